@@ -1,0 +1,75 @@
+# How every target of this project is declared: one function a kind of target.
+
+option(TROUPE_WERROR "Treat warnings as errors" OFF)
+set(TROUPE_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, 'address,undefined' or 'thread'")
+
+add_library(troupe_options INTERFACE)
+add_library(troupe::options ALIAS troupe_options)
+target_compile_features(troupe_options INTERFACE cxx_std_20)
+target_include_directories(troupe_options INTERFACE "${PROJECT_SOURCE_DIR}")
+target_compile_options(
+  troupe_options
+  INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
+            # The order of floating-point operations is ours: no contraction behind our back.
+            -ffp-contract=off
+            $<$<BOOL:${TROUPE_WERROR}>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # clang 14 has coroutines and Asio does not know it.
+  target_compile_definitions(troupe_options INTERFACE __cpp_impl_coroutine=201902L BOOST_ASIO_HAS_CO_AWAIT
+                                                      BOOST_ASIO_HAS_STD_COROUTINE)
+  target_compile_options(troupe_options INTERFACE -Wno-builtin-macro-redefined)
+endif()
+if(TROUPE_SANITIZE)
+  target_compile_options(troupe_options INTERFACE -fsanitize=${TROUPE_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(troupe_options INTERFACE -fsanitize=${TROUPE_SANITIZE})
+endif()
+
+# CAF's headers bind null references, which UBSan rightly dislikes and we cannot change.
+add_library(troupe_caf INTERFACE)
+add_library(troupe::caf ALIAS troupe_caf)
+target_link_libraries(troupe_caf INTERFACE CAF::core)
+if(TROUPE_SANITIZE MATCHES "undefined")
+  target_compile_options(troupe_caf INTERFACE -fno-sanitize=null)
+endif()
+
+# troupe_library(NAME SOURCES file... [PUBLIC target...] [PRIVATE target...])
+function(troupe_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;PUBLIC;PRIVATE")
+  add_library(${name} STATIC ${arg_SOURCES})
+  string(REGEX REPLACE "^troupe_" "troupe::" alias ${name})
+  add_library(${alias} ALIAS ${name})
+  target_link_libraries(${name} PUBLIC troupe::options ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+endfunction()
+
+# troupe_executable(NAME SOURCES file... [PRIVATE target...]): a program people run, in <build>/bin.
+function(troupe_executable name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;PRIVATE")
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE troupe::options ${arg_PRIVATE})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+  install(TARGETS ${name} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endfunction()
+
+# troupe_test(NAME SOURCES file... [PRIVATE target...] [LABELS label...] [TIMEOUT seconds]): a GoogleTest program;
+# each of its cases is one ctest case. Label 'unit' unless told otherwise.
+function(troupe_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;PRIVATE;LABELS")
+  if(NOT BUILD_TESTING)
+    return()
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE troupe::options ${arg_PRIVATE} GTest::gmock GTest::gtest GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  target_compile_definitions(${name} PRIVATE TROUPE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(
+    ${name}
+    DISCOVERY_MODE PRE_TEST
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+    PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+endfunction()

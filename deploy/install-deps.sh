@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Installs the Debian packages Troupe needs: the one place that lists them.
+#
+#   deploy/install-deps.sh GROUP...
+#
+# Groups: build (what the binaries need), test (what tests/run.sh needs on top), train (the demo-model recipe).
+# A package that is already there is left alone; when none is missing, nothing is run and no root is needed.
+set -euo pipefail
+
+packages_build=(
+  ccache clang cmake g++ git lld ninja-build pkg-config
+  libboost-dev libcaf-dev libpcre2-dev libssl-dev libucx-dev libutf8proc-dev nlohmann-json3-dev prometheus-cpp-dev
+  libpython3-dev python3 python3-jinja2 # chat templates run in Jinja2 itself
+)
+packages_test=(
+  clang-format clang-tidy curl iproute2 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev
+  nodejs npm python3-numpy python3-torch
+)
+# OpenBLAS: with Debian's reference BLAS, PyTorch trains some fifty times slower.
+packages_train=(
+  bible-kjv bible-kjv-text groff-base libopenblas0-openmp manpages manpages-de manpages-dev npm
+  python3-matplotlib python3-numpy python3-torch sword-text-sparv
+)
+
+wanted=()
+for group in "$@"; do
+  case "$group" in
+    build) wanted+=("${packages_build[@]}") ;;
+    test) wanted+=("${packages_test[@]}") ;;
+    train) wanted+=("${packages_train[@]}") ;;
+    *)
+      echo "install-deps: unknown group '$group' (build, test, train)" >&2
+      exit 2
+      ;;
+  esac
+done
+if [ ${#wanted[@]} -eq 0 ]; then
+  echo "usage: deploy/install-deps.sh build|test|train ..." >&2
+  exit 2
+fi
+
+# A tool that is present from elsewhere (node from nodejs.org, say) counts as installed.
+provided_elsewhere() {
+  case "$1" in
+    nodejs) command -v node ;;
+    npm) command -v npm ;;
+    *) return 1 ;;
+  esac >/dev/null 2>&1
+}
+
+missing=()
+for package in "${wanted[@]}"; do
+  if ! dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' && ! provided_elsewhere "$package"; then
+    missing+=("$package")
+  fi
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  exit 0
+fi
+
+echo "install-deps: installing ${missing[*]}" >&2
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  as_root=(sudo)
+fi
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -q >&2
+"${as_root[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
