@@ -1,0 +1,21 @@
+// Activation functions, from fused multiply-adds of our own: no libm, so the same bits everywhere.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/context.hpp"
+#include "kernels/tensor.hpp"
+
+namespace troupe::kernels {
+
+/// Nonlinearity of an expert or a dense FFN.
+enum class activation : std::uint8_t {
+  silu = 0,      ///< x · sigmoid(x)
+  gelu_tanh = 1, ///< 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))
+  gelu_erf = 2,  ///< 0.5 x (1 + erf(x / √2))
+};
+
+/// out = act(x), element by element; [rows, cols], f32 or bf16 each. In place allowed.
+void activate(context& ctx, activation kind, const_tensor_view input, tensor_view output);
+
+} // namespace troupe::kernels

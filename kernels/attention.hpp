@@ -1,0 +1,61 @@
+// Causal attention of a flat batch of rows over the paged KV cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/context.hpp"
+#include "kernels/kv_cache.hpp"
+#include "kernels/tensor.hpp"
+
+namespace troupe::kernels {
+
+/// Keys are taken in chunks of this many, aligned to position 0.
+inline constexpr std::size_t attention_chunk = 32;
+
+/// The cached tokens of one sequence: token p lies in block `blocks[p / block_tokens]`.
+struct attention_sequence {
+  std::span<const std::uint32_t> blocks;
+};
+
+/// One query row. Its own key and value must be in the cache already.
+struct attention_row {
+  /// Index into `attention_args::sequences`.
+  std::uint32_t sequence = 0;
+  /// It sees keys 0 to position, both included (or the last `sliding_window` of them).
+  std::uint32_t position = 0;
+};
+
+struct attention_args {
+  const kv_cache* cache = nullptr;
+  std::size_t layer = 0;
+  /// [rows, heads · head_dim], f32 or bf16, after RoPE; rounded to bf16 where the cache is bf16.
+  const_tensor_view query;
+  std::size_t heads = 0;
+  /// One per query row. Rows of a sequence that follow one another in rising positions share work; any order
+  /// is right.
+  std::span<const attention_row> rows;
+  std::span<const attention_sequence> sequences;
+  /// Multiplied with q · k; usually 1 / √head_dim.
+  float scale = 1.0F;
+  /// Keys seen at most, the row's own included; 0: all.
+  std::size_t sliding_window = 0;
+  /// [heads], f32: a logit per head that takes part in the softmax and has no value (gpt-oss); null: none.
+  const float* sinks = nullptr;
+  /// [rows, heads · head_dim], f32 or bf16.
+  tensor_view output;
+};
+
+/// softmax(scale · q kᵀ) v, heads / kv_heads query heads per KV head.
+///
+/// A row's bits depend on its query and the keys it sees only: chunks of 32 keys from position 0 in order, a
+/// chunk without a visible key skipped; q · k as `gemm` would (bf16 cache: AMX's order; f32: one FMA per
+/// dimension); per chunk m' = max(m, scores), p = exp(s − m'), l = fma(l, exp(m − m'), Σ p) with the sum in
+/// 16 lanes and the fixed tree; bf16: p rounded to bf16, acc = fma(acc, exp(m − m'), 0 + (even + odd)) with
+/// even and odd the FMA chains over the visible keys of even and odd position; f32: acc · exp(m − m'), then
+/// one FMA per visible key. Last acc / l. Keys that a row does not see never touch it, NaN or not.
+/// @threads all; split over (rows of a sequence, KV head)
+void attention(context& ctx, const attention_args& args);
+
+} // namespace troupe::kernels

@@ -1,0 +1,54 @@
+// What every op needs besides its arguments: threads, an instruction set, scratch.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/buffer.hpp"
+#include "kernels/isa.hpp"
+#include "kernels/thread_pool.hpp"
+
+namespace troupe::kernels {
+
+struct kernel_table;
+
+/// Passed first to every op. One thread uses a context at a time; contexts may share a pool.
+///
+/// Ops neither log nor read the environment, and allocate only while scratch still grows: after one call at
+/// the largest shapes, never again. Shape mistakes are programming errors: they end the process with one line
+/// that names the op and the shape. Bad input must be refused before.
+class context {
+ public:
+  /// @param pool  borrowed, must outlive the context
+  /// @param set   a supported instruction set (`select_isa`)
+  /// @errors std::runtime_error when `set` is not supported here
+  explicit context(thread_pool& pool, isa set = detect());
+
+  /// With a table of kernels of one's own: for the self-test. `table` is borrowed.
+  context(thread_pool& pool, const kernel_table& table);
+  context(const context&) = delete;
+  context& operator=(const context&) = delete;
+
+  thread_pool& pool() { return pool_; }
+
+  unsigned threads() const { return pool_.threads(); }
+
+  isa instruction_set() const;
+
+  const kernel_table& table() const { return table_; }
+
+  /// At least `num_bytes` of 64-byte aligned memory of thread `thread`; content undefined. The next call for
+  /// the same thread may give the same memory. Safe to call inside a parallel range for one's own thread.
+  std::byte* thread_scratch(unsigned thread, std::size_t num_bytes);
+
+  /// The same, shared by all threads: only called outside parallel ranges.
+  std::byte* shared_scratch(std::size_t num_bytes);
+
+ private:
+  thread_pool& pool_;
+  const kernel_table& table_;
+  std::vector<buffer> thread_scratch_;
+  buffer shared_scratch_;
+};
+
+} // namespace troupe::kernels

@@ -1,0 +1,301 @@
+// Attention of one row block: see attention.hpp for the order of operations.
+// Included by isa_kernels.cpp only.
+#pragma once
+
+#include <limits>
+
+#include "kernels/cpu/gemm_kernels.hpp"
+#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/math.hpp"
+#include "kernels/cpu/row_kernels.hpp"
+#include "kernels/cpu/simd.hpp"
+
+namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
+
+constexpr std::size_t chunk_keys = 32;
+constexpr std::size_t tile_tokens = 16;
+
+/// What a row block keeps between chunks. Row r is head r % group of token r /
+/// group.
+struct attention_state {
+  std::size_t key_dim;   // head_dim padded to 32: stride of `query`, rows for products
+  std::size_t value_dim; // head_dim padded to 16
+  float* query;
+  float* sum;     // [rows][key_dim], the unnormalised output
+  float* score;   // [rows][32]: scores, then probabilities (bf16: rounded)
+  float* largest; // [rows]
+  float* weight;  // [rows]: l
+  float* factor;  // [rows]: exp(m − m') of this chunk
+};
+
+/// sum = fma(sum, factor, even + odd) for `Rows` rows, pairs of keys [0, 16) of
+/// two tiles.
+struct value_kernel_bf16 {
+  template <std::size_t Rows>
+  TROUPE_INLINE void run(const attention_state& s, std::size_t row, const std::byte* const* tiles) {
+    const float* p = s.score + row * chunk_keys;
+    for (std::size_t d = 0; d < s.value_dim; d += lanes) {
+      vf even[Rows];
+      vf odd[Rows];
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < Rows; ++r)
+        even[r] = odd[r] = set1(0.0F);
+      for (std::size_t tile = 0; tile < 2; ++tile) {
+        const std::byte* v = tiles[tile] + d * 4;
+        const float* x = p + tile * tile_tokens;
+#pragma GCC unroll 1
+        for (std::size_t k = 0; k < tile_tokens / 2; ++k) {
+          const vi pairs = load_pairs(v + k * s.value_dim * 4);
+          const vf v_even = even_of(pairs);
+          const vf v_odd = odd_of(pairs);
+#pragma GCC unroll 16
+          for (std::size_t r = 0; r < Rows; ++r) {
+            even[r] = fma(set1(x[r * chunk_keys + 2 * k]), v_even, even[r]);
+            odd[r] = fma(set1(x[r * chunk_keys + 2 * k + 1]), v_odd, odd[r]);
+          }
+        }
+      }
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < Rows; ++r) {
+        float* to = s.sum + (row + r) * s.key_dim + d;
+        const vf fresh = add(set1(0.0F), add(even[r], odd[r]));
+        store(to, fma(load(to), set1(s.factor[row + r]), fresh));
+      }
+    }
+  }
+};
+
+/// FP32: sum · factor, then one FMA per key of two tiles.
+struct value_kernel_f32 {
+  template <std::size_t Rows>
+  TROUPE_INLINE void run(const attention_state& s, std::size_t row, const std::byte* const* tiles) {
+    const float* p = s.score + row * chunk_keys;
+    for (std::size_t d = 0; d < s.value_dim; d += lanes) {
+      vf sum[Rows];
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < Rows; ++r)
+        sum[r] = mul(load(s.sum + (row + r) * s.key_dim + d), set1(s.factor[row + r]));
+      for (std::size_t tile = 0; tile < 2; ++tile) {
+        const float* v = reinterpret_cast<const float*>(tiles[tile]) + d;
+        const float* x = p + tile * tile_tokens;
+#pragma GCC unroll 1
+        for (std::size_t k = 0; k < tile_tokens; ++k) {
+          const vf value = load(v + k * s.value_dim);
+#pragma GCC unroll 16
+          for (std::size_t r = 0; r < Rows; ++r)
+            sum[r] = fma(set1(x[r * chunk_keys + k]), value, sum[r]);
+        }
+      }
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < Rows; ++r)
+        store(s.sum + (row + r) * s.key_dim + d, sum[r]);
+    }
+  }
+};
+
+/// Rows whose every key of the chunk is seen.
+template <class Kernel>
+TROUPE_INLINE void values_of_rows(const attention_state& s, std::size_t row, std::size_t rows,
+                                  const std::byte* const* tiles) {
+  std::size_t blocks = (rows + 5) / 6;
+  for (std::size_t done = 0; done < rows; --blocks) {
+    const std::size_t count = (rows - done + blocks - 1) / blocks;
+    switch (count) {
+    case 1:
+      Kernel::template run<1>(s, row + done, tiles);
+      break;
+    case 2:
+      Kernel::template run<2>(s, row + done, tiles);
+      break;
+    case 3:
+      Kernel::template run<3>(s, row + done, tiles);
+      break;
+    case 4:
+      Kernel::template run<4>(s, row + done, tiles);
+      break;
+    case 5:
+      Kernel::template run<5>(s, row + done, tiles);
+      break;
+    default:
+      Kernel::template run<6>(s, row + done, tiles);
+      break;
+    }
+    done += count;
+  }
+}
+
+/// One row that sees keys [first, end) of the chunk: the same chains over those
+/// keys alone.
+static void values_of_part(const attention_state& s, std::size_t row, const std::byte* const* tiles,
+                           std::size_t first, std::size_t end, dtype type) {
+  const float* p = s.score + row * chunk_keys;
+  const vf factor = set1(s.factor[row]);
+  for (std::size_t d = 0; d < s.value_dim; d += lanes) {
+    float* to = s.sum + row * s.key_dim + d;
+    if (type == dtype::f32) {
+      vf sum = mul(load(to), factor);
+      for (std::size_t k = first; k < end; ++k) {
+        const float* v = reinterpret_cast<const float*>(tiles[k / tile_tokens]);
+        sum = fma(set1(p[k]), load(v + k % tile_tokens * s.value_dim + d), sum);
+      }
+      store(to, sum);
+      continue;
+    }
+    vf even = set1(0.0F);
+    vf odd = set1(0.0F);
+    for (std::size_t k = first; k < end; ++k) {
+      const std::byte* v = tiles[k / tile_tokens] + (k % tile_tokens / 2 * s.value_dim + d) * 4;
+      if (k % 2 == 0)
+        even = fma(set1(p[k]), even_of(load_pairs(v)), even);
+      else
+        odd = fma(set1(p[k]), odd_of(load_pairs(v)), odd);
+    }
+    store(to, fma(load(to), factor, add(set1(0.0F), add(even, odd))));
+  }
+}
+
+/// Scores to probabilities, and the running maximum and sum of one row.
+static void softmax_chunk(const attention_state& s, std::size_t row, std::size_t first, std::size_t end,
+                          float scale, dtype type) {
+  float* score = s.score + row * chunk_keys;
+  const v16 factor = splat(scale);
+  store16(score, mul(load16(score), factor));
+  store16(score + 16, mul(load16(score + 16), factor));
+  const float lowest = -std::numeric_limits<float>::infinity();
+  for (std::size_t k = 0; k < first; ++k)
+    score[k] = lowest;
+  for (std::size_t k = end; k < chunk_keys; ++k)
+    score[k] = lowest;
+  const v16 low = load16(score);
+  const v16 high = load16(score + 16);
+  const float before = s.largest[row];
+  const float chunk_max = max_of(max(low, high));
+  const float now = before > chunk_max ? before : chunk_max;
+  s.largest[row] = now;
+  const v16 top = splat(now);
+  const v16 p_low = exp(sub(low, top));
+  const v16 p_high = exp(sub(high, top));
+  float rescale[lanes];
+  store(rescale, exp(set1(before - now)));
+  s.factor[row] = rescale[0];
+  s.weight[row] = std::fma(s.weight[row], rescale[0], sum_of(add(p_low, p_high)));
+  if (type == dtype::f32) {
+    store16(score, p_low);
+    store16(score + 16, p_high);
+    return;
+  }
+  store16(score, each_part([&](std::size_t i) { return round_to_bf16(p_low.part[i]); }));
+  store16(score + 16, each_part([&](std::size_t i) { return round_to_bf16(p_high.part[i]); }));
+}
+
+static void finish_attention(const attention_block& block, const attention_state& s) {
+  for (std::size_t t = 0; t < block.tokens; ++t)
+    for (std::size_t g = 0; g < block.group; ++g) {
+      const std::size_t row = t * block.group + g;
+      const float* sum = s.sum + row * s.key_dim;
+      const v16 weight = splat(s.weight[row]);
+      std::byte* out = block.output[t] + bytes_of(block.output_type, g * block.head_dim);
+      with_type(out, block.output_type, [&](auto* to) {
+        for_each_16(block.head_dim, [&](std::size_t i, std::size_t n) {
+          store_some(to + i, n, div(load_some(sum + i, n), weight));
+        });
+      });
+    }
+}
+
+static attention_state begin_attention(const attention_block& block) {
+  const std::size_t rows = block.tokens * block.group;
+  const std::size_t key_dim = (block.head_dim + block_k - 1) / block_k * block_k;
+  auto* at = reinterpret_cast<float*>(block.scratch);
+  attention_state s{
+      key_dim, (block.head_dim + 15) / 16 * 16, at, at + rows * key_dim, nullptr, nullptr, nullptr, nullptr};
+  s.score = s.sum + rows * key_dim;
+  s.largest = s.score + rows * chunk_keys;
+  s.weight = s.largest + rows;
+  s.factor = s.weight + rows;
+  for (std::size_t t = 0; t < block.tokens; ++t)
+    for (std::size_t g = 0; g < block.group; ++g) {
+      const std::size_t row = t * block.group + g;
+      const std::byte* q = block.query[t] + bytes_of(block.query_type, g * block.head_dim);
+      float* to = s.query + row * key_dim;
+      if (block.cache_type == dtype::bf16)
+        pack_row_bf16(q, block.query_type, block.head_dim, to);
+      else
+        pack_row_f32(q, block.query_type, block.head_dim, to);
+      s.largest[row] = block.sinks != nullptr ? block.sinks[g] : -std::numeric_limits<float>::infinity();
+      s.weight[row] = block.sinks != nullptr ? 1.0F : 0.0F;
+    }
+  std::memset(s.sum, 0, rows * key_dim * sizeof(float));
+  return s;
+}
+
+/// Scores of all rows of tokens [from, to) with the chunk's two key tiles,
+/// unscaled.
+static void score_rows(const attention_block& block, const attention_state& s, const std::byte* const* tiles,
+                       std::size_t row, std::size_t rows) {
+  float* score = s.score + row * chunk_keys;
+  const float* query = s.query + row * s.key_dim;
+  std::memset(score, 0, rows * chunk_keys * sizeof(float));
+  for (std::size_t tile = 0; tile < 2; ++tile) {
+    float* to = score + tile * tile_tokens;
+    if (block.cache_type == dtype::bf16)
+      bf16_direct(query, s.key_dim, rows, tiles[tile], s.key_dim / block_k, to, chunk_keys);
+    else
+      f32_panel(query, s.key_dim, rows, reinterpret_cast<const float*>(tiles[tile]), block.head_dim, to,
+                chunk_keys);
+  }
+}
+
+static void attention(const attention_block& block) {
+  const attention_state s = begin_attention(block);
+  const std::size_t group = block.group;
+  std::size_t end_key = 0;
+  for (std::size_t t = 0; t < block.tokens; ++t)
+    end_key = end_key > block.end_key[t] ? end_key : block.end_key[t];
+  for (std::size_t begin = 0; begin < end_key; begin += chunk_keys) {
+    const auto sees = [&](std::size_t t) {
+      return block.end_key[t] > begin && block.first_key[t] < begin + chunk_keys;
+    };
+    std::size_t from = 0;
+    while (from < block.tokens && !sees(from))
+      ++from;
+    std::size_t to = block.tokens;
+    while (to > from && !sees(to - 1))
+      --to;
+    if (from == to)
+      continue;
+    // A chunk's second tile may not exist yet; nobody sees it then.
+    const std::size_t tile = begin / tile_tokens;
+    const std::size_t second = tile + 1 < block.num_tiles ? tile + 1 : tile;
+    const std::byte* keys[2] = {block.key_tiles[tile], block.key_tiles[second]};
+    const std::byte* values[2] = {block.value_tiles[tile], block.value_tiles[second]};
+    score_rows(block, s, keys, from * group, (to - from) * group);
+    std::size_t full_from = from; // tokens [full_from, t) see the whole chunk
+                                  // and wait for the blocked kernel
+    const auto flush = [&](std::size_t t) {
+      if (block.cache_type == dtype::bf16)
+        values_of_rows<value_kernel_bf16>(s, full_from * group, (t - full_from) * group, values);
+      else
+        values_of_rows<value_kernel_f32>(s, full_from * group, (t - full_from) * group, values);
+    };
+    for (std::size_t t = from; t < to; ++t) {
+      const std::size_t first = block.first_key[t] > begin ? block.first_key[t] - begin : 0;
+      const std::size_t end =
+          block.end_key[t] > begin + chunk_keys ? chunk_keys : (sees(t) ? block.end_key[t] - begin : 0);
+      if (end > first)
+        for (std::size_t g = 0; g < group; ++g)
+          softmax_chunk(s, t * group + g, first, end, block.scale, block.cache_type);
+      if (first == 0 && end == chunk_keys)
+        continue;
+      flush(t);
+      full_from = t + 1;
+      if (end > first)
+        for (std::size_t g = 0; g < group; ++g)
+          values_of_part(s, t * group + g, values, first, end, block.cache_type);
+    }
+    flush(to);
+  }
+  finish_attention(block, s);
+}
+
+} // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -1,0 +1,271 @@
+// Products of a few rows with one panel of 16 columns. Included by
+// isa_kernels.cpp only.
+//
+// Rows come as "rows for products" (kernel_table.hpp): FP32, and for BF16
+// weights deinterleaved in blocks of 32 of K into 16 even and 16 odd values, so
+// that both kernels read them by broadcast from memory.
+#pragma once
+
+#include "kernels/cpu/simd.hpp"
+
+namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
+
+constexpr std::size_t half_block = 16; // pairs of k in a block
+constexpr std::size_t block_k = 2 * half_block;
+constexpr std::size_t panel_block_bytes = half_block * 16 * 4;
+
+// Rows per register block. 6 × 16 columns fill AVX2's registers (12 sums, 2
+// weights, 1 broadcast); AVX-512 has twice as many of twice the width.
+constexpr std::size_t max_row_block = lanes == 16 ? 12 : 6;
+
+/// c += even + odd over `blocks` blocks straight from the packed pairs: shift
+/// and mask make the FP32 weights. `Columns` vectors at a time, so that sums of
+/// even and odd stay in registers.
+template <std::size_t Rows, std::size_t Columns>
+TROUPE_INLINE void direct_columns(const float* a, std::size_t a_stride, const std::byte* panel,
+                                  std::size_t blocks, float* c, std::size_t c_stride) {
+  for (std::size_t b = 0; b < blocks; ++b) {
+    vf even[Rows][Columns];
+    vf odd[Rows][Columns];
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
+      for (std::size_t j = 0; j < Columns; ++j)
+        even[r][j] = odd[r][j] = set1(0.0F);
+// Not unrolled: AVX2's 16 registers hold 12 sums, two weights, a mask and one
+// value, and any overlap of steps spills.
+#pragma GCC unroll 1
+    for (std::size_t k = 0; k < half_block; ++k) {
+      vf w_even[Columns];
+      vf w_odd[Columns];
+#pragma GCC unroll 16
+      for (std::size_t j = 0; j < Columns; ++j) {
+        const vi pairs = load_pairs(panel + k * 64 + j * lanes * 4);
+        w_even[j] = even_of(pairs);
+        w_odd[j] = odd_of(pairs);
+      }
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < Rows; ++r) {
+        const vf x_even = set1(a[r * a_stride + k]);
+        const vf x_odd = set1(a[r * a_stride + half_block + k]);
+#pragma GCC unroll 16
+        for (std::size_t j = 0; j < Columns; ++j) {
+          even[r][j] = fma(x_even, w_even[j], even[r][j]);
+          odd[r][j] = fma(x_odd, w_odd[j], odd[r][j]);
+        }
+      }
+    }
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
+      for (std::size_t j = 0; j < Columns; ++j) {
+        float* to = c + r * c_stride + j * lanes;
+        store(to, add(load(to), add(even[r][j], odd[r][j])));
+      }
+    a += block_k;
+    panel += panel_block_bytes;
+  }
+}
+
+struct direct_kernel {
+  template <std::size_t Rows>
+  TROUPE_INLINE void run(const float* a, std::size_t a_stride, const std::byte* panel, std::size_t blocks,
+                         float* c, std::size_t c_stride) {
+    constexpr std::size_t columns = Rows * parts <= max_row_block ? parts : 1;
+    for (std::size_t j = 0; j < parts; j += columns)
+      direct_columns<Rows, columns>(a, a_stride, panel + j * lanes * 4, blocks, c + j * lanes, c_stride);
+  }
+};
+
+/// The same on an expanded panel: a pass over the even k, one over the odd.
+struct expanded_kernel {
+  template <std::size_t Rows>
+  TROUPE_INLINE void pass(const float* a, std::size_t a_stride, const float* panel, vf (&sum)[Rows][parts]) {
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
+      for (std::size_t j = 0; j < parts; ++j)
+        sum[r][j] = set1(0.0F);
+#pragma GCC unroll 16
+    for (std::size_t k = 0; k < half_block; ++k) {
+      vf w[parts];
+#pragma GCC unroll 16
+      for (std::size_t j = 0; j < parts; ++j)
+        w[j] = load(panel + k * 16 + j * lanes);
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < Rows; ++r) {
+        const vf x = set1(a[r * a_stride + k]);
+#pragma GCC unroll 16
+        for (std::size_t j = 0; j < parts; ++j)
+          sum[r][j] = fma(x, w[j], sum[r][j]);
+      }
+    }
+  }
+
+  template <std::size_t Rows>
+  TROUPE_INLINE void run(const float* a, std::size_t a_stride, const float* panel, std::size_t blocks,
+                         float* c, std::size_t c_stride) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      vf even[Rows][parts];
+      vf odd[Rows][parts];
+      pass<Rows>(a, a_stride, panel, even);
+      pass<Rows>(a + half_block, a_stride, panel + half_block * 16, odd);
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
+        for (std::size_t j = 0; j < parts; ++j) {
+          float* to = c + r * c_stride + j * lanes;
+          store(to, add(load(to), add(even[r][j], odd[r][j])));
+        }
+      a += block_k;
+      panel += block_k * 16;
+    }
+  }
+};
+
+/// FP32 weights: the sums go on where `c` stands.
+struct f32_kernel {
+  template <std::size_t Rows>
+  TROUPE_INLINE void run(const float* a, std::size_t a_stride, const float* panel, std::size_t k_count,
+                         float* c, std::size_t c_stride) {
+    vf sum[Rows][parts];
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
+      for (std::size_t j = 0; j < parts; ++j)
+        sum[r][j] = load(c + r * c_stride + j * lanes);
+#pragma GCC unroll 4
+    for (std::size_t k = 0; k < k_count; ++k) {
+      vf w[parts];
+#pragma GCC unroll 16
+      for (std::size_t j = 0; j < parts; ++j)
+        w[j] = load(panel + k * 16 + j * lanes);
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < Rows; ++r) {
+        const vf x = set1(a[r * a_stride + k]);
+#pragma GCC unroll 16
+        for (std::size_t j = 0; j < parts; ++j)
+          sum[r][j] = fma(x, w[j], sum[r][j]);
+      }
+    }
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
+      for (std::size_t j = 0; j < parts; ++j)
+        store(c + r * c_stride + j * lanes, sum[r][j]);
+  }
+};
+
+/// Runs a kernel over any number of rows, in register blocks as even as they
+/// come: 8 rows are 4 + 4, not 6
+/// + 2.
+template <class Kernel, class Panel>
+TROUPE_INLINE void over_rows(const float* a, std::size_t a_stride, std::size_t rows, const Panel* panel,
+                             std::size_t length, float* c, std::size_t c_stride) {
+  std::size_t row_blocks = (rows + max_row_block - 1) / max_row_block;
+  for (std::size_t row = 0; row < rows; --row_blocks) {
+    const std::size_t count = (rows - row + row_blocks - 1) / row_blocks;
+    const float* x = a + row * a_stride;
+    float* y = c + row * c_stride;
+    switch (count) {
+#define TROUPE_ROWS(n)                                                                                       \
+  case n:                                                                                                    \
+    Kernel::template run<n>(x, a_stride, panel, length, y, c_stride);                                        \
+    break;
+      TROUPE_ROWS(1)
+      TROUPE_ROWS(2)
+      TROUPE_ROWS(3)
+      TROUPE_ROWS(4)
+      TROUPE_ROWS(5)
+      TROUPE_ROWS(6)
+#if defined(TROUPE_ISA_AVX512)
+      TROUPE_ROWS(7)
+      TROUPE_ROWS(8)
+      TROUPE_ROWS(9)
+      TROUPE_ROWS(10)
+      TROUPE_ROWS(11)
+      TROUPE_ROWS(12)
+#endif
+#undef TROUPE_ROWS
+    default:
+      break;
+    }
+    row += count;
+  }
+}
+
+static void bf16_direct(const float* a, std::size_t a_stride, std::size_t rows, const std::byte* panel,
+                        std::size_t blocks, float* c, std::size_t c_stride) {
+  over_rows<direct_kernel>(a, a_stride, rows, panel, blocks, c, c_stride);
+}
+
+static void bf16_expanded(const float* a, std::size_t a_stride, std::size_t rows, const float* panel,
+                          std::size_t blocks, float* c, std::size_t c_stride) {
+  over_rows<expanded_kernel>(a, a_stride, rows, panel, blocks, c, c_stride);
+}
+
+static void f32_panel(const float* a, std::size_t a_stride, std::size_t rows, const float* panel,
+                      std::size_t k, float* c, std::size_t c_stride) {
+  over_rows<f32_kernel>(a, a_stride, rows, panel, k, c, c_stride);
+}
+
+static void expand_bf16(const std::byte* panel, std::size_t blocks, float* out) {
+  for (std::size_t b = 0; b < blocks; ++b) {
+    for (std::size_t i = 0; i < half_block * 16; i += lanes) {
+      const vi pairs = load_pairs(panel + i * 4);
+      store(out + i, even_of(pairs));
+      store(out + half_block * 16 + i, odd_of(pairs));
+    }
+    panel += panel_block_bytes;
+    out += block_k * 16;
+  }
+}
+
+/// A bf16 row as even and odd FP32 values per block, the end of the last block
+/// zero.
+static void pack_bf16_values(const bfloat16* row, std::size_t k, float* out) {
+  std::size_t i = 0;
+  for (; i + block_k <= k; i += block_k)
+    for (std::size_t j = 0; j < half_block; j += lanes) {
+      const vi pairs = load_pairs(row + i + 2 * j);
+      store(out + i + j, even_of(pairs));
+      store(out + i + half_block + j, odd_of(pairs));
+    }
+  if (i < k)
+    for (std::size_t j = 0; j < block_k; ++j)
+      out[i + (j % 2) * half_block + j / 2] = i + j < k ? to_float(row[i + j]) : 0.0F;
+}
+
+static void pack_row_bf16(const std::byte* row, dtype type, std::size_t k, float* out) {
+  if (type == dtype::bf16) {
+    pack_bf16_values(reinterpret_cast<const bfloat16*>(row), k, out);
+    return;
+  }
+  const auto* values = reinterpret_cast<const float*>(row);
+  for (std::size_t i = 0; i < k; i += block_k) {
+    bfloat16 rounded[block_k];
+    const std::size_t count = k - i < block_k ? k - i : block_k;
+    for_each_16(count, [&](std::size_t j, std::size_t n) {
+      store_some(rounded + j, n, load_some(values + i + j, n));
+    });
+    pack_bf16_values(rounded, count, out + i);
+  }
+}
+
+static void pack_row_f32(const std::byte* row, dtype type, std::size_t k, float* out) {
+  if (type == dtype::f32) {
+    std::memcpy(out, row, k * sizeof(float));
+    return;
+  }
+  const auto* values = reinterpret_cast<const bfloat16*>(row);
+  for_each_16(k, [&](std::size_t i, std::size_t n) { store_some(out + i, n, load_some(values + i, n)); });
+}
+
+/// Where value `k` of a row for products lies.
+TROUPE_INLINE std::size_t product_index(std::size_t k, dtype type) {
+  if (type == dtype::f32)
+    return k;
+  return k / block_k * block_k + (k % 2) * half_block + k % block_k / 2;
+}
+
+} // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

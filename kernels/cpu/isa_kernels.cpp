@@ -1,0 +1,51 @@
+// All kernels of one instruction set. Compiled once per set, with that set's flags (CMakeLists.txt) and one
+// of TROUPE_ISA_AVX2 or TROUPE_ISA_AVX512 defined, or neither for the portable reference.
+#include "kernels/cpu/attention_kernels.hpp"
+#include "kernels/cpu/gemm_kernels.hpp"
+#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/row_kernels.hpp"
+
+namespace troupe::kernels::cpu {
+
+namespace TROUPE_ISA_NAMESPACE {
+
+static constexpr kernel_table make_table(isa set) {
+  kernel_table table;
+  table.set = set;
+  table.pack_row_bf16 = pack_row_bf16;
+  table.pack_row_f32 = pack_row_f32;
+  table.bf16_direct = bf16_direct;
+  table.expand_bf16 = expand_bf16;
+  table.bf16_expanded = bf16_expanded;
+  table.f32_panel = f32_panel;
+  table.finish_row = finish_row;
+  table.activate_columns = activate_columns;
+  table.activate_row = activate_row;
+  table.rms_norm_row = rms_norm_row;
+  table.layer_norm_row = layer_norm_row;
+  table.add_row = add_row;
+  table.scale_row = scale_row;
+  table.rope_half = rope_half;
+  table.rope_interleaved = rope_interleaved;
+  table.softmax_row = softmax_row;
+  table.sigmoid_row = sigmoid_row;
+  table.combine_row = combine_row;
+  table.dot = dot;
+  table.add_scaled_row = add_scaled_row;
+  table.max_row = max_row;
+  table.exp_sum = exp_sum;
+  table.attention = attention;
+  return table;
+}
+
+} // namespace TROUPE_ISA_NAMESPACE
+
+#if defined(TROUPE_ISA_AVX512)
+constinit const kernel_table avx512_table = TROUPE_ISA_NAMESPACE::make_table(isa::avx512);
+#elif defined(TROUPE_ISA_AVX2)
+constinit const kernel_table avx2_table = TROUPE_ISA_NAMESPACE::make_table(isa::avx2);
+#else
+constinit const kernel_table portable_table = TROUPE_ISA_NAMESPACE::make_table(isa::portable);
+#endif
+
+} // namespace troupe::kernels::cpu

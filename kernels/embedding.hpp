@@ -1,0 +1,21 @@
+// Token ids to rows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/context.hpp"
+#include "kernels/tensor.hpp"
+
+namespace troupe::kernels {
+
+/// output[i] = table[tokens[i]] · scale.
+///
+/// @param table   [vocab, hidden], f32, bf16 or f16, row-major as in the checkpoint
+/// @param tokens  ids below vocab
+/// @param output  [tokens.size(), hidden], f32 or bf16
+/// @param scale   1, or √hidden for models that ask for it; one multiplication in f32
+void embed(context& ctx, const_tensor_view table, std::span<const std::uint32_t> tokens, tensor_view output,
+           float scale = 1.0F);
+
+} // namespace troupe::kernels

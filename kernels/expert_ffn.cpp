@@ -1,0 +1,254 @@
+#include "kernels/expert_ffn.hpp"
+
+#include <algorithm>
+
+#include "kernels/cpu/product.hpp"
+#include "kernels/error.hpp"
+
+namespace troupe::kernels {
+
+namespace {
+
+// Rows of one pass, all segments together: bounds scratch. 2048 rows of hidden 1024 and FFN 1792: 23 MiB.
+constexpr std::size_t pass_rows = 2048;
+constexpr std::size_t serial_rows = 8;
+
+// Rows of a segment that a pass takes.
+struct piece {
+  const expert_segment* segment;
+  std::size_t first; // row in the segment
+  std::size_t rows;
+  std::size_t input_offset;  // floats into the packed inputs
+  std::size_t hidden_offset; // floats into the activations between the products
+};
+
+struct tile {
+  std::uint32_t piece;
+  std::uint32_t row; // in the piece
+  std::uint32_t rows;
+  std::uint32_t panel;
+  std::uint32_t panels;
+};
+
+// A pass's working memory, carved from the shared scratch.
+struct pass_memory {
+  std::span<piece> pieces;
+  tile* tiles;
+  float* inputs;
+  float* hidden;
+};
+
+void check(const expert_ffn_args& args) {
+  expect(args.row_type == dtype::f32 || args.row_type == dtype::bf16, "expert_ffn: rows are f32 or bf16");
+  for (const expert_segment& segment : args.segments) {
+    expect(segment.inputs.size() == segment.outputs.size(),
+           "expert_ffn: inputs and outputs differ in number");
+    if (segment.inputs.empty())
+      continue;
+    expect(segment.weights != nullptr, "expert_ffn: a segment has no weights");
+    const expert_weights& weights = *segment.weights;
+    expect(weights.down.shape().interleave == 1 && weights.down.inputs() == weights.ffn()
+               && weights.down.outputs() == weights.hidden(),
+           "expert_ffn: down is not [hidden, ffn]");
+    expect(weights.down.format() == weights.gate_up.format(), "expert_ffn: weights differ in format");
+    expect((weights.gate_up.format() == packed_format::f32_panel) == (args.row_type == dtype::f32),
+           "expert_ffn: row type and weights do not go together");
+  }
+}
+
+std::size_t tiles_of(const packed_shape& weight, std::size_t rows, unsigned threads) {
+  const cpu::tile_shape shape = cpu::tiles_for(weight, rows, threads);
+  return (rows + shape.rows - 1) / shape.rows * ((weight.panels() + shape.panels - 1) / shape.panels);
+}
+
+// Tiles of one of the two products, segment by segment, rows outside: a thread that takes neighbours streams
+// on.
+std::span<tile> list_tiles(const pass_memory& memory, unsigned threads,
+                           const packed_matrix expert_weights::*product, std::size_t& scratch_bytes) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < memory.pieces.size(); ++i) {
+    const piece& p = memory.pieces[i];
+    const packed_shape& weight = (p.segment->weights->*product).shape();
+    const cpu::tile_shape shape = cpu::tiles_for(weight, p.rows, threads);
+    scratch_bytes = std::max(scratch_bytes, cpu::tile_scratch_bytes(shape));
+    for (std::size_t row = 0; row < p.rows; row += shape.rows)
+      for (std::size_t panel = 0; panel < weight.panels(); panel += shape.panels)
+        memory.tiles[count++] = {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(row),
+                                 static_cast<std::uint32_t>(std::min(shape.rows, p.rows - row)),
+                                 static_cast<std::uint32_t>(panel),
+                                 static_cast<std::uint32_t>(std::min(shape.panels, weight.panels() - panel))};
+  }
+  return {memory.tiles, count};
+}
+
+void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& memory, std::size_t rows) {
+  // Row r of the pass: which piece it lies in is found by walking on from the last one.
+  const auto pack = [&](std::size_t begin, std::size_t end) {
+    std::size_t base = 0;
+    for (const piece& p : memory.pieces) {
+      const expert_weights& weights = *p.segment->weights;
+      const std::size_t stride = cpu::product_stride(weights.hidden());
+      for (std::size_t r = std::max(begin, base); r < std::min(end, base + p.rows); ++r)
+        cpu::pack_row(ctx.table(), weights.gate_up.format(), p.segment->inputs[p.first + r - base],
+                      args.row_type, weights.hidden(), memory.inputs + p.input_offset + (r - base) * stride);
+      base += p.rows;
+    }
+  };
+  if (rows <= serial_rows)
+    ctx.pool().parallel_dynamic(1, 1, [&](unsigned, std::size_t, std::size_t) { pack(0, rows); });
+  else
+    ctx.pool().parallel_static(rows, [&](unsigned, std::size_t begin, std::size_t end) { pack(begin, end); });
+}
+
+// h = act(gate) · up of one tile, as rows for the second product.
+void activate_tile(const kernel_table& table, const expert_ffn_args& args, const pass_memory& memory,
+                   const tile& t, const float* c) {
+  const piece& p = memory.pieces[t.piece];
+  const expert_weights& weights = *p.segment->weights;
+  const std::size_t step = weights.gated() ? 2 : 1;
+  const std::size_t stride = cpu::product_stride(weights.ffn());
+  for (std::size_t r = 0; r < t.rows; ++r) {
+    float* out = memory.hidden + p.hidden_offset + (t.row + r) * stride;
+    for (std::size_t i = 0; i < t.panels; i += step) {
+      const std::size_t column = (t.panel + i) / step * panel_columns;
+      const float* gate = c + (i * t.rows + r) * panel_columns;
+      const float* up = weights.gated() ? gate + t.rows * panel_columns : nullptr;
+      table.activate_columns(weights.act, gate,
+                             weights.gate_bias != nullptr ? weights.gate_bias + column : nullptr, up,
+                             weights.up_bias != nullptr ? weights.up_bias + column : nullptr,
+                             std::min(panel_columns, weights.ffn() - column), column, out, args.row_type);
+      // An odd number of panels ends in half a block of 32: the other half is K of the next product, and
+      // scratch holds anything. Zero weights alone do not help against NaN.
+      const std::size_t end = column + panel_columns;
+      if (args.row_type == dtype::bf16 && end >= weights.ffn() && end % 32 != 0) {
+        float* block = out + end / 32 * 32;
+        std::fill_n(block + 8, 8, 0.0F);
+        std::fill_n(block + 24, 8, 0.0F);
+      }
+    }
+  }
+}
+
+void output_tile(const kernel_table& table, const expert_ffn_args& args, const pass_memory& memory,
+                 const tile& t, const float* c) {
+  const piece& p = memory.pieces[t.piece];
+  const expert_weights& weights = *p.segment->weights;
+  for (std::size_t r = 0; r < t.rows; ++r)
+    for (std::size_t i = 0; i < t.panels; ++i) {
+      const std::size_t column = (t.panel + i) * panel_columns;
+      table.finish_row(c + (i * t.rows + r) * panel_columns,
+                       weights.down_bias != nullptr ? weights.down_bias + column : nullptr,
+                       std::min(panel_columns, weights.hidden() - column),
+                       p.segment->outputs[p.first + t.row + r] + bytes_of(args.row_type, column),
+                       args.row_type, false);
+    }
+}
+
+void run_pass(context& ctx, const expert_ffn_args& args, const pass_memory& memory, std::size_t rows) {
+  const kernel_table& table = ctx.table();
+  pack_inputs(ctx, args, memory, rows);
+
+  std::size_t scratch_bytes = 0;
+  std::span<tile> tiles = list_tiles(memory, ctx.threads(), &expert_weights::gate_up, scratch_bytes);
+  ctx.pool().parallel_dynamic(tiles.size(), 1, [&](unsigned thread, std::size_t begin, std::size_t end) {
+    std::byte* scratch = ctx.thread_scratch(thread, scratch_bytes);
+    for (const tile& t : tiles.subspan(begin, end - begin)) {
+      const piece& p = memory.pieces[t.piece];
+      const expert_weights& weights = *p.segment->weights;
+      const float* a = memory.inputs + p.input_offset + t.row * cpu::product_stride(weights.hidden());
+      activate_tile(table, args, memory, t,
+                    cpu::multiply_tile(table, weights.gate_up, a, t.rows, t.panel, t.panels, scratch));
+    }
+  });
+
+  scratch_bytes = 0;
+  tiles = list_tiles(memory, ctx.threads(), &expert_weights::down, scratch_bytes);
+  ctx.pool().parallel_dynamic(tiles.size(), 1, [&](unsigned thread, std::size_t begin, std::size_t end) {
+    std::byte* scratch = ctx.thread_scratch(thread, scratch_bytes);
+    for (const tile& t : tiles.subspan(begin, end - begin)) {
+      const piece& p = memory.pieces[t.piece];
+      const expert_weights& weights = *p.segment->weights;
+      const float* a = memory.hidden + p.hidden_offset + t.row * cpu::product_stride(weights.ffn());
+      output_tile(table, args, memory, t,
+                  cpu::multiply_tile(table, weights.down, a, t.rows, t.panel, t.panels, scratch));
+    }
+  });
+}
+
+// Sizes of a pass: first counted, then carved.
+struct pass_sizes {
+  std::size_t pieces = 0;
+  std::size_t rows = 0;
+  std::size_t tiles = 0; // of the larger product
+  std::size_t inputs = 0;
+  std::size_t hidden = 0;
+};
+
+// Adds the rows from (segment, row) on that fit one pass; calls `add` per piece and moves the cursor on.
+template <class Add>
+void fill_pass(const expert_ffn_args& args, std::size_t& segment, std::size_t& row, const Add& add) {
+  std::size_t rows = 0;
+  while (segment < args.segments.size() && rows < pass_rows) {
+    const expert_segment& s = args.segments[segment];
+    const std::size_t take = std::min(s.inputs.size() - row, pass_rows - rows);
+    if (take > 0)
+      add(s, row, take);
+    rows += take;
+    row += take;
+    if (row == s.inputs.size()) {
+      ++segment;
+      row = 0;
+    }
+  }
+}
+
+std::size_t line_up(std::size_t num_bytes) {
+  return (num_bytes + 63) / 64 * 64;
+}
+
+} // namespace
+
+void expert_ffn(context& ctx, const expert_ffn_args& args) {
+  check(args);
+  std::size_t segment = 0;
+  std::size_t row = 0;
+  while (segment < args.segments.size()) {
+    pass_sizes sizes;
+    std::size_t tiles_down = 0;
+    std::size_t from_segment = segment;
+    std::size_t from_row = row;
+    fill_pass(args, segment, row, [&](const expert_segment& s, std::size_t, std::size_t rows) {
+      ++sizes.pieces;
+      sizes.rows += rows;
+      sizes.tiles += tiles_of(s.weights->gate_up.shape(), rows, ctx.threads());
+      tiles_down += tiles_of(s.weights->down.shape(), rows, ctx.threads());
+      sizes.inputs += rows * cpu::product_stride(s.weights->hidden());
+      sizes.hidden += rows * cpu::product_stride(s.weights->ffn());
+    });
+    if (sizes.rows == 0)
+      continue;
+    sizes.tiles = std::max(sizes.tiles, tiles_down);
+
+    const std::size_t piece_bytes = line_up(sizes.pieces * sizeof(piece));
+    const std::size_t tile_bytes = line_up(sizes.tiles * sizeof(tile));
+    std::byte* at =
+        ctx.shared_scratch(piece_bytes + tile_bytes + (sizes.inputs + sizes.hidden) * sizeof(float));
+    pass_memory memory{{reinterpret_cast<piece*>(at), sizes.pieces},
+                       reinterpret_cast<tile*>(at + piece_bytes),
+                       reinterpret_cast<float*>(at + piece_bytes + tile_bytes),
+                       nullptr};
+    memory.hidden = memory.inputs + sizes.inputs;
+    std::size_t count = 0;
+    std::size_t inputs = 0;
+    std::size_t hidden = 0;
+    fill_pass(args, from_segment, from_row,
+              [&](const expert_segment& s, std::size_t first, std::size_t rows) {
+                memory.pieces[count++] = {&s, first, rows, inputs, hidden};
+                inputs += rows * cpu::product_stride(s.weights->hidden());
+                hidden += rows * cpu::product_stride(s.weights->ffn());
+              });
+    run_pass(ctx, args, memory, sizes.rows);
+  }
+}
+
+} // namespace troupe::kernels

@@ -1,0 +1,61 @@
+// The experts' feed-forward networks over any number of rows each, in one call.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "kernels/activation.hpp"
+#include "kernels/context.hpp"
+#include "kernels/packed_matrix.hpp"
+
+namespace troupe::kernels {
+
+/// Weights of one expert (or of a dense or shared FFN: the same thing with all rows).
+struct expert_weights {
+  /// Gated: gate and up interleaved (`pack_gate_up`), [ffn, hidden] each. Otherwise the one first matrix.
+  packed_matrix gate_up;
+  /// [hidden, ffn].
+  packed_matrix down;
+  activation act = activation::silu;
+  /// [ffn] each, f32, or null. `up_bias` only for gated experts.
+  const float* gate_bias = nullptr;
+  const float* up_bias = nullptr;
+  /// [hidden], f32, or null.
+  const float* down_bias = nullptr;
+
+  bool gated() const { return gate_up.shape().interleave == 2; }
+
+  std::size_t hidden() const { return gate_up.inputs(); }
+
+  std::size_t ffn() const { return gate_up.outputs(); }
+};
+
+/// The rows that one expert works on in one call.
+struct expert_segment {
+  const expert_weights* weights = nullptr;
+  /// One pointer per row: `hidden` elements of the row type, anywhere. The same row may occur in several
+  /// segments.
+  std::span<const std::byte* const> inputs;
+  /// One pointer per row: where its output goes, `hidden` elements of the row type. Outputs must not overlap
+  /// one another or any input.
+  std::span<std::byte* const> outputs;
+};
+
+struct expert_ffn_args {
+  /// Any number of segments, also empty ones; several may name the same expert. Shapes may differ per
+  /// segment.
+  std::span<const expert_segment> segments;
+  /// Type of input and output rows: bf16 with bf16 weights, f32 with f32 weights.
+  dtype row_type = dtype::bf16;
+};
+
+/// For every row: down(act(gate x) · (up x)), or down(act(gate_up x)) where not gated.
+///
+/// Rounds in these places and no others: bf16 rows: h = act(gate) · up in f32, rounded to bf16; output
+/// rounded to bf16. f32 rows: nowhere. Products as in `gemm`. A row's bits do not depend on other rows or
+/// segments. Unweighted: combining belongs to the caller (combine.hpp).
+/// @threads all; split by expert, rows and panels, so that one row in two experts and 512 rows in one use
+/// them all
+void expert_ffn(context& ctx, const expert_ffn_args& args);
+
+} // namespace troupe::kernels

@@ -1,0 +1,86 @@
+#include "kernels/gemm.hpp"
+
+#include <algorithm>
+
+#include "kernels/cpu/product.hpp"
+#include "kernels/error.hpp"
+
+namespace troupe::kernels {
+
+namespace {
+
+// Rows of one pass: bounds the scratch that the expanded rows take (1024 rows of K 4096: 16 MiB).
+constexpr std::size_t pass_rows = 1024;
+
+// So few rows are packed by the caller alone: waking threads costs more.
+constexpr std::size_t serial_rows = 8;
+
+void check(const gemm_args& args) {
+  expect(args.weight != nullptr && args.weight->shape().interleave == 1, "gemm: one plain weight is needed");
+  expect(args.input.cols == args.weight->inputs(), "gemm: input columns differ from the weight's K");
+  expect(args.output.cols == args.weight->outputs(), "gemm: output columns differ from the weight's N");
+  expect(args.input_rows.empty() ? args.input.rows == args.output.rows
+                                 : args.input_rows.size() == args.output.rows,
+         "gemm: rows of input and output differ");
+  expect(args.input.type == dtype::f32 || args.input.type == dtype::bf16, "gemm: input is not f32 or bf16");
+  expect(args.output.type == dtype::f32 || args.output.type == dtype::bf16,
+         "gemm: output is not f32 or bf16");
+  expect(args.mode == gemm_output::replace || args.output.type == dtype::f32,
+         "gemm: only f32 outputs add up");
+}
+
+void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_t rows) {
+  const kernel_table& table = ctx.table();
+  const packed_matrix& weight = *args.weight;
+  const std::size_t stride = cpu::product_stride(weight.inputs());
+  auto* a = reinterpret_cast<float*>(ctx.shared_scratch(rows * stride * sizeof(float)));
+  const auto pack = [&](unsigned, std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r) {
+      const std::size_t from = args.input_rows.empty() ? first + r : args.input_rows[first + r];
+      cpu::pack_row(table, weight.format(), args.input.row(from), args.input.type, weight.inputs(),
+                    a + r * stride);
+    }
+  };
+  if (rows <= serial_rows)
+    ctx.pool().parallel_dynamic(1, 1,
+                                [&](unsigned thread, std::size_t, std::size_t) { pack(thread, 0, rows); });
+  else
+    ctx.pool().parallel_static(rows, pack);
+
+  const cpu::tile_shape tile = cpu::tiles_for(weight.shape(), rows, ctx.threads());
+  const std::size_t panels = weight.shape().panels();
+  const std::size_t panel_tiles = (panels + tile.panels - 1) / tile.panels;
+  const std::size_t row_tiles = (rows + tile.rows - 1) / tile.rows;
+  // Panels run fastest: a thread's rows stay in its L2.
+  const auto multiply = [&](unsigned thread, std::size_t begin, std::size_t end) {
+    std::byte* scratch = ctx.thread_scratch(thread, cpu::tile_scratch_bytes(tile));
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t row = i / panel_tiles * tile.rows;
+      const std::size_t row_count = std::min(tile.rows, rows - row);
+      const std::size_t panel = i % panel_tiles * tile.panels;
+      const std::size_t panel_count = std::min(tile.panels, panels - panel);
+      const float* c =
+          cpu::multiply_tile(table, weight, a + row * stride, row_count, panel, panel_count, scratch);
+      for (std::size_t r = 0; r < row_count; ++r)
+        for (std::size_t p = 0; p < panel_count; ++p) {
+          const std::size_t column = (panel + p) * panel_columns;
+          table.finish_row(c + (p * row_count + r) * panel_columns,
+                           args.bias != nullptr ? args.bias + column : nullptr,
+                           std::min(panel_columns, weight.outputs() - column),
+                           args.output.row(first + row + r) + bytes_of(args.output.type, column),
+                           args.output.type, args.mode == gemm_output::add);
+        }
+    }
+  };
+  ctx.pool().parallel_dynamic(row_tiles * panel_tiles, 1, multiply);
+}
+
+} // namespace
+
+void gemm(context& ctx, const gemm_args& args) {
+  check(args);
+  for (std::size_t first = 0; first < args.output.rows; first += pass_rows)
+    run_pass(ctx, args, first, std::min(pass_rows, args.output.rows - first));
+}
+
+} // namespace troupe::kernels

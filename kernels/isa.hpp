@@ -1,0 +1,30 @@
+// Instruction sets that the kernels are compiled for, and the choice among them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace troupe::kernels {
+
+/// One table of kernels each, in order of preference, worst first. All give the same bits. `amx` is reserved:
+/// its table does not exist yet and it is never detected.
+enum class isa : std::uint8_t { portable = 0, avx2 = 1, avx512 = 2, amx = 3 };
+
+/// "portable", "avx2", "avx512" or "amx".
+const char* name_of(isa set);
+
+/// The set called `name`, or nothing.
+std::optional<isa> isa_from_name(std::string_view name);
+
+/// Whether this binary has kernels for `set` and this processor and its operating system can run them.
+bool is_supported(isa set);
+
+/// Every supported set, `portable` first, best last.
+std::span<const isa> supported_isas();
+
+/// The best supported set, unproved: servers use `select_isa` of self_test.hpp.
+isa detect();
+
+} // namespace troupe::kernels

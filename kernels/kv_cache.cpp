@@ -1,0 +1,179 @@
+#include "kernels/kv_cache.hpp"
+
+#include <cstring>
+#include <string>
+
+#include "kernels/cpu/row_ranges.hpp"
+#include "kernels/error.hpp"
+
+namespace troupe::kernels {
+
+namespace {
+
+constexpr std::size_t tile_tokens = 16;
+
+std::size_t key_dim(const kv_layer_group& group) {
+  return (group.head_dim + 31) / 32 * 32;
+}
+
+std::size_t value_dim(const kv_layer_group& group) {
+  return (group.head_dim + 15) / 16 * 16;
+}
+
+std::size_t key_tile_bytes(const kv_layer_group& group) {
+  return bytes_of(group.type, key_dim(group) * tile_tokens);
+}
+
+std::size_t value_tile_bytes(const kv_layer_group& group) {
+  return bytes_of(group.type, value_dim(group) * tile_tokens);
+}
+
+// Element of dimension `d` of token `t` in a key tile; of a value tile with token and dimension swapped
+// roles.
+std::size_t key_index(dtype type, std::size_t t, std::size_t d) {
+  return type == dtype::bf16 ? (d / 2 * tile_tokens + t) * 2 + d % 2 : d * tile_tokens + t;
+}
+
+std::size_t value_index(dtype type, std::size_t t, std::size_t d, std::size_t dims) {
+  return type == dtype::bf16 ? (t / 2 * dims + d) * 2 + t % 2 : t * dims + d;
+}
+
+template <class Index>
+void write_head(std::byte* tile, dtype type, const std::byte* row, dtype row_type, std::size_t dims,
+                const Index& index) {
+  for (std::size_t d = 0; d < dims; ++d) {
+    if (type == dtype::bf16) {
+      reinterpret_cast<bfloat16*>(tile)[index(d)] = row_type == dtype::bf16
+                                                        ? reinterpret_cast<const bfloat16*>(row)[d]
+                                                        : to_bfloat16(reinterpret_cast<const float*>(row)[d]);
+    } else {
+      reinterpret_cast<float*>(tile)[index(d)] = row_type == dtype::bf16
+                                                     ? to_float(reinterpret_cast<const bfloat16*>(row)[d])
+                                                     : reinterpret_cast<const float*>(row)[d];
+    }
+  }
+}
+
+float read_element(const std::byte* tile, dtype type, std::size_t index) {
+  return type == dtype::bf16 ? to_float(reinterpret_cast<const bfloat16*>(tile)[index])
+                             : reinterpret_cast<const float*>(tile)[index];
+}
+
+} // namespace
+
+std::size_t kv_layer_group::bytes_per_token() const {
+  return kv_heads * bytes_of(type, key_dim(*this) + value_dim(*this));
+}
+
+std::size_t kv_cache_config::layers() const {
+  std::size_t count = 0;
+  for (const auto& group : groups)
+    count += group.layers;
+  return count;
+}
+
+std::size_t kv_cache_config::bytes_per_token() const {
+  std::size_t sum = 0;
+  for (const auto& group : groups)
+    sum += group.layers * group.bytes_per_token();
+  return sum;
+}
+
+kv_cache::kv_cache(const kv_cache_config& config, std::size_t blocks) : config_(config), blocks_(blocks) {
+  if (config.block_tokens != 16 && config.block_tokens != 32)
+    throw kernel_error("kv_cache: blocks of " + std::to_string(config.block_tokens)
+                       + " tokens; 16 or 32 are possible");
+  std::size_t offset = 0;
+  for (std::size_t g = 0; g < config.groups.size(); ++g) {
+    const kv_layer_group& group = config.groups[g];
+    if (group.head_dim < 8 || group.head_dim > 256 || group.head_dim % 8 != 0)
+      throw kernel_error("kv_cache: head_dim " + std::to_string(group.head_dim)
+                         + " is not a multiple of 8 from 8 to 256");
+    if (group.kv_heads == 0)
+      throw kernel_error("kv_cache: no KV heads");
+    if (group.type != dtype::f32 && group.type != dtype::bf16)
+      throw kernel_error(std::string("kv_cache: type ") + name_of(group.type) + " is not f32 or bf16");
+    for (std::size_t i = 0; i < group.layers; ++i) {
+      layer_group_.push_back(g);
+      layer_offset_.push_back(offset);
+      offset += group.bytes_per_token() * config.block_tokens * blocks;
+    }
+  }
+  storage_ = buffer(offset);
+}
+
+std::size_t kv_cache::head_key_bytes(std::size_t layer) const {
+  return key_tile_bytes(group_of(layer)) * (config_.block_tokens / tile_tokens);
+}
+
+std::size_t kv_cache::head_block_bytes(std::size_t layer) const {
+  return head_key_bytes(layer) + value_tile_bytes(group_of(layer)) * (config_.block_tokens / tile_tokens);
+}
+
+const std::byte* kv_cache::head_block(std::size_t layer, std::uint32_t block, std::size_t kv_head) const {
+  return storage_.data() + layer_offset_[layer]
+         + (block * group_of(layer).kv_heads + kv_head) * head_block_bytes(layer);
+}
+
+std::byte* kv_cache::head_block(std::size_t layer, std::uint32_t block, std::size_t kv_head) {
+  return storage_.data() + layer_offset_[layer]
+         + (block * group_of(layer).kv_heads + kv_head) * head_block_bytes(layer);
+}
+
+void kv_cache::copy_block(std::uint32_t from, std::uint32_t to) {
+  expect(from < blocks_ && to < blocks_, "kv_cache: a block is out of range");
+  for (std::size_t layer = 0; layer < layer_group_.size(); ++layer)
+    std::memcpy(head_block(layer, to, 0), head_block(layer, from, 0),
+                head_block_bytes(layer) * group_of(layer).kv_heads);
+}
+
+void kv_write(context& ctx, const kv_write_args& args) {
+  expect(args.cache != nullptr && args.layer < args.cache->config().layers(), "kv_write: no such layer");
+  kv_cache& cache = *args.cache;
+  const kv_layer_group& group = cache.group_of(args.layer);
+  const std::size_t rows = args.slots.size();
+  const std::size_t columns = group.kv_heads * group.head_dim;
+  expect(args.keys.rows == rows && args.values.rows == rows && args.keys.cols == columns
+             && args.values.cols == columns,
+         "kv_write: keys or values are not [slots, kv_heads · head_dim]");
+  const std::size_t block_tokens = cache.config().block_tokens;
+  for (const std::uint32_t slot : args.slots)
+    expect(slot / block_tokens < cache.blocks(), "kv_write: a slot is outside the cache");
+  const std::size_t key_bytes = cache.head_key_bytes(args.layer);
+  cpu::over_row_ranges(ctx, rows, 2 * columns, [&](std::size_t r) {
+    const std::size_t offset = args.slots[r] % block_tokens;
+    const std::size_t tile = offset / tile_tokens;
+    const std::size_t t = offset % tile_tokens;
+    for (std::size_t h = 0; h < group.kv_heads; ++h) {
+      std::byte* block =
+          cache.head_block(args.layer, static_cast<std::uint32_t>(args.slots[r] / block_tokens), h);
+      write_head(block + tile * key_tile_bytes(group), group.type,
+                 args.keys.row(r) + bytes_of(args.keys.type, h * group.head_dim), args.keys.type,
+                 group.head_dim, [&](std::size_t d) { return key_index(group.type, t, d); });
+      write_head(block + key_bytes + tile * value_tile_bytes(group), group.type,
+                 args.values.row(r) + bytes_of(args.values.type, h * group.head_dim), args.values.type,
+                 group.head_dim,
+                 [&](std::size_t d) { return value_index(group.type, t, d, value_dim(group)); });
+    }
+  });
+}
+
+void kv_read(const kv_cache& cache, std::size_t layer, std::uint32_t slot, std::span<float> key,
+             std::span<float> value) {
+  const kv_layer_group& group = cache.group_of(layer);
+  const auto block_tokens = static_cast<std::uint32_t>(cache.config().block_tokens);
+  const std::size_t tile = slot % block_tokens / tile_tokens;
+  const std::size_t t = slot % tile_tokens;
+  for (std::size_t h = 0; h < group.kv_heads; ++h) {
+    const std::byte* block = cache.head_block(layer, slot / block_tokens, h);
+    const std::byte* keys = block + tile * key_tile_bytes(group);
+    const std::byte* values = block + cache.head_key_bytes(layer) + tile * value_tile_bytes(group);
+    for (std::size_t d = 0; d < group.head_dim; ++d) {
+      key[h * group.head_dim + d] = read_element(keys, group.type, key_index(group.type, t, d));
+      value[h * group.head_dim + d] =
+          read_element(values, group.type, value_index(group.type, t, d, value_dim(group)));
+    }
+  }
+}
+
+} // namespace troupe::kernels

@@ -1,0 +1,99 @@
+// Keys and values of past tokens, in blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/buffer.hpp"
+#include "kernels/context.hpp"
+#include "kernels/tensor.hpp"
+
+namespace troupe::kernels {
+
+/// Consecutive layers whose cache has one shape.
+struct kv_layer_group {
+  std::size_t layers = 0;
+  std::size_t kv_heads = 0;
+  /// 8 to 256, a multiple of 8.
+  std::size_t head_dim = 0;
+  /// f32 or bf16.
+  dtype type = dtype::bf16;
+
+  friend bool operator==(const kv_layer_group&, const kv_layer_group&) = default;
+
+  /// Bytes that one token takes in one layer of the group, padding included: `kv_heads` times
+  /// (head_dim padded to 32 for keys + head_dim padded to 16 for values) elements.
+  std::size_t bytes_per_token() const;
+};
+
+struct kv_cache_config {
+  std::vector<kv_layer_group> groups;
+  /// Tokens of a block: 16 or 32.
+  std::size_t block_tokens = 16;
+
+  std::size_t layers() const;
+  /// Bytes of one token over all layers.
+  std::size_t bytes_per_token() const;
+
+  std::size_t bytes_per_block() const { return bytes_per_token() * block_tokens; }
+};
+
+/// Storage only: who owns which block is decided elsewhere. Block ids run over all layers: block b holds the
+/// same tokens in every layer.
+///
+/// Layout, per layer and block and KV head, in tiles of 16 tokens: keys transposed, so that a tile row holds
+/// one dimension (bf16: a pair of dimensions) of 16 tokens, [dim / 2][16 tokens][2] in bf16 and [dim][16] in
+/// f32; values [16 tokens / 2][dim][2] in bf16 (pairs of tokens) and [16][dim] in f32. These are the operands
+/// of AMX tiles.
+class kv_cache {
+ public:
+  kv_cache() = default;
+
+  /// @errors kernel_error for shapes out of range; std::bad_alloc
+  kv_cache(const kv_cache_config& config, std::size_t blocks);
+
+  const kv_cache_config& config() const { return config_; }
+
+  std::size_t blocks() const { return blocks_; }
+
+  /// Copies a block in every layer (copy-on-write when sequences fork).
+  void copy_block(std::uint32_t from, std::uint32_t to);
+
+  const kv_layer_group& group_of(std::size_t layer) const { return config_.groups[layer_group_[layer]]; }
+
+  /// First byte of a block's part for one KV head: its key tiles, then its value tiles.
+  std::byte* head_block(std::size_t layer, std::uint32_t block, std::size_t kv_head);
+  const std::byte* head_block(std::size_t layer, std::uint32_t block, std::size_t kv_head) const;
+
+  /// Bytes of that part, and of the keys in it.
+  std::size_t head_block_bytes(std::size_t layer) const;
+  std::size_t head_key_bytes(std::size_t layer) const;
+
+ private:
+  kv_cache_config config_;
+  std::size_t blocks_ = 0;
+  std::vector<std::size_t> layer_group_;
+  std::vector<std::size_t> layer_offset_;
+  buffer storage_;
+};
+
+struct kv_write_args {
+  kv_cache* cache = nullptr;
+  std::size_t layer = 0;
+  /// [rows, kv_heads · head_dim] each, f32 or bf16; rounded to the cache's type. Keys after RoPE.
+  const_tensor_view keys;
+  const_tensor_view values;
+  /// Where each row goes: block · block_tokens + offset in the block. No slot twice.
+  std::span<const std::uint32_t> slots;
+};
+
+/// Writes one layer's keys and values of each row into its slot.
+void kv_write(context& ctx, const kv_write_args& args);
+
+/// Reads one token back as f32, [kv_heads · head_dim] each: for tests and for moving sequences.
+void kv_read(const kv_cache& cache, std::size_t layer, std::uint32_t slot, std::span<float> key,
+             std::span<float> value);
+
+} // namespace troupe::kernels

@@ -1,0 +1,134 @@
+#include "kernels/model/checkpoint.hpp"
+
+#include "kernels/model/json_object.hpp"
+#include "kernels/model/text_file.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace troupe::model {
+
+namespace {
+
+constexpr const char* single_file = "model.safetensors";
+constexpr const char* index_file = "model.safetensors.index.json";
+constexpr std::size_t max_index_bytes = std::size_t{256} << 20;
+
+/// tensor name → file name
+std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
+  const auto json = json_object::parse(read_text_file(path, max_index_bytes), path.string(), max_index_bytes);
+  const auto map = json.object("weight_map");
+  if (!map)
+    json.fail("weight_map", "is missing");
+  std::map<std::string, std::string> result;
+  for (const auto& tensor : map->keys()) {
+    auto file = map->at<std::string>(tensor);
+    // A name, not a path: an index must not reach outside its folder.
+    if (file.empty() || file == "." || file == ".." || file.find('/') != std::string::npos
+        || file.find('\0') != std::string::npos)
+      map->fail(tensor, "names '" + file.substr(0, 200) + "', which is no file name");
+    result.emplace(tensor, std::move(file));
+  }
+  if (result.empty())
+    json.fail("weight_map", "is empty");
+  return result;
+}
+
+} // namespace
+
+void checkpoint::add_file(const std::filesystem::path& path) {
+  mapped_file file(path);
+  auto entries = parse_safetensors(file.bytes(), path.string());
+  shards_.push_back(std::make_unique<const shard>(shard{std::move(file), std::move(entries)}));
+  const auto& added = *shards_.back();
+  for (const auto& entry : added.entries) {
+    const tensor_ref ref{entry.type, entry.shape, added.file.bytes().data() + entry.begin,
+                         static_cast<std::size_t>(entry.end - entry.begin)};
+    if (!tensors_.emplace(entry.name, ref).second)
+      throw model_error(path.string() + ": tensor '" + entry.name
+                        + "' is in another file of the checkpoint too");
+  }
+}
+
+checkpoint checkpoint::open(const std::filesystem::path& folder) {
+  checkpoint result;
+  result.folder_ = folder;
+  if (!std::filesystem::is_directory(folder))
+    throw model_error(folder.string() + ": not a folder");
+  if (std::filesystem::exists(folder / single_file)) {
+    result.add_file(folder / single_file);
+    return result;
+  }
+  if (!std::filesystem::exists(folder / index_file))
+    throw model_error(folder.string() + ": neither " + single_file + " nor " + index_file);
+  const auto index = read_index(folder / index_file);
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : index)
+    files.insert(file);
+  for (const auto& file : files)
+    result.add_file(folder / file);
+  for (const auto& [tensor, file] : index)
+    if (result.find(tensor) == nullptr)
+      throw model_error((folder / file).string() + ": tensor '" + tensor + "' is missing, " + index_file
+                        + " says it is here");
+  if (result.num_tensors() != index.size())
+    for (const auto& s : result.shards_)
+      for (const auto& entry : s->entries)
+        if (!index.contains(entry.name))
+          throw model_error(s->file.path().string() + ": tensor '" + entry.name + "' is not in "
+                            + index_file);
+  return result;
+}
+
+const tensor_ref* checkpoint::find(const std::string& name) const noexcept {
+  const auto i = tensors_.find(name);
+  return i == tensors_.end() ? nullptr : &i->second;
+}
+
+const tensor_ref& checkpoint::at(const std::string& name) const {
+  const auto* found = find(name);
+  if (found == nullptr)
+    throw model_error(folder_.string() + ": tensor '" + name + "' is missing");
+  return *found;
+}
+
+std::string checkpoint::fingerprint(const model_config& config) const {
+  // FNV-1a, 128 bit (Fowler, Noll, Vo; draft-eastlake-fnv): stable, and good enough against accidents.
+  __extension__ using wide = unsigned __int128;
+  constexpr auto prime = (wide{0x0000000001000000} << 64) | 0x000000000000013b;
+  auto hash = (wide{0x6c62272e07bb0142} << 64) | 0x62b821756295c58d;
+  const auto add_bytes = [&](std::span<const std::byte> bytes) {
+    for (const auto byte : bytes)
+      hash = (hash ^ std::to_integer<unsigned>(byte)) * prime;
+  };
+  const auto add_text = [&](const std::string& text) {
+    // The terminating zero keeps neighbours apart.
+    add_bytes(std::as_bytes(std::span{text.c_str(), text.size() + 1}));
+  };
+  add_text(config.canonical_json);
+  for (const auto& s : shards_) {
+    const auto bytes = s->file.bytes();
+    add_text(std::to_string(bytes.size()));
+    for (const auto& entry : s->entries) {
+      add_text(entry.name);
+      add_text(std::string{to_string(entry.type)});
+      for (const auto dim : entry.shape)
+        add_text(std::to_string(dim));
+      add_text(std::to_string(entry.begin));
+    }
+    // Fine-tunes of one model share every header; a page of values at both ends tells them apart.
+    constexpr std::size_t page = 4096;
+    const auto data =
+        s->entries.empty() ? bytes.subspan(bytes.size()) : bytes.subspan(s->entries.front().begin);
+    add_bytes(data.first(std::min(page, data.size())));
+    add_bytes(data.last(std::min(page, data.size())));
+  }
+  std::string result;
+  for (int shift = 124; shift >= 0; shift -= 4)
+    result += "0123456789abcdef"[static_cast<unsigned>(hash >> shift) & 15U];
+  return result;
+}
+
+} // namespace troupe::model

@@ -1,0 +1,93 @@
+#pragma once
+
+#include "kernels/model/config.hpp"
+#include "kernels/model/mapped_file.hpp"
+#include "kernels/model/safetensors.hpp"
+
+#include <memory>
+#include <unordered_map>
+
+namespace troupe::model {
+
+/// A weight in a mapped file, row-major; valid while its checkpoint lives. `data` may be unaligned.
+struct tensor_ref {
+  storage_dtype type = storage_dtype::float32;
+  std::span<const std::size_t> shape;
+  const std::byte* data = nullptr;
+  std::size_t num_bytes = 0;
+};
+
+/// A weight that a model needs.
+struct tensor_requirement {
+  std::string name;
+  std::vector<std::size_t> shape;
+};
+
+/// The tensors of a Hugging Face model folder: `model.safetensors`, or the files that
+/// `model.safetensors.index.json` names. Opening maps the files and reads their headers; no weight is read.
+///
+/// Immutable after opening, so any number of threads may read.
+class checkpoint {
+ public:
+  /// @errors  model_error: no checkpoint in the folder, a malformed file or index, a tensor that index and
+  /// files
+  ///          disagree about, a tensor stored twice
+  static checkpoint open(const std::filesystem::path& folder);
+
+  checkpoint(checkpoint&&) noexcept = default;
+  checkpoint& operator=(checkpoint&&) = delete;
+
+  /// @returns the tensor, or null when the checkpoint has none of that name
+  const tensor_ref* find(const std::string& name) const noexcept;
+
+  /// @errors  model_error when the checkpoint has no tensor of that name
+  const tensor_ref& at(const std::string& name) const;
+
+  /// Checks that every tensor the config asks for is there with its shape, and that nothing is there that the
+  /// config does not account for (a bias that the config denies would change the arithmetic).
+  ///
+  /// @errors  one model_error that names the first problems and counts the rest
+  void validate(const model_config& config) const;
+
+  /// Identifies the model for cluster membership: 32 hexadecimal digits over config.json, the names, dtypes,
+  /// shapes and offsets of all tensors, the sizes of the files, and the first and last page of each file's
+  /// data. The same folder gives the same string on every machine; it is no proof against somebody who wants
+  /// a collision.
+  std::string fingerprint(const model_config& config) const;
+
+  const std::filesystem::path& folder() const noexcept { return folder_; }
+
+  std::size_t num_tensors() const noexcept { return tensors_.size(); }
+
+ private:
+  checkpoint() = default;
+
+  void add_file(const std::filesystem::path& path);
+
+  struct shard {
+    mapped_file file;
+    std::vector<tensor_entry> entries; // in the order of their data
+  };
+
+  std::filesystem::path folder_;
+  std::vector<std::unique_ptr<const shard>> shards_; // tensor_ref::shape points into entries
+  std::unordered_map<std::string, tensor_ref> tensors_;
+};
+
+/// Names of the three matrices of a routed expert, each [intermediate, hidden] or, for `down`, [hidden,
+/// intermediate].
+struct expert_tensor_names {
+  std::string gate;
+  std::string up;
+  std::string down;
+};
+
+expert_tensor_names expert_tensors(const model_config& config, std::size_t layer, std::size_t expert);
+
+/// Every tensor of the attention side (what dense_model loads).
+std::vector<tensor_requirement> dense_tensors(const model_config& config);
+
+/// Every tensor of one layer's routed experts; empty for a dense layer.
+std::vector<tensor_requirement> expert_layer_tensors(const model_config& config, std::size_t layer);
+
+} // namespace troupe::model

@@ -1,0 +1,155 @@
+#include "kernels/model/config.hpp"
+
+#include "kernels/model/architectures.hpp"
+#include "kernels/model/json_object.hpp"
+#include "kernels/model/rope_fields.hpp"
+#include "kernels/model/text_file.hpp"
+
+#include <limits>
+
+namespace troupe::model {
+
+namespace {
+
+constexpr std::size_t max_config_bytes = std::size_t{16} << 20;
+constexpr std::int64_t max_vocab = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t max_hidden = 1 << 20;
+constexpr std::int64_t max_layers = 1 << 12;
+constexpr std::size_t max_routed_experts = 1 << 18;
+
+// Fields that transformers writes and that do not touch what a forward pass computes: bookkeeping, training,
+// and the generation defaults that older writers put here.
+constexpr const char* harmless[] = {
+    "_attn_implementation",
+    "_commit_hash",
+    "_name_or_path",
+    "attention_dropout",
+    "attn_implementation",
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "chunk_size_feed_forward",
+    "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
+    "early_stopping",
+    "embd_pdrop",
+    "encoder_no_repeat_ngram_size",
+    "exponential_decay_length_penalty",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "hidden_dropout",
+    "id2label",
+    "initializer_range",
+    "keys_to_ignore_at_inference",
+    "label2id",
+    "length_penalty",
+    "max_length",
+    "min_length",
+    "model_type",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+    "output_scores",
+    "pad_token_id",
+    "prefix",
+    "problem_type",
+    "remove_invalid_values",
+    "repetition_penalty",
+    "resid_pdrop",
+    "return_dict",
+    "return_dict_in_generate",
+    "router_aux_loss_coef",
+    "sep_token_id",
+    "suppress_tokens",
+    "task_specific_params",
+    "temperature",
+    "tf_legacy_loss",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "transformers_version",
+    "typical_p",
+    "unk_token_id",
+    "use_cache",
+};
+
+declared_dtype read_dtype(const json_object& json) {
+  const auto* key = json.has("dtype") ? "dtype" : "torch_dtype";
+  const auto name = json.value<std::string>(key, "");
+  json.ignore("torch_dtype");
+  if (name.empty())
+    return declared_dtype::unknown;
+  if (name == "float32")
+    return declared_dtype::float32;
+  if (name == "float16")
+    return declared_dtype::float16;
+  if (name == "bfloat16")
+    return declared_dtype::bfloat16;
+  json.fail(key, "is '" + name + "', which is not supported (supported: float32, float16, bfloat16)");
+}
+
+std::int32_t token_id(const json_object& json, const std::string& key, std::int64_t id) {
+  if (id < 0 || id > max_vocab)
+    json.fail(key, "has " + std::to_string(id) + ", which is no token id");
+  return static_cast<std::int32_t>(id);
+}
+
+void read_tokens(const json_object& json, model_config& config) {
+  if (const auto bos = json.find<std::int64_t>("bos_token_id"))
+    config.bos_token_id = token_id(json, "bos_token_id", *bos);
+  for (const auto id : json.one_or_many("eos_token_id"))
+    config.eos_token_ids.push_back(token_id(json, "eos_token_id", id));
+}
+
+/// Every routed expert is three tensors that are checked by name; this keeps the list in memory, whatever the
+/// config claims. Ten times more than the largest published models have.
+void check_size(const json_object& json, const model_config& config) {
+  std::size_t num_experts = 0;
+  for (const auto& layer : config.layers)
+    num_experts += layer.moe() == nullptr ? 0 : layer.moe()->num_experts;
+  if (num_experts > max_routed_experts)
+    json.fail("num_hidden_layers", "makes " + std::to_string(num_experts) + " routed experts, at most "
+                                       + std::to_string(max_routed_experts) + " are supported");
+}
+
+} // namespace
+
+model_config parse_config(std::string_view text, const std::string& name) {
+  const auto json = json_object::parse(text, name, max_config_bytes);
+  model_config config;
+  const auto names = json.at<std::vector<std::string>>("architectures");
+  if (names.size() != 1)
+    json.fail("architectures", "must name one architecture, found " + std::to_string(names.size()));
+  const auto& architecture = find_architecture(json, names.front());
+  config.architecture = architecture.name;
+  config.vocab_size = positive(json, "vocab_size", max_vocab);
+  config.hidden = positive(json, "hidden_size", max_hidden);
+  config.max_context = positive(json, "max_position_embeddings", 1'000'000'000);
+  config.tie_word_embeddings = json.value("tie_word_embeddings", false);
+  config.dtype = read_dtype(json);
+  if (const auto act = json.value<std::string>("hidden_act", "silu"); act != "silu" && act != "swish")
+    json.fail("hidden_act", "is '" + act + "', which is not supported (supported: silu)");
+  read_tokens(json, config);
+  read_rope(json, architecture.rope_theta, config);
+  architecture.describe(json, positive(json, "num_hidden_layers", max_layers), config);
+  check_size(json, config);
+  config.rope.rotary_dim = config.layers.front().attention.head_dim;
+  for (const auto* key : harmless)
+    json.ignore(key);
+  if (const auto unknown = json.unread(); !unknown.empty())
+    json.fail(unknown.front(), "is not supported for " + config.architecture);
+  config.canonical_json = json.canonical();
+  return config;
+}
+
+model_config load_config(const std::filesystem::path& folder) {
+  const auto path = folder / "config.json";
+  return parse_config(read_text_file(path, max_config_bytes), path.string());
+}
+
+} // namespace troupe::model

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace troupe::model {
+
+/// What is wrong with a model folder: one message that names the file, the field or tensor, and what was
+/// expected. Thrown while a model is opened and loaded, never while it computes.
+class model_error : public std::runtime_error {
+ public:
+  explicit model_error(const std::string& message) : std::runtime_error(message) {}
+};
+
+} // namespace troupe::model

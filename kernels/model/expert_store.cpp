@@ -1,0 +1,87 @@
+#include "kernels/model/expert_store.hpp"
+
+#include "kernels/error.hpp"
+#include "kernels/model/weights.hpp"
+
+#include <utility>
+
+namespace troupe::model {
+
+namespace {
+
+std::size_t bytes_of(const kernels::expert_weights& weights) {
+  return weights.gate_up.bytes().size() + weights.down.bytes().size();
+}
+
+} // namespace
+
+expert_store::expert_store(std::shared_ptr<const checkpoint> weights, model_config config,
+                           kernels::dtype type)
+    : weights_(std::move(weights)), config_(std::move(config)), type_(type) {
+  for (const auto& layer : config_.layers)
+    experts_.emplace_back(layer.moe() == nullptr ? 0 : layer.moe()->num_experts);
+}
+
+void expert_store::load(std::size_t layer, std::size_t expert) {
+  if (layer >= experts_.size() || expert >= experts_[layer].size())
+    throw model_error("the model has no expert " + std::to_string(expert) + " in layer "
+                      + std::to_string(layer));
+  if (has(layer, expert))
+    return;
+  const auto names = expert_tensors(config_, layer, expert);
+  auto loaded = std::make_shared<const kernels::expert_weights>(pack_mlp(
+      type_, config_.activation, weights_->at(names.gate), weights_->at(names.up), weights_->at(names.down)));
+  const std::lock_guard lock{mutex_};
+  auto& place = experts_[layer][expert];
+  if (place != nullptr)
+    return; // another thread was faster
+  num_bytes_ += bytes_of(*loaded);
+  place = std::move(loaded);
+}
+
+bool expert_store::unload(std::size_t layer, std::size_t expert) {
+  snapshot last; // freed outside the lock
+  const std::lock_guard lock{mutex_};
+  if (layer >= experts_.size() || expert >= experts_[layer].size() || experts_[layer][expert] == nullptr)
+    return false;
+  last = std::exchange(experts_[layer][expert], nullptr);
+  num_bytes_ -= bytes_of(*last);
+  return true;
+}
+
+bool expert_store::has(std::size_t layer, std::size_t expert) const {
+  const std::lock_guard lock{mutex_};
+  return layer < experts_.size() && expert < experts_[layer].size() && experts_[layer][expert] != nullptr;
+}
+
+std::size_t expert_store::num_bytes() const {
+  const std::lock_guard lock{mutex_};
+  return num_bytes_;
+}
+
+std::size_t expert_store::expert_bytes(std::size_t layer) const {
+  const auto* moe = config_.layers.at(layer).moe();
+  return moe == nullptr ? 0 : packed_mlp_bytes(type_, config_.hidden, moe->intermediate);
+}
+
+std::optional<std::size_t> expert_store::forward(kernels::context& ctx, std::size_t layer,
+                                                 std::span<const expert_rows> batch) const {
+  std::vector<snapshot> held;
+  std::vector<kernels::expert_segment> segments;
+  held.reserve(batch.size());
+  segments.reserve(batch.size());
+  {
+    const std::lock_guard lock{mutex_};
+    for (const auto& rows : batch) {
+      if (layer >= experts_.size() || rows.expert >= experts_[layer].size()
+          || experts_[layer][rows.expert] == nullptr)
+        return rows.expert;
+      held.push_back(experts_[layer][rows.expert]);
+      segments.push_back({held.back().get(), rows.inputs, rows.outputs});
+    }
+  }
+  kernels::expert_ffn(ctx, {.segments = segments, .row_type = type_});
+  return std::nullopt;
+}
+
+} // namespace troupe::model

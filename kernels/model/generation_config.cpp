@@ -1,0 +1,68 @@
+#include "kernels/model/generation_config.hpp"
+
+#include "kernels/model/json_object.hpp"
+#include "kernels/model/text_file.hpp"
+
+#include <limits>
+
+namespace troupe::model {
+
+namespace {
+
+constexpr std::size_t max_bytes = std::size_t{1} << 20;
+constexpr auto infinity = std::numeric_limits<double>::infinity();
+
+std::int32_t token_id(const json_object& json, const std::string& key, std::int64_t id) {
+  if (id < 0 || id > std::numeric_limits<std::int32_t>::max())
+    json.fail(key, "has " + std::to_string(id) + ", which is no token id");
+  return static_cast<std::int32_t>(id);
+}
+
+/// A number within [low, high]; infinity leaves a side open.
+std::optional<double> number(const json_object& json, const std::string& key, double low, double high) {
+  const auto value = json.find<double>(key);
+  if (value && !(*value >= low && *value <= high))
+    json.fail(key, "is " + std::to_string(*value) + ", which is out of range");
+  return value;
+}
+
+std::optional<std::int64_t> count(const json_object& json, const std::string& key) {
+  const auto value = json.find<std::int64_t>(key);
+  if (value && *value < 0)
+    json.fail(key, "must not be negative, found " + std::to_string(*value));
+  return value;
+}
+
+} // namespace
+
+generation_config parse_generation_config(std::string_view text, const std::string& name) {
+  const auto json = json_object::parse(text, name, max_bytes);
+  generation_config result;
+  result.do_sample = json.find<bool>("do_sample");
+  result.temperature = number(json, "temperature", 0.0, infinity);
+  result.top_k = count(json, "top_k");
+  result.top_p = number(json, "top_p", 0.0, 1.0);
+  result.min_p = number(json, "min_p", 0.0, 1.0);
+  result.repetition_penalty =
+      number(json, "repetition_penalty", std::numeric_limits<double>::min(), infinity);
+  result.max_new_tokens = count(json, "max_new_tokens");
+  if (const auto bos = json.find<std::int64_t>("bos_token_id"))
+    result.bos_token_id = token_id(json, "bos_token_id", *bos);
+  for (const auto id : json.one_or_many("eos_token_id"))
+    result.eos_token_ids.push_back(token_id(json, "eos_token_id", id));
+  return result;
+}
+
+generation_config load_generation_config(const std::filesystem::path& folder, const model_config& config) {
+  generation_config result;
+  const auto path = folder / "generation_config.json";
+  if (std::filesystem::exists(path))
+    result = parse_generation_config(read_text_file(path, max_bytes), path.string());
+  if (!result.bos_token_id)
+    result.bos_token_id = config.bos_token_id;
+  if (result.eos_token_ids.empty())
+    result.eos_token_ids = config.eos_token_ids;
+  return result;
+}
+
+} // namespace troupe::model

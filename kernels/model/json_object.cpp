@@ -1,0 +1,219 @@
+#include "kernels/model/json_object.hpp"
+
+#include "kernels/model/error.hpp"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+namespace troupe::model {
+
+namespace {
+
+// Far more than any published config needs, far less than what exhausts a stack.
+constexpr int max_depth = 32;
+
+nlohmann::json parse_strictly(std::string_view text, const std::string& name) {
+  // One set of keys per open object: nlohmann keeps the last of repeated keys, and which one counts must not
+  // depend on the parser.
+  std::vector<std::set<std::string>> open;
+  auto check = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    using event_t = nlohmann::json::parse_event_t;
+    if (depth > max_depth)
+      throw model_error(name + ": nested deeper than " + std::to_string(max_depth));
+    if (event == event_t::object_start)
+      open.emplace_back();
+    else if (event == event_t::object_end)
+      open.pop_back();
+    else if (event == event_t::key && !open.back().insert(parsed.get<std::string>()).second)
+      throw model_error(name + ": key '" + parsed.get<std::string>() + "' is given twice");
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text, check);
+  } catch (const nlohmann::json::exception& e) {
+    // The parser quotes the text it choked on, which may be long.
+    throw model_error(name + ": not valid JSON: " + std::string{e.what()}.substr(0, 200));
+  }
+}
+
+template <class T>
+constexpr const char* type_name() {
+  if constexpr (std::is_same_v<T, bool>)
+    return "true or false";
+  else if constexpr (std::is_same_v<T, double>)
+    return "a number";
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return "an integer";
+  else if constexpr (std::is_same_v<T, std::string>)
+    return "a string";
+  else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>)
+    return "a list of integers";
+  else
+    return "a list of strings";
+}
+
+bool convert(const nlohmann::json& from, bool& to) {
+  if (!from.is_boolean())
+    return false;
+  to = from.get<bool>();
+  return true;
+}
+
+bool convert(const nlohmann::json& from, double& to) {
+  if (!from.is_number())
+    return false;
+  to = from.get<double>();
+  return true;
+}
+
+bool convert(const nlohmann::json& from, std::int64_t& to) {
+  if (!from.is_number_integer())
+    return false;
+  if (from.is_number_unsigned()
+      && from.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+    return false;
+  to = from.get<std::int64_t>();
+  return true;
+}
+
+bool convert(const nlohmann::json& from, std::string& to) {
+  if (!from.is_string())
+    return false;
+  to = from.get<std::string>();
+  return true;
+}
+
+template <class T>
+bool convert(const nlohmann::json& from, std::vector<T>& to) {
+  if (!from.is_array())
+    return false;
+  to.resize(from.size());
+  for (std::size_t i = 0; i < to.size(); ++i)
+    if (!convert(from[i], to[i]))
+      return false;
+  return true;
+}
+
+bool says_nothing(const nlohmann::json& value) {
+  return value.is_null() || (value.is_boolean() && !value.get<bool>())
+         || ((value.is_array() || value.is_object()) && value.empty());
+}
+
+} // namespace
+
+struct json_object::state {
+  std::string name;
+  nlohmann::json json;
+  std::set<std::string> read;
+
+  const nlohmann::json* find(const std::string& key) {
+    read.insert(key);
+    const auto i = json.find(key);
+    return i == json.end() || i->is_null() ? nullptr : &*i;
+  }
+};
+
+json_object::json_object(std::unique_ptr<state> s) : state_(std::move(s)) {}
+
+json_object::json_object(json_object&&) noexcept = default;
+json_object::~json_object() = default;
+
+json_object json_object::parse(std::string_view text, const std::string& name, std::size_t max_bytes) {
+  if (text.size() > max_bytes)
+    throw model_error(name + ": " + std::to_string(text.size()) + " bytes, more than the "
+                      + std::to_string(max_bytes) + " allowed");
+  auto json = parse_strictly(text, name);
+  if (!json.is_object())
+    throw model_error(name + ": expected a JSON object, found " + json.type_name());
+  return json_object(std::make_unique<state>(state{name, std::move(json), {}}));
+}
+
+bool json_object::has(const std::string& key) const {
+  return state_->find(key) != nullptr;
+}
+
+template <class T>
+std::optional<T> json_object::find(const std::string& key) const {
+  const auto* found = state_->find(key);
+  if (found == nullptr)
+    return std::nullopt;
+  T result{};
+  if (!convert(*found, result))
+    fail(key, std::string{"must be "} + type_name<T>() + ", found " + found->type_name());
+  return result;
+}
+
+template <class T>
+T json_object::at(const std::string& key) const {
+  auto found = find<T>(key);
+  if (!found)
+    fail(key, "is missing");
+  return *std::move(found);
+}
+
+template std::optional<bool> json_object::find(const std::string&) const;
+template std::optional<double> json_object::find(const std::string&) const;
+template std::optional<std::int64_t> json_object::find(const std::string&) const;
+template std::optional<std::string> json_object::find(const std::string&) const;
+template std::optional<std::vector<std::int64_t>> json_object::find(const std::string&) const;
+template std::optional<std::vector<std::string>> json_object::find(const std::string&) const;
+template bool json_object::at(const std::string&) const;
+template double json_object::at(const std::string&) const;
+template std::int64_t json_object::at(const std::string&) const;
+template std::string json_object::at(const std::string&) const;
+template std::vector<std::int64_t> json_object::at(const std::string&) const;
+template std::vector<std::string> json_object::at(const std::string&) const;
+
+std::vector<std::int64_t> json_object::one_or_many(const std::string& key) const {
+  const auto* found = state_->find(key);
+  if (found == nullptr)
+    return {};
+  if (found->is_array())
+    return at<std::vector<std::int64_t>>(key);
+  return {at<std::int64_t>(key)};
+}
+
+std::optional<json_object> json_object::object(const std::string& key) const {
+  const auto* found = state_->find(key);
+  if (found == nullptr)
+    return std::nullopt;
+  if (!found->is_object())
+    fail(key, std::string{"must be an object, found "} + found->type_name());
+  return json_object(std::make_unique<state>(state{state_->name + ": " + key, *found, {}}));
+}
+
+void json_object::ignore(const std::string& key) const {
+  state_->read.insert(key);
+}
+
+std::vector<std::string> json_object::unread() const {
+  std::vector<std::string> result;
+  for (const auto& [key, value] : state_->json.items())
+    if (!says_nothing(value) && !state_->read.contains(key))
+      result.push_back(key);
+  return result;
+}
+
+std::vector<std::string> json_object::keys() const {
+  std::vector<std::string> result;
+  for (const auto& [key, value] : state_->json.items())
+    result.push_back(key);
+  return result;
+}
+
+std::string json_object::canonical() const {
+  // Text that is not UTF-8 cannot be dumped strictly; the parser refuses it, so nothing is replaced here.
+  return state_->json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+const std::string& json_object::name() const noexcept {
+  return state_->name;
+}
+
+void json_object::fail(const std::string& key, const std::string& what) const {
+  throw model_error(state_->name + ": field '" + key + "' " + what);
+}
+
+} // namespace troupe::model

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe::model {
+
+/// A JSON object read field by field: every message names the file and the field, and it remembers which
+/// fields were asked for, so that a reader can refuse what it did not understand.
+///
+/// Supported field types T: bool, double, std::int64_t, std::string, std::vector<std::int64_t>,
+/// std::vector<std::string>.
+class json_object {
+ public:
+  /// @param name  how to call the document in messages
+  /// @errors  model_error: longer than `max_bytes`, not JSON, nested deeper than 32, a repeated key, not an
+  /// object
+  static json_object parse(std::string_view text, const std::string& name, std::size_t max_bytes);
+
+  json_object(json_object&&) noexcept;
+  ~json_object();
+
+  /// Whether the field is there and not null.
+  bool has(const std::string& key) const;
+
+  /// @returns the field, or nothing when it is absent or null. @errors  model_error when it has another type
+  template <class T>
+  std::optional<T> find(const std::string& key) const;
+
+  /// @errors  model_error when the field is absent, null or of another type
+  template <class T>
+  T at(const std::string& key) const;
+
+  template <class T>
+  T value(const std::string& key, T fallback) const {
+    auto found = find<T>(key);
+    return found ? *std::move(found) : fallback;
+  }
+
+  /// A list of integers that may also be given as one integer; empty when absent or null.
+  std::vector<std::int64_t> one_or_many(const std::string& key) const;
+
+  /// @returns the nested object (named "outer.key" in messages), or nothing when it is absent or null
+  std::optional<json_object> object(const std::string& key) const;
+
+  /// Marks a field as understood without reading it.
+  void ignore(const std::string& key) const;
+
+  /// Fields nobody asked for that could mean something: neither null, false nor empty.
+  std::vector<std::string> unread() const;
+
+  /// The keys, sorted.
+  std::vector<std::string> keys() const;
+
+  /// The whole object with sorted keys and no blanks.
+  std::string canonical() const;
+
+  const std::string& name() const noexcept;
+
+  /// Throws a model_error about one field: "NAME: field 'KEY' WHAT".
+  [[noreturn]] void fail(const std::string& key, const std::string& what) const;
+
+ private:
+  struct state;
+  explicit json_object(std::unique_ptr<state> s);
+
+  std::unique_ptr<state> state_;
+};
+
+} // namespace troupe::model

@@ -1,0 +1,71 @@
+#include "kernels/model/mapped_file.hpp"
+
+#include "kernels/model/error.hpp"
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace troupe::model {
+
+namespace {
+
+struct descriptor {
+  int fd;
+
+  ~descriptor() {
+    if (fd >= 0)
+      ::close(fd);
+  }
+};
+
+[[noreturn]] void fail(const std::filesystem::path& path) {
+  throw model_error(path.string() + ": " + std::strerror(errno));
+}
+
+} // namespace
+
+mapped_file::mapped_file(const std::filesystem::path& path) : path_(path) {
+  // Non-blocking, so that a FIFO in the place of a file is refused instead of waited for.
+  const descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+
+  struct stat status {};
+
+  if (file.fd < 0 || ::fstat(file.fd, &status) != 0)
+    fail(path);
+  if (!S_ISREG(status.st_mode))
+    throw model_error(path.string() + ": not a regular file");
+  if (status.st_size == 0)
+    throw model_error(path.string() + ": empty file");
+  num_bytes_ = static_cast<std::size_t>(status.st_size);
+  auto* mapped = ::mmap(nullptr, num_bytes_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (mapped == MAP_FAILED)
+    fail(path);
+  data_ = static_cast<const std::byte*>(mapped);
+}
+
+mapped_file::mapped_file(mapped_file&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      num_bytes_(std::exchange(other.num_bytes_, 0)) {}
+
+mapped_file::~mapped_file() {
+  if (data_ != nullptr)
+    ::munmap(const_cast<std::byte*>(data_), num_bytes_);
+}
+
+void release_pages(std::span<const std::byte> mapped) noexcept {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size()) / page * page;
+  // A hint: where it fails, the pages merely stay.
+  if (begin < end)
+    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+} // namespace troupe::model

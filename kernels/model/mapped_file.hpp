@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace troupe::model {
+
+/// A whole file mapped read-only. Pages are read when first touched and belong to the page cache, so several
+/// processes on one host share them.
+///
+/// A file that is cut short *after* it was opened makes a later read of the missing pages end the process
+/// (SIGBUS), as it does for every program that maps weights: replace model folders by renaming, never by
+/// rewriting in place.
+class mapped_file {
+ public:
+  /// @errors  model_error when the file cannot be opened, is empty or is not a regular file
+  explicit mapped_file(const std::filesystem::path& path);
+  ~mapped_file();
+  mapped_file(mapped_file&& other) noexcept;
+  mapped_file& operator=(mapped_file&&) = delete;
+  mapped_file(const mapped_file&) = delete;
+  mapped_file& operator=(const mapped_file&) = delete;
+
+  std::span<const std::byte> bytes() const noexcept { return {data_, num_bytes_}; }
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  std::size_t num_bytes_ = 0;
+};
+
+/// Gives the whole pages of a part of a mapped file back to the page cache: its content has been copied.
+/// Reading it again is correct and only slower.
+void release_pages(std::span<const std::byte> mapped) noexcept;
+
+} // namespace troupe::model

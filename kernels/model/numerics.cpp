@@ -1,0 +1,23 @@
+#include "kernels/model/numerics.hpp"
+
+namespace troupe::model {
+
+kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights) {
+  switch (choice) {
+  case dtype_choice::float32:
+    return kernels::dtype::f32;
+  case dtype_choice::bfloat16:
+    return kernels::dtype::bf16;
+  case dtype_choice::automatic:
+    break;
+  }
+  // A matrix of products decides: some checkpoints keep norms and routers wider than the rest.
+  const auto& sample = weights.at("model.layers.0.self_attn.q_proj.weight");
+  return sample.type == storage_dtype::bfloat16 ? kernels::dtype::bf16 : kernels::dtype::f32;
+}
+
+std::string numerics_class(kernels::dtype type, const std::string& quantization) {
+  return std::string{"cpu-x86/"} + kernels::name_of(type) + "/" + quantization;
+}
+
+} // namespace troupe::model

@@ -1,0 +1,30 @@
+// In which type a model computes, and what that means for who may replace whom.
+#pragma once
+
+#include "kernels/model/checkpoint.hpp"
+#include "kernels/tensor.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace troupe::model {
+
+/// What `--dtype` asks for.
+enum class dtype_choice : std::uint8_t {
+  automatic, ///< bfloat16 where the checkpoint stores BF16, otherwise float32, which holds F16 and F32
+             ///< exactly
+  float32,
+  bfloat16,
+};
+
+/// The type of weights, expert rows and KV cache: f32 or bf16.
+kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights);
+
+/// Names the class within which results are bitwise equal, whatever the model: all x86 instruction sets give
+/// the same bits, so dtype, quantization and kind of device say it all. Workers of different classes must not
+/// replace one another.
+/// @param quantization  "none", or what the experts are quantized to
+/// @returns e.g. "cpu-x86/bf16/none"
+std::string numerics_class(kernels::dtype type, const std::string& quantization = "none");
+
+} // namespace troupe::model

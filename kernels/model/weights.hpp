@@ -1,0 +1,43 @@
+// From tensors in a file to what the kernels take.
+#pragma once
+
+#include "kernels/buffer.hpp"
+#include "kernels/expert_ffn.hpp"
+#include "kernels/model/checkpoint.hpp"
+#include "kernels/packed_matrix.hpp"
+
+#include <span>
+#include <vector>
+
+namespace troupe::model {
+
+kernels::dtype to_dtype(storage_dtype type) noexcept;
+
+/// A matrix of a checkpoint as rows: in the mapped file where it is aligned for its type there, otherwise
+/// copied.
+class weight_rows {
+ public:
+  /// @param tensor  [rows, cols]; a vector is one row
+  explicit weight_rows(const tensor_ref& tensor);
+
+  const kernels::const_tensor_view& view() const noexcept { return view_; }
+
+ private:
+  kernels::buffer copy_;
+  kernels::const_tensor_view view_;
+};
+
+/// All values of a tensor, exact.
+std::vector<float> to_floats(const tensor_ref& tensor);
+
+/// Packs [N, K] matrices with equal K as one: the first one's outputs come first.
+kernels::packed_matrix pack_rows(kernels::dtype type, std::span<const tensor_ref> parts);
+
+/// Packs a gated MLP; the pages read are given back to the page cache.
+kernels::expert_weights pack_mlp(kernels::dtype type, kernels::activation act, const tensor_ref& gate,
+                                 const tensor_ref& up, const tensor_ref& down);
+
+/// Memory that an MLP takes when packed.
+std::size_t packed_mlp_bytes(kernels::dtype type, std::size_t hidden, std::size_t intermediate);
+
+} // namespace troupe::model

@@ -1,0 +1,102 @@
+// Weights in the layout that the kernels stream: packed once, then read only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/buffer.hpp"
+#include "kernels/tensor.hpp"
+
+namespace troupe::kernels {
+
+/// How the panels of a packed matrix are laid out. Values go into files: never renumber.
+///
+/// A panel holds 16 output columns over all of K; panels follow one another, each 64-byte aligned. Missing
+/// columns and the end of K are zeros.
+enum class packed_format : std::uint8_t {
+  /// FP32: [K padded to 1][16 columns]. 64 bytes per k.
+  f32_panel = 0,
+  /// BF16 in AMX's pair layout: [K padded to 32, / 2][16 columns][k even, k odd]. 1 KiB per 32 of K.
+  bf16_pair = 1,
+  /// Reserved for the quantized formats, with their scales behind each panel.
+  int8_channel = 2,
+  int4_channel = 3,
+  int4_group32 = 4,
+};
+
+/// Columns of a panel.
+inline constexpr std::size_t panel_columns = 16;
+
+/// Shape and layout of packed weights: everything that a file must keep besides the bytes.
+struct packed_shape {
+  packed_format format = packed_format::bf16_pair;
+  /// Output features N of one matrix.
+  std::size_t outputs = 0;
+  /// Input features K.
+  std::size_t inputs = 0;
+  /// 2: gate and up side by side (panel 2i is gate's panel i, panel 2i + 1 is up's); otherwise 1.
+  std::size_t interleave = 1;
+
+  friend bool operator==(const packed_shape&, const packed_shape&) = default;
+
+  /// K as the kernels run over it.
+  std::size_t padded_inputs() const;
+  /// Panels, of all interleaved matrices together.
+  std::size_t panels() const;
+  std::size_t panel_bytes() const;
+  /// Bytes of the whole matrix: what a view must span.
+  std::size_t bytes() const;
+};
+
+/// The format that weights take for activations of `activation` (f32 or bf16), unquantized.
+packed_format format_for(dtype activation);
+
+/// [N out, K in] weights in panels. Owns them, or looks at memory owned elsewhere (a mapped file). Move-only.
+class packed_matrix {
+ public:
+  packed_matrix() = default;
+
+  /// Packs row-major [N, K] weights (Hugging Face's `nn.Linear.weight`) of f32, bf16 or f16.
+  /// Converting f32 or f16 to BF16 rounds to nearest even.
+  /// @errors kernel_error when the type cannot be packed into `format`
+  static packed_matrix pack(packed_format format, const_tensor_view weight);
+
+  /// Packs gate and up, both [N, K], panel by panel in turn: what `expert_ffn` streams for gated experts.
+  /// @errors kernel_error when their shapes differ or the type cannot be packed
+  static packed_matrix pack_gate_up(packed_format format, const_tensor_view gate, const_tensor_view up);
+
+  /// Packs into memory of the caller, `shape.bytes()` long; `parts` holds `shape.interleave` weights [N, K].
+  /// @errors kernel_error as above, or when a shape or size does not fit
+  static void pack_into(const packed_shape& shape, std::span<const const_tensor_view> parts,
+                        std::span<std::byte> out);
+
+  /// Looks at packed bytes owned elsewhere, 64-byte aligned, which must outlive the matrix.
+  /// @errors kernel_error when size or alignment is wrong
+  static packed_matrix view(const packed_shape& shape, std::span<const std::byte> bytes);
+
+  const packed_shape& shape() const { return shape_; }
+
+  std::size_t outputs() const { return shape_.outputs; }
+
+  std::size_t inputs() const { return shape_.inputs; }
+
+  packed_format format() const { return shape_.format; }
+
+  bool empty() const { return data_ == nullptr; }
+
+  std::span<const std::byte> bytes() const { return {data_, data_ == nullptr ? 0 : shape_.bytes()}; }
+
+  const std::byte* panel(std::size_t index) const { return data_ + shape_.panel_bytes() * index; }
+
+  /// Weight row `output` of part `part` (< interleave) as FP32 into `out` [K]: exact for f32 and bf16.
+  void unpack_row(std::size_t output, std::span<float> out, std::size_t part = 0) const;
+
+ private:
+  packed_shape shape_;
+  buffer storage_;
+  const std::byte* data_ = nullptr;
+};
+
+} // namespace troupe::kernels

@@ -1,0 +1,308 @@
+#include "kernels/sampling.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/error.hpp"
+#include "kernels/portable_math.hpp"
+
+namespace troupe::kernels {
+
+namespace {
+
+constexpr float lowest = -std::numeric_limits<float>::infinity();
+
+// Below this a temperature is greedy: dividing by it says no more than the
+// order (vLLM's limit).
+constexpr float greedy_temperature = 1e-5F;
+
+// The raw distribution of a row: logprob(token) = logit − max − log Σ.
+struct raw_distribution {
+  const float* logits;
+  std::size_t vocab;
+  float max;
+  double log_sum;
+
+  bool sick() const { return !std::isfinite(log_sum) || !std::isfinite(max); }
+
+  float logprob(float logit) const {
+    return static_cast<float>(static_cast<double>(logit) - static_cast<double>(max) - log_sum);
+  }
+};
+
+raw_distribution distribution_of(const kernel_table& table, const float* logits, std::size_t vocab) {
+  const float max = table.max_row(logits, vocab);
+  return {logits, vocab, max, portable_log(table.exp_sum(logits, max, 1.0F, vocab, nullptr))};
+}
+
+// Higher logit first, then lower id: a strict order.
+struct better {
+  const float* logits;
+
+  bool operator()(std::uint32_t a, std::uint32_t b) const {
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+  }
+};
+
+// The best `wanted` tokens: a heap of those kept, the worst of them on top.
+std::uint32_t write_top(const raw_distribution& raw, std::uint32_t wanted, std::span<token_logprob> top) {
+  expect(top.size() >= std::min<std::size_t>(wanted, raw.vocab), "sample: no room for the top logprobs");
+  const std::size_t count = std::min<std::size_t>(wanted, raw.vocab);
+  if (count == 0)
+    return 0;
+  const auto order = [](const token_logprob& a, const token_logprob& b) {
+    return a.logprob > b.logprob || (a.logprob == b.logprob && a.token < b.token);
+  };
+  // Entries hold logits until the end; a later token of equal logit never
+  // displaces an earlier one.
+  std::size_t kept = 0;
+  for (std::uint32_t token = 0; token < raw.vocab; ++token) {
+    const float logit = raw.logits[token];
+    if (kept == count) {
+      if (!(logit > top[0].logprob))
+        continue;
+      std::pop_heap(top.begin(), top.begin() + static_cast<std::ptrdiff_t>(kept--), order);
+    }
+    top[kept++] = {token, logit};
+    std::push_heap(top.begin(), top.begin() + static_cast<std::ptrdiff_t>(kept), order);
+  }
+  std::sort_heap(top.begin(), top.begin() + static_cast<std::ptrdiff_t>(kept), order);
+  for (std::size_t i = 0; i < kept; ++i)
+    top[i].logprob = raw.logprob(top[i].logprob);
+  return static_cast<std::uint32_t>(kept);
+}
+
+sampled_token describe(const raw_distribution& raw, std::uint32_t token, std::uint32_t wanted,
+                       std::span<token_logprob> top) {
+  sampled_token result;
+  result.token = token;
+  if (raw.sick()) {
+    result.logprob = std::numeric_limits<float>::quiet_NaN();
+    result.rank = 1;
+    return result;
+  }
+  const float logit = raw.logits[token];
+  result.logprob = raw.logprob(logit);
+  for (std::size_t i = 0; i < raw.vocab; ++i)
+    result.rank += raw.logits[i] >= logit ? 1U : 0U;
+  result.num_top = write_top(raw, wanted, top);
+  return result;
+}
+
+std::uint32_t first_best(const kernel_table& table, const float* logits, std::size_t vocab) {
+  const float best = table.max_row(logits, vocab);
+  for (std::size_t i = 0; i < vocab; ++i)
+    if (logits[i] == best)
+      return static_cast<std::uint32_t>(i);
+  return 0;
+}
+
+bool changes_logits(const sampling_row& row) {
+  const sampling_params& p = row.params;
+  const bool penalises =
+      p.repetition_penalty != 1.0F || p.presence_penalty != 0.0F || p.frequency_penalty != 0.0F;
+  return !row.logit_bias.empty() || !row.forbidden.empty() || (penalises && !row.counts.empty());
+}
+
+void change_logits(const sampling_row& row, float* logits, std::size_t vocab) {
+  for (const token_bias& bias : row.logit_bias)
+    if (bias.token < vocab)
+      logits[bias.token] += bias.bias;
+  for (const std::uint32_t token : row.forbidden)
+    if (token < vocab)
+      logits[token] = lowest;
+  const sampling_params& p = row.params;
+  for (const token_count& count : row.counts) {
+    if (count.token >= vocab)
+      continue;
+    float& logit = logits[count.token];
+    if (p.repetition_penalty != 1.0F)
+      logit = logit > 0.0F ? logit / p.repetition_penalty : logit * p.repetition_penalty;
+    if (count.in_output != 0) {
+      logit -= p.frequency_penalty * static_cast<float>(count.in_output);
+      logit -= p.presence_penalty;
+    }
+  }
+}
+
+// What the filters leave: tokens of at least a share that are no worse than a
+// cutoff in the order of `better`. Top-k and top-p both keep a beginning of
+// that order, so that one cutoff says it all and nothing is sorted back by id.
+struct kept_tokens {
+  const float* logits;
+  const float* shares;
+  std::size_t vocab;
+  float min_share;
+  std::uint32_t cutoff;
+  bool cut;
+
+  // Calls `function(token)` in order of id until it returns true.
+  template <class Function>
+  void each(const Function& function) const {
+    const better order{logits};
+    for (std::uint32_t token = 0; token < vocab; ++token)
+      if (shares[token] > 0.0F && shares[token] >= min_share && !(cut && order(cutoff, token))
+          && function(token))
+        return;
+  }
+
+  double total() const {
+    double sum = 0.0;
+    each([&](std::uint32_t token) {
+      sum += static_cast<double>(shares[token]);
+      return false;
+    });
+    return sum;
+  }
+
+  void cut_after(std::uint32_t token) {
+    cutoff = token;
+    cut = true;
+  }
+};
+
+// Cuts after the k best.
+void keep_top_k(kept_tokens& kept, std::uint32_t* tokens, std::size_t count, std::size_t k) {
+  if (k >= count)
+    return;
+  std::nth_element(tokens, tokens + (k - 1), tokens + count, better{kept.logits});
+  kept.cut_after(tokens[k - 1]);
+}
+
+// Cuts where the share of the best reaches p. Sorts only as far as needed, in
+// growing steps.
+void keep_top_p(kept_tokens& kept, std::uint32_t* tokens, std::size_t count, double p) {
+  const better order{kept.logits};
+  const double wanted = p * kept.total();
+  double sum = 0.0;
+  std::size_t sorted = 0;
+  for (std::size_t step = 128; sorted < count; step *= 4) {
+    const std::size_t end = std::min(count, sorted + step);
+    if (end < count)
+      std::nth_element(tokens + sorted, tokens + end, tokens + count, order);
+    std::sort(tokens + sorted, tokens + end, order);
+    for (; sorted < end; ++sorted) {
+      sum += static_cast<double>(kept.shares[tokens[sorted]]);
+      if (sum >= wanted) {
+        kept.cut_after(tokens[sorted]);
+        return;
+      }
+    }
+  }
+}
+
+// The first token, in order of id, whose cumulated share exceeds the draw.
+std::uint32_t pick(const kept_tokens& kept, double uniform) {
+  const double target = uniform * kept.total();
+  double sum = 0.0;
+  std::uint32_t chosen = 0;
+  kept.each([&](std::uint32_t token) {
+    sum += static_cast<double>(kept.shares[token]);
+    chosen = token;
+    return sum > target;
+  });
+  return chosen;
+}
+
+// `shares` [vocab] and `tokens` [vocab] are scratch.
+std::uint32_t draw(const kernel_table& table, const sampling_row& row, const float* logits, std::size_t vocab,
+                   float* shares, std::uint32_t* tokens) {
+  const sampling_params& p = row.params;
+  const float max = table.max_row(logits, vocab);
+  if (!std::isfinite(table.exp_sum(logits, max, 1.0F / p.temperature, vocab, shares)))
+    return 0;
+  // The best token's share is e⁰ = 1, so that min_p is a plain threshold.
+  kept_tokens kept{logits, shares, vocab, p.min_p, 0, false};
+  const bool top_k = p.top_k != 0 && p.top_k < vocab;
+  if (top_k || p.top_p < 1.0F) {
+    std::size_t count = 0;
+    kept.each([&](std::uint32_t token) {
+      tokens[count++] = token;
+      return false;
+    });
+    if (top_k) {
+      keep_top_k(kept, tokens, count, p.top_k);
+      count = std::min<std::size_t>(count, p.top_k);
+    }
+    if (p.top_p < 1.0F)
+      keep_top_p(kept, tokens, count, static_cast<double>(p.top_p));
+  }
+  return pick(kept, uniform_at(row.key));
+}
+
+sampled_token sample_row(context& ctx, unsigned thread, const_tensor_view all, const sampling_row& row) {
+  const kernel_table& table = ctx.table();
+  const std::size_t vocab = all.cols;
+  const float* logits = all.row_as<float>(row.logits_row);
+  const raw_distribution raw = distribution_of(table, logits, vocab);
+  if (raw.sick())
+    return describe(raw, 0, 0, {});
+  auto* scratch = reinterpret_cast<float*>(ctx.thread_scratch(thread, 3 * vocab * sizeof(float)));
+  if (changes_logits(row)) {
+    std::copy_n(logits, vocab, scratch);
+    change_logits(row, scratch, vocab);
+    logits = scratch;
+  }
+  const std::uint32_t token = row.params.temperature < greedy_temperature
+                                  ? first_best(table, logits, vocab)
+                                  : draw(table, row, logits, vocab, scratch + vocab,
+                                         reinterpret_cast<std::uint32_t*>(scratch + 2 * vocab));
+  return describe(raw, token, row.num_logprobs, row.top);
+}
+
+void check(const_tensor_view logits, std::size_t rows, std::size_t out) {
+  expect(logits.type == dtype::f32, "sample: logits are not f32");
+  expect(logits.cols != 0, "sample: the vocabulary is empty");
+  expect(rows == out, "sample: rows and outputs differ in number");
+}
+
+} // namespace
+
+std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
+                                        std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53U} * counter[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * counter[2];
+    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
+               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
+    key[0] += 0x9E3779B9U;
+    key[1] += 0xBB67AE85U;
+  }
+  return counter;
+}
+
+double uniform_at(const draw_key& key) {
+  const auto words =
+      philox4x32({key.position, key.choice, key.draw, 0},
+                 {static_cast<std::uint32_t>(key.seed), static_cast<std::uint32_t>(key.seed >> 32)});
+  return (static_cast<double>(words[0] >> 5) * 67108864.0 + static_cast<double>(words[1] >> 6))
+         * (1.0 / 9007199254740992.0);
+}
+
+void sample(context& ctx, const_tensor_view logits, std::span<const sampling_row> rows,
+            std::span<sampled_token> out) {
+  check(logits, rows.size(), out.size());
+  for (const sampling_row& row : rows)
+    expect(row.logits_row < logits.rows, "sample: a row names no logits");
+  ctx.pool().parallel_dynamic(rows.size(), 1, [&](unsigned thread, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
+      out[i] = sample_row(ctx, thread, logits, rows[i]);
+  });
+}
+
+void token_logprobs(context& ctx, const_tensor_view logits, std::span<const logprob_row> rows,
+                    std::span<sampled_token> out) {
+  check(logits, rows.size(), out.size());
+  for (const logprob_row& row : rows)
+    expect(row.logits_row < logits.rows && row.token < logits.cols,
+           "token_logprobs: a row or token is out of range");
+  ctx.pool().parallel_dynamic(rows.size(), 1, [&](unsigned, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
+      out[i] = describe(distribution_of(ctx.table(), logits.row_as<float>(rows[i].logits_row), logits.cols),
+                        rows[i].token, rows[i].num_logprobs, rows[i].top);
+  });
+}
+
+} // namespace troupe::kernels

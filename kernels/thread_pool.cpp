@@ -1,0 +1,197 @@
+#include "kernels/thread_pool.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <pthread.h>
+#include <sched.h>
+
+#if defined(__x86_64__)
+#  include <xmmintrin.h>
+#endif
+
+namespace troupe::kernels {
+
+namespace {
+
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// Waits until `value` is no longer `old`: a short spin, because ops follow one another within microseconds
+// while a step runs, then a futex, because processes share cores.
+template <class T>
+void wait_while(const std::atomic<T>& value, T old, std::chrono::microseconds spin) {
+  const auto end = std::chrono::steady_clock::now() + spin;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (value.load(std::memory_order_acquire) != old)
+        return;
+      relax();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  value.wait(old, std::memory_order_acquire);
+}
+
+unsigned usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0)
+    return static_cast<unsigned>(CPU_COUNT(&set));
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+} // namespace
+
+float_mode_guard::float_mode_guard() : saved_(0) {
+#if defined(__x86_64__)
+  saved_ = _mm_getcsr();
+  // Exceptions masked, round to nearest, flush to zero (bit 15), denormals are zero (bit 6).
+  _mm_setcsr(0x9fc0U);
+#endif
+}
+
+float_mode_guard::~float_mode_guard() {
+#if defined(__x86_64__)
+  _mm_setcsr(saved_);
+#endif
+}
+
+// A job is open while workers may enter it. `gate` holds the open bit and the number of workers inside: the
+// caller closes it when no part is left and waits only for those inside, never for one that still sleeps.
+struct thread_pool::state {
+  static constexpr std::uint32_t open = 0x80000000U;
+
+  std::mutex turn; // one caller at a time
+  std::atomic<std::uint32_t> generation{0};
+  std::atomic<std::uint32_t> gate{0};
+  std::atomic<bool> stop{false};
+
+  // The job, written while the gate is closed and empty.
+  const range_function* function = nullptr;
+  std::size_t count = 0;
+  std::size_t parts = 0;
+  std::size_t grain = 0; // 0: `parts` equal parts
+  std::atomic<std::size_t> next{0};
+
+  std::chrono::microseconds spin{};
+  std::vector<std::thread> workers;
+
+  void work(unsigned thread) {
+    for (;;) {
+      const std::size_t part = next.fetch_add(1, std::memory_order_relaxed);
+      if (part >= parts)
+        return;
+      const std::size_t begin = grain != 0 ? part * grain : count * part / parts;
+      const std::size_t end = grain != 0 ? std::min(begin + grain, count) : count * (part + 1) / parts;
+      if (begin < end)
+        (*function)(thread, begin, end);
+    }
+  }
+
+  bool enter() {
+    std::uint32_t seen = gate.load(std::memory_order_relaxed);
+    while ((seen & open) != 0)
+      if (gate.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire))
+        return true;
+    return false;
+  }
+
+  void serve(unsigned thread) {
+    const float_mode_guard mode;
+    std::uint32_t seen = 0;
+    for (;;) {
+      wait_while(generation, seen, spin);
+      seen = generation.load(std::memory_order_acquire);
+      if (stop.load(std::memory_order_acquire))
+        return;
+      if (!enter())
+        continue;
+      work(thread);
+      if (gate.fetch_sub(1, std::memory_order_release) == 1)
+        gate.notify_one(); // closed, and the last one out
+    }
+  }
+
+  void run(std::size_t total, std::size_t part_count, std::size_t part_grain, const range_function& f) {
+    const float_mode_guard mode;
+    if (part_count == 0)
+      return;
+    if (part_count == 1 || workers.empty()) {
+      f(0, 0, total);
+      return;
+    }
+    const std::lock_guard lock(turn);
+    function = &f;
+    count = total;
+    parts = part_count;
+    grain = part_grain;
+    next.store(0, std::memory_order_relaxed);
+    gate.store(open, std::memory_order_release);
+    generation.fetch_add(1, std::memory_order_release);
+    generation.notify_all();
+    work(0);
+    std::uint32_t inside = gate.fetch_and(~open, std::memory_order_acquire) & ~open;
+    while (inside != 0) {
+      wait_while(gate, inside, spin);
+      inside = gate.load(std::memory_order_acquire);
+    }
+  }
+
+  void join() {
+    stop.store(true, std::memory_order_release);
+    generation.fetch_add(1, std::memory_order_release);
+    generation.notify_all();
+    for (auto& worker : workers)
+      worker.join();
+  }
+};
+
+thread_pool::thread_pool(const thread_pool_options& options) : state_(std::make_unique<state>()) {
+  state_->spin = options.spin;
+  const unsigned threads = options.threads != 0 ? options.threads : usable_cores();
+  state_->workers.reserve(threads - 1);
+  try {
+    for (unsigned i = 1; i < threads; ++i) {
+      state_->workers.emplace_back([s = state_.get(), i] { s->serve(i); });
+      if (i < options.cores.size()) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET(static_cast<std::size_t>(options.cores[i]), &set);
+        const int rc = ::pthread_setaffinity_np(state_->workers.back().native_handle(), sizeof set, &set);
+        if (rc != 0)
+          throw std::system_error(rc, std::generic_category(),
+                                  "pinning a compute thread to core " + std::to_string(options.cores[i]));
+      }
+    }
+  } catch (...) {
+    state_->join();
+    throw;
+  }
+}
+
+thread_pool::~thread_pool() {
+  state_->join();
+}
+
+unsigned thread_pool::threads() const {
+  return static_cast<unsigned>(state_->workers.size()) + 1;
+}
+
+void thread_pool::parallel_static(std::size_t count, range_function function) {
+  state_->run(count, std::min<std::size_t>(count, threads()), 0, function);
+}
+
+void thread_pool::parallel_dynamic(std::size_t count, std::size_t grain, range_function function) {
+  state_->run(count, (count + grain - 1) / grain, grain, function);
+}
+
+} // namespace troupe::kernels

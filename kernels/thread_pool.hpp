@@ -1,0 +1,82 @@
+// The compute threads of a process: fork, work, join.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <type_traits>
+
+namespace troupe::kernels {
+
+/// What one thread runs on a part of the work. Borrowed for the call; never allocates.
+class range_function {
+ public:
+  template <class Function>
+
+  requires(!std::is_same_v<std::remove_cvref_t<Function>, range_function>)
+      range_function(const Function& function)
+      : object_(&function),
+        call_([](const void* object, unsigned thread, std::size_t begin, std::size_t end) {
+          (*static_cast<const Function*>(object))(thread, begin, end);
+        }) {}
+
+  void operator()(unsigned thread, std::size_t begin, std::size_t end) const {
+    call_(object_, thread, begin, end);
+  }
+
+ private:
+  const void* object_;
+  void (*call_)(const void*, unsigned, std::size_t, std::size_t);
+};
+
+/// Sets flush-to-zero and denormals-are-zero on the calling thread, default rounding, and puts the old mode
+/// back when it goes. Every thread that computes must be under one: the numerics contract assumes it.
+class float_mode_guard {
+ public:
+  float_mode_guard();
+  ~float_mode_guard();
+  float_mode_guard(const float_mode_guard&) = delete;
+  float_mode_guard& operator=(const float_mode_guard&) = delete;
+
+ private:
+  unsigned saved_;
+};
+
+struct thread_pool_options {
+  /// Threads that compute, the calling one included; 0: as many as the process may run on.
+  unsigned threads = 0;
+  /// Pins worker `i` to `cores[i]` (worker 0 is the caller and never pinned); empty: not pinned.
+  std::span<const int> cores{};
+  /// How long a waiting thread spins before it sleeps.
+  std::chrono::microseconds spin{10};
+};
+
+/// Fork-join threads, one pool per process. Several threads may call at once: calls take turns, so the
+/// machine is never oversubscribed. Threads that wait spin for a few microseconds, then sleep on a futex. A
+/// range function must not call the pool again and must not throw.
+class thread_pool {
+ public:
+  /// @errors std::system_error when a thread cannot start
+  explicit thread_pool(const thread_pool_options& options = {});
+  ~thread_pool();
+  thread_pool(const thread_pool&) = delete;
+  thread_pool& operator=(const thread_pool&) = delete;
+
+  /// Threads that compute, the caller included; at least 1.
+  unsigned threads() const;
+
+  /// Splits [0, count) into one contiguous part per thread, equal to within one; returns when all are done.
+  /// The function sees (thread, begin, end) with thread < threads(); a thread that comes late may find its
+  /// part taken by another, so the thread number only says whose scratch to use.
+  void parallel_static(std::size_t count, range_function function);
+
+  /// Hands out [0, count) in parts of `grain` to whichever thread is free; returns when all are done.
+  void parallel_dynamic(std::size_t count, std::size_t grain, range_function function);
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+} // namespace troupe::kernels
