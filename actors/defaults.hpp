@@ -1,0 +1,68 @@
+// Every wait and bound between actors, in one place: one constant per kind of wait.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace troupe::defaults {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// A worker that has not renewed for this long is dead to the scheduler (design: "declared dead only by a
+/// closed connection or a 2 s lease").
+inline constexpr auto lease = seconds{2};
+/// Four renewals fit into a lease, so that one lost or late renewal is no death.
+inline constexpr auto lease_interval = milliseconds{500};
+/// Finding and joining a peer, handshake included.
+inline constexpr auto connect_timeout = seconds{2};
+/// First pause between attempts to reach a scheduler that is away; doubles to `reconnect_max`.
+inline constexpr auto reconnect_min = milliseconds{50};
+inline constexpr auto reconnect_max = milliseconds{1000};
+/// How often the scheduler looks at leases and deadlines: a twentieth of a lease.
+inline constexpr auto scheduler_tick = milliseconds{100};
+/// A restarted scheduler waits so long for the workers it knew before it publishes: a lease for those that
+/// are still there, and the longest pause between their attempts to reach it.
+inline constexpr auto scheduler_recovery = lease + reconnect_max;
+/// How long new requests wait at the gateway while the scheduler is away (design: "up to 2 s").
+inline constexpr auto scheduler_away = seconds{2};
+/// A request that waits longer than this for a place is refused.
+inline constexpr auto admission_wait = seconds{120};
+/// An expert batch without an answer is sent elsewhere after this; a dead connection is noticed far sooner.
+inline constexpr auto expert_batch_timeout = seconds{10};
+/// Hedge to a replica after max(this, 5 × the expected time) (design, "a worker is slow, not dead").
+inline constexpr auto hedge_min = milliseconds{50};
+/// The expected time of an expert batch before any was measured: cold caches and a first long prefill.
+inline constexpr auto unmeasured_expert_batch = milliseconds{400};
+/// How long a micro-batch waits for an expert that nobody hosts before its requests are given back.
+inline constexpr auto unhosted_wait = seconds{60};
+/// Loading experts from disk.
+inline constexpr auto host_order_timeout = seconds{600};
+/// How often a session looks at its deadlines, and the longest that its memory outlives it.
+inline constexpr auto session_tick = seconds{1};
+/// A session without a token for so long replays elsewhere: the safeguard behind connections and leases. A
+/// long prefill on a slow worker stays below it.
+inline constexpr auto token_wait = seconds{600};
+/// A question between actors of one process.
+inline constexpr auto local_request = seconds{5};
+/// Draining at SIGTERM: running requests get this long.
+inline constexpr auto drain = seconds{30};
+
+inline constexpr size_t max_num_queued_reqs = 256;
+inline constexpr uint32_t max_num_seqs = 64;
+/// Requests that one gateway holds while the scheduler is away; beyond it they are refused with
+/// ec::overloaded.
+inline constexpr size_t max_held_reqs = 1024;
+/// Experts that one host order adds at most, so that what is loaded serves early and plans can change
+/// between.
+inline constexpr size_t max_experts_per_order = 64;
+/// Rows of one micro-batch: prefill is cut into chunks so that decodes never wait for more than this.
+inline constexpr uint32_t max_num_batched_tokens = 512;
+/// Rows that may wait in one expert host; beyond it batches are refused with ec::overloaded.
+inline constexpr uint32_t max_queued_expert_rows = 65536;
+/// Replays of one sequence after failures before the client sees an error.
+inline constexpr uint32_t max_attempts = 16;
+
+} // namespace troupe::defaults

@@ -1,0 +1,68 @@
+// Identities that travel in messages: one-member structs, so that none is passed where another belongs.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+
+#include <caf/meta/type_name.hpp>
+
+namespace troupe {
+
+/// A request, unique in the cluster: the gateway's random 32 bits, then its counter.
+struct request_id {
+  uint64_t value = 0;
+  auto operator<=>(const request_id&) const = default;
+};
+
+/// One incarnation of a worker process, drawn at random when it starts; a restarted worker is another one.
+struct worker_id {
+  uint64_t value = 0; ///< 0 names nobody
+  auto operator<=>(const worker_id&) const = default;
+};
+
+/// One expert of one layer; `layer` counts all decoder layers from 0.
+struct expert_id {
+  uint32_t layer = 0;
+  uint32_t index = 0;
+  auto operator<=>(const expert_id&) const = default;
+};
+
+/// One sequence of a request: OpenAI's `n` choices are `n` sequences.
+struct sequence_id {
+  request_id request;
+  uint32_t choice = 0;
+  auto operator<=>(const sequence_id&) const = default;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, request_id& x) {
+  return f(caf::meta::type_name("request_id"), x.value);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, worker_id& x) {
+  return f(caf::meta::type_name("worker_id"), x.value);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, expert_id& x) {
+  return f(caf::meta::type_name("expert_id"), x.layer, x.index);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, sequence_id& x) {
+  return f(caf::meta::type_name("sequence_id"), x.request, x.choice);
+}
+
+} // namespace troupe
+
+template <>
+struct std::hash<troupe::request_id> {
+  size_t operator()(troupe::request_id x) const noexcept { return std::hash<uint64_t>{}(x.value); }
+};
+
+template <>
+struct std::hash<troupe::worker_id> {
+  size_t operator()(troupe::worker_id x) const noexcept { return std::hash<uint64_t>{}(x.value); }
+};

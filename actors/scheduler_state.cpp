@@ -1,0 +1,431 @@
+#include "actors/scheduler_state.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <caf/actor_cast.hpp>
+#include <caf/send.hpp>
+
+namespace troupe {
+
+namespace {
+
+/// Incarnations of workers that one scheduler remembers; forgetting costs a needless new term.
+constexpr size_t max_welcomed = 4096;
+
+uint64_t max_experts(const worker_hello& hello) {
+  if (hello.expert_memory_bytes == 0 || hello.expert_bytes == 0)
+    return unlimited_experts;
+  return hello.expert_memory_bytes / hello.expert_bytes;
+}
+
+std::string described(const worker_address& address) {
+  return address.name + (address.endpoint.empty() ? "" : " at " + address.endpoint);
+}
+
+} // namespace
+
+void scheduler_state::start(pointer actor, scheduler_config settings, std::optional<stored_cluster> stored,
+                            placement_writer_actor disk) {
+  self_ = actor;
+  config_ = std::move(settings);
+  term_ = config_.term;
+  writer_ = std::move(disk);
+  leases_ = lease_table{config_.allow_inexact};
+  admission_ = admission_policy{config_.max_num_queued_reqs};
+  if (!stored)
+    return;
+  leases_.restore(stored->identity);
+  adopt_model();
+  expected_ = std::move(stored->workers);
+  knows_workers_ = !expected_.empty();
+  if (knows_workers_)
+    recovery_end_ = now() + defaults::scheduler_recovery;
+}
+
+void scheduler_state::event(const char* what, const std::string& text) const {
+  if (config_.metrics)
+    config_.metrics->on_event(what, text);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Membership
+
+void scheduler_state::raise_term(uint64_t above, const std::string& who) {
+  term_ = above + 1;
+  epoch_ = 0;
+  welcomed_.clear();
+  for (const auto& [id, member] : links_)
+    welcomed_.insert(id);
+  hosting_.restart_epochs();
+  hosting_changed_ = true;
+  view_changed_ = true;
+  event("term-raised",
+        who + " has seen term " + std::to_string(above) + ", this is now " + std::to_string(term_));
+}
+
+void scheduler_state::adopt_model() {
+  if (layers_ == leases_.identity().layer_experts)
+    return;
+  layers_ = leases_.identity().layer_experts;
+  hosting_.set_layers(layers_);
+  for (const auto& [id, member] : leases_.members())
+    if (member.hello.address.role == worker_role::expert)
+      hosting_.add_host(id, max_experts(member.hello), member.hello.hosted);
+  wants_target_ = true;
+}
+
+void scheduler_state::watch_recovery(const worker_hello& hello) {
+  // A worker that has been in the cluster before, and no view yet: others will come back, too.
+  if (hello.term > 0 && epoch_ == 0 && !is_saving_ && !recovery_end_ && links_.empty())
+    recovery_end_ = now() + defaults::scheduler_recovery;
+  std::erase_if(expected_, [&hello](const worker_address& address) {
+    return address.id == hello.address.id || (hello.term == 0 && address.name == hello.address.name);
+  });
+}
+
+caf::result<worker_welcome> scheduler_state::join(worker_hello hello, const caf::strong_actor_ptr& sender) {
+  if (!sender)
+    return make_error(ec::bad_request, "a worker without a member cannot join");
+  auto refusal = leases_.check(hello);
+  if (refusal) {
+    event("worker-refused", text_of(refusal));
+    return refusal;
+  }
+  auto id = hello.address.id;
+  watch_recovery(hello);
+  if (hello.term > term_ || (hello.term == term_ && !welcomed_.contains(id)))
+    raise_term(hello.term, hello.address.name);
+  for (const auto& [other, entry] : leases_.members())
+    if (other != id && entry.hello.address.name == hello.address.name) {
+      remove_worker(other, "was started anew");
+      break;
+    }
+  if (welcomed_.size() >= max_welcomed)
+    welcomed_.clear();
+  welcomed_.insert(id);
+  leases_.join(hello, now());
+  auto& entry = links_[id];
+  if (entry.member)
+    self_->demonitor(entry.member.address());
+  entry = link{};
+  entry.member = caf::actor_cast<member_actor>(sender);
+  self_->monitor(entry.member);
+  adopt_model();
+  if (hello.address.role == worker_role::attention) {
+    admission_.add_worker(hello);
+    hosting_.add_router(id);
+  } else if (hello.address.role == worker_role::expert && !layers_.empty()) {
+    hosting_.add_host(id, max_experts(hello), hello.hosted);
+    wants_target_ = true;
+  }
+  hosting_changed_ = true;
+  view_changed_ = true;
+  event("worker-joined", described(hello.address));
+  step();
+  return worker_welcome{term_, leases_.identity().fingerprint, published_};
+}
+
+void scheduler_state::renew(lease_renewal load, const caf::strong_actor_ptr& sender) {
+  auto id = load.id;
+  if (!leases_.renew(load, now())) {
+    if (sender)
+      self_->send(caf::actor_cast<member_actor>(sender), fence_atom_v);
+    return;
+  }
+  if (leases_.find(id)->hello.address.role != worker_role::attention)
+    return;
+  admission_.reconcile(load);
+  if (load.term == term_)
+    hosting_changed_ = hosting_.confirmed(id, load.epoch) || hosting_changed_;
+  step();
+}
+
+caf::result<void> scheduler_state::leave(worker_id id) {
+  if (!leases_.leave(id))
+    return caf::unit;
+  admission_.retire_worker(id);
+  hosting_.retire_host(id);
+  wants_target_ = true;
+  hosting_changed_ = true;
+  view_changed_ = true;
+  if (auto found = departures_.find(id); found != departures_.end())
+    found->second.promise.deliver(make_error(ec::cancelled, "asked again"));
+  auto promise = self_->make_response_promise<caf::unit_t>();
+  departures_[id] = {promise, now() + defaults::drain};
+  step();
+  return promise;
+}
+
+void scheduler_state::remove_worker(worker_id id, const std::string& why) {
+  if (const auto* member = leases_.find(id))
+    event("worker-gone", described(member->hello.address) + " " + why);
+  leases_.remove(id);
+  admission_.remove_worker(id);
+  hosting_.remove_host(id);
+  hosting_.remove_router(id);
+  if (auto found = links_.find(id); found != links_.end()) {
+    self_->demonitor(found->second.member.address());
+    links_.erase(found);
+  }
+  if (auto found = departures_.find(id); found != departures_.end()) {
+    found->second.promise.deliver(caf::unit);
+    departures_.erase(found);
+  }
+  wants_target_ = true;
+  hosting_changed_ = true;
+  view_changed_ = true;
+}
+
+void scheduler_state::down(const caf::actor_addr& source) {
+  for (const auto& [id, entry] : links_)
+    if (entry.member.address() == source) {
+      remove_worker(id, "has died");
+      break;
+    }
+  if (std::erase(watched_, source) > 0) {
+    std::vector<request_id> orphans;
+    for (const auto& [id, owner] : owners_)
+      if (owner == source)
+        orphans.push_back(id);
+    for (auto id : orphans)
+      done(id);
+  }
+  step();
+}
+
+void scheduler_state::tick() {
+  for (auto id : leases_.expired(now())) {
+    self_->send(links_.at(id).member, fence_atom_v);
+    remove_worker(id, "has not renewed its lease");
+  }
+  for (auto& [id, error] : admission_.expire(now(), published_.ready))
+    refuse(id, error);
+  step();
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Requests
+
+caf::result<assignment> scheduler_state::admit(const admission_request& request,
+                                               const caf::strong_actor_ptr& owner) {
+  auto promise = self_->make_response_promise<assignment>();
+  if (auto found = waiting_.find(request.id); found != waiting_.end())
+    refuse(request.id, make_error(ec::cancelled, "the request was made again"));
+  if (auto error = admission_.enqueue(request, now())) {
+    if (config_.metrics)
+      config_.metrics->on_refused(code_of(error));
+    promise.deliver(error);
+    return promise;
+  }
+  waiting_[request.id] = promise;
+  if (owner) {
+    auto address = caf::actor_cast<caf::actor_addr>(owner);
+    if (std::find(watched_.begin(), watched_.end(), address) == watched_.end()) {
+      self_->monitor(owner);
+      watched_.push_back(address);
+    }
+    owners_[request.id] = std::move(address);
+  }
+  step();
+  return promise;
+}
+
+void scheduler_state::refuse(request_id id, const caf::error& error) {
+  if (config_.metrics)
+    config_.metrics->on_refused(code_of(error));
+  owners_.erase(id);
+  if (auto found = waiting_.find(id); found != waiting_.end()) {
+    found->second.deliver(error);
+    waiting_.erase(found);
+  }
+}
+
+void scheduler_state::done(request_id id) {
+  admission_.release(id);
+  owners_.erase(id);
+  if (auto found = waiting_.find(id); found != waiting_.end()) {
+    found->second.deliver(make_error(ec::cancelled, "the request is no longer wanted"));
+    waiting_.erase(found);
+  }
+  step();
+}
+
+void scheduler_state::place_requests() {
+  if (!published_.ready)
+    return;
+  for (const auto& [id, worker, waited] : admission_.place(now())) {
+    if (config_.metrics)
+      config_.metrics->on_admitted(waited);
+    auto found = waiting_.find(id);
+    found->second.deliver(assignment{id, leases_.find(worker)->hello.address});
+    waiting_.erase(found);
+  }
+}
+
+void scheduler_state::shut_down() {
+  for (auto& [id, promise] : waiting_)
+    promise.deliver(make_error(ec::shutting_down, "the scheduler is shutting down"));
+  for (auto& [id, entry] : departures_)
+    entry.promise.deliver(caf::unit);
+  waiting_.clear();
+  departures_.clear();
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Placement
+
+bool scheduler_state::is_recovering() {
+  if (recovery_end_ && (now() >= *recovery_end_ || (knows_workers_ && expected_.empty())))
+    recovery_end_.reset();
+  return recovery_end_.has_value();
+}
+
+void scheduler_state::step() {
+  if (!is_recovering()) {
+    has_target_ = has_target_ || leases_.count(worker_role::expert) >= config_.min_expert_workers;
+    if (wants_target_ && has_target_ && !layers_.empty()) {
+      hosting_.retarget(config_.num_replicas, true);
+      wants_target_ = false;
+      hosting_changed_ = true;
+    }
+    if (!is_saving_ && (view_changed_ || (hosting_changed_ && hosting_.wants_route())))
+      publish();
+    if (hosting_changed_)
+      issue_orders();
+  }
+  place_requests();
+  finish_departures();
+  if (config_.metrics)
+    config_.metrics->on_requests(admission_.num_queued(), admission_.num_placed());
+}
+
+void scheduler_state::publish() {
+  view_changed_ = false;
+  hosting_changed_ = true;
+  next_.experts = hosting_.route(term_, ++epoch_);
+  next_.workers.clear();
+  for (const auto& [id, member] : leases_.members())
+    next_.workers.push_back(member.hello.address);
+  next_.ready = hosting_.is_complete() && leases_.count(worker_role::attention) > 0;
+  if (!writer_) {
+    broadcast();
+    return;
+  }
+  stored_cluster stored{leases_.identity(), next_.experts, {}};
+  for (const auto& worker : next_.workers)
+    if (worker.role != worker_role::gateway)
+      stored.workers.push_back(worker);
+  is_saving_ = true;
+  auto self = self_;
+  auto saved = [self] {
+    self->state.is_saving_ = false;
+    self->state.hosting_changed_ = true; // whatever came meanwhile has not been looked at
+    self->state.broadcast();
+    self->state.step();
+  };
+  self_
+      ->request(writer_, defaults::local_request, caf::put_atom_v,
+                std::make_shared<const stored_cluster>(std::move(stored)))
+      .then(saved, [self, saved](const caf::error& error) {
+        // The next term is higher in any case, so the cluster serves rather than waits for a disk.
+        self->state.event("placement-not-saved", text_of(error));
+        saved();
+      });
+}
+
+void scheduler_state::broadcast() {
+  published_ = next_;
+  if (config_.metrics)
+    config_.metrics->on_published(published_.experts, published_.ready);
+  auto message = caf::make_message(published_);
+  for (const auto& [id, entry] : links_)
+    caf::anon_send(caf::actor_cast<caf::actor>(entry.member), message);
+}
+
+void scheduler_state::issue_orders() {
+  hosting_changed_ = false;
+  bool is_busy = false;
+  for (auto& [id, entry] : links_) {
+    if (entry.in_flight || now() < entry.retry_at) {
+      is_busy = true;
+      hosting_changed_ = hosting_changed_ || !entry.in_flight;
+      continue;
+    }
+    if (auto experts = hosting_.next_order(id)) {
+      issue_order(id, entry, std::move(*experts));
+      is_busy = true;
+    }
+  }
+  if (!is_busy && !is_saving_ && hosting_.is_stuck() && !hosting_.awaits_confirmation()) {
+    // Full workers that wait for one another's room: serve everything first, balance gives way.
+    hosting_.retarget(config_.num_replicas, false);
+    hosting_changed_ = hosting_.wants_route();
+    event("placement-unbalanced", "workers have no room to exchange experts");
+  }
+}
+
+void scheduler_state::issue_order(worker_id id, link& to, std::vector<expert_id> experts) {
+  auto order = to.order = ++last_order_;
+  to.in_flight = true;
+  auto self = self_;
+  self_->request(to.member, defaults::host_order_timeout, host_order{term_, order, std::move(experts)})
+      .then([self, id,
+             order](const host_report& report) { self->state.order_done(id, order, &report, report.error); },
+            [self, id, order](const caf::error& error) {
+              self->state.order_done(id, order, nullptr, text_of(error));
+            });
+}
+
+void scheduler_state::order_done(worker_id id, uint64_t order, const host_report* report,
+                                 const std::string& error) {
+  auto found = links_.find(id);
+  if (found == links_.end() || found->second.order != order || !found->second.in_flight)
+    return;
+  auto& entry = found->second;
+  entry.in_flight = false;
+  hosting_changed_ = true;
+  if (report != nullptr)
+    hosting_.reported(id, report->hosted);
+  if (error.empty()) {
+    entry.pause = defaults::reconnect_min;
+  } else {
+    event("host-order-failed", described(leases_.find(id)->hello.address) + ": " + error);
+    entry.retry_at = now() + entry.pause;
+    entry.pause = std::min<std::chrono::milliseconds>(2 * entry.pause, defaults::reconnect_max);
+  }
+  step();
+}
+
+void scheduler_state::finish_departures() {
+  // When the whole cluster goes, nobody takes the last experts over and nobody needs them.
+  auto is_over = admission_.num_placed() == 0 && leases_.count(worker_role::expert) == 0;
+  std::vector<worker_id> free;
+  for (const auto& [id, entry] : departures_) {
+    auto is_free = admission_.num_placed(id) == 0 && hosting_.is_free(id) && !links_.at(id).in_flight;
+    if (is_free || is_over || now() >= entry.deadline)
+      free.push_back(id);
+  }
+  for (auto id : free)
+    remove_worker(id, "has left");
+  if (!free.empty())
+    step();
+}
+
+scheduler_status scheduler_state::status() const {
+  scheduler_status result;
+  result.term = term_;
+  result.ready = published_.ready;
+  result.fingerprint = leases_.identity().fingerprint;
+  result.experts = published_.experts;
+  for (const auto& [id, member] : leases_.members()) {
+    auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now() - member.renewed);
+    result.workers.push_back({member.hello.address, member.load, static_cast<uint64_t>(age.count()),
+                              hosting_.hosted(id), member.hello.numerics_class});
+  }
+  result.queued = admission_.num_queued();
+  result.assigned = admission_.num_placed();
+  return result;
+}
+
+} // namespace troupe

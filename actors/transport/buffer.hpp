@@ -1,0 +1,97 @@
+// Reference-counted memory that payloads slice: pooled, 64-byte aligned, with the slots a device backend
+// needs.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include <caf/intrusive_ptr.hpp>
+
+namespace troupe {
+
+/// Where a buffer's bytes live. Only `host` is allocated today; the rest is the seam for device memory.
+enum class memory_kind : std::uint8_t { host, host_pinned, cuda, cuda_managed };
+
+class buffer_pool;
+
+/// Header of a pooled allocation. The bytes follow it, 64-byte aligned (one cache line, one AVX-512
+/// register).
+///
+/// Everything but the reference count is written by whoever owns the only reference, before it is shared.
+struct alignas(64) buffer {
+  /// Bytes to the end of the allocation, behind the header.
+  std::size_t capacity = 0;
+  /// Returns here when the last reference goes.
+  buffer_pool* pool = nullptr;
+  /// UCX memory handle (`ucp_mem_h`) where the memory is registered for RDMA, else null.
+  void* memory_handle = nullptr;
+  /// Device event (`cudaEvent_t`) after which the bytes may be read, or null when they are ready now.
+  void* ready_event = nullptr;
+  std::atomic<std::uint32_t> references{0};
+  /// Device ordinal, -1 for the host.
+  std::int32_t device = -1;
+  memory_kind kind = memory_kind::host;
+  /// Index of the pool's free list.
+  std::uint8_t size_class = 0;
+
+  std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
+
+  const std::byte* data() const { return reinterpret_cast<const std::byte*>(this + 1); }
+};
+
+static_assert(sizeof(buffer) == 64);
+
+void intrusive_ptr_add_ref(buffer* ptr) noexcept;
+void intrusive_ptr_release(buffer* ptr) noexcept;
+
+using buffer_ptr = caf::intrusive_ptr<buffer>;
+
+/// Keeps freed buffers in power-of-two classes for the next caller, up to a bound; beyond it they go back to
+/// the allocator. One pool serves a process, because buffers outlive every transport and actor system.
+///
+/// @threads any
+class buffer_pool {
+ public:
+  struct counters {
+    /// Buffers taken from the allocator since the start.
+    std::uint64_t allocations = 0;
+    /// Bytes that wait for reuse.
+    std::size_t cached_bytes = 0;
+    /// Bytes in buffers that someone holds.
+    std::size_t live_bytes = 0;
+  };
+
+  static buffer_pool& instance();
+
+  /// A buffer of at least `num_bytes` bytes, uninitialised.
+  /// @errors throws `std::bad_alloc`, also for sizes beyond 2^40
+  buffer_ptr allocate(std::size_t num_bytes);
+
+  /// Sets how many bytes may wait for reuse, and frees what is above.
+  void cache_limit(std::size_t num_bytes);
+
+  counters stats() const;
+
+ private:
+  friend void intrusive_ptr_release(buffer* ptr) noexcept;
+
+  /// Smallest class: 256 bytes; the largest: 2^40.
+  static constexpr std::size_t min_capacity = 256;
+  static constexpr std::size_t num_classes = 33;
+
+  void put_back(buffer* ptr) noexcept;
+
+  mutable std::mutex mutex_;
+  std::array<std::vector<buffer*>, num_classes> free_;
+  std::size_t cached_bytes_ = 0;
+  std::size_t live_bytes_ = 0;
+  // Enough for a worker's steady state (tens of micro-batches of a few MiB) and small beside its weights.
+  std::size_t cache_limit_ = std::size_t{256} << 20;
+  std::uint64_t allocations_ = 0;
+};
+
+} // namespace troupe

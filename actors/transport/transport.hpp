@@ -1,0 +1,166 @@
+// Carries actor messages between processes over UCX: publish an actor here, resolve it there, use it as if
+// local.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <caf/actor_cast.hpp>
+#include <caf/fwd.hpp>
+#include <caf/replies_to.hpp>
+#include <caf/timespan.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "actors/transport/payload.hpp"
+
+namespace troupe {
+
+class fault_injector;
+
+/// How one process takes part. Durations and sizes have defaults that suit a cluster on one switch.
+struct transport_options {
+  /// "HOST:PORT" to listen on; port 0 takes any free port; empty: nobody can dial us (we can still dial).
+  std::string listen;
+  /// "HOST:PORT" peers dial; empty: as `listen`; port 0: the bound port.
+  std::string advertise;
+  /// The cluster's secret, bytes of the secret file. Not empty.
+  std::string secret;
+  /// Fingerprint of the model served; empty (gateway, scheduler) goes with any.
+  std::string fingerprint;
+  /// UCX data ports "LO-HI" (UCX_TCP_PORT_RANGE), empty: ephemeral.
+  std::string data_ports;
+  /// UCX network devices (UCX_NET_DEVICES), empty: UCX chooses.
+  std::string net_devices;
+  /// Use POSIX shared memory to peers on this host.
+  bool shared_memory = false;
+  /// What may be on its way to one peer and not acknowledged: beyond it requests fail with `window_full`;
+  /// answers and notifications have as much again, and whoever fills that is disconnected.
+  std::uint64_t window_bytes = std::uint64_t{256} << 20;
+  std::uint64_t window_messages = 65'536;
+  /// Largest message, metadata and payloads together; larger ones fail with `message_too_large`.
+  std::uint64_t max_message_bytes = std::uint64_t{1} << 30;
+  /// A peer that says nothing for `silence` is dead; everyone says something every `heartbeat`.
+  std::chrono::milliseconds heartbeat{200};
+  std::chrono::milliseconds silence{2000};
+  /// Longest a connection may stay unauthenticated, and how many may at a time.
+  std::chrono::milliseconds handshake_deadline{3000};
+  std::size_t max_unauthenticated = 64;
+  /// `resolve` without an own deadline gives up after this.
+  std::chrono::milliseconds resolve_deadline{5000};
+  /// Requests to peers that nobody has answered for this long are forgotten; longer than any request's
+  /// deadline.
+  std::chrono::milliseconds max_request_age{600'000};
+  /// Poll this long before going to sleep. Only where there are more free cores than busy threads.
+  std::chrono::microseconds spin{0};
+  /// Failure injection for tests.
+  std::shared_ptr<fault_injector> faults;
+  /// Gets one line per event worth telling: a stable event name and a text. Default: standard error.
+  std::function<void(const char* event, const std::string& text)> log;
+};
+
+/// Errors of the transport itself. Requests to peers can also fail with:
+///   - `caf::sec::request_receiver_down`: the peer was known to be dead, or the actor has ended;
+///   - `caf::exit_reason::remote_link_unreachable`: the peer died while the request was under way;
+///   - `caf::sec::request_timeout`: the requester's own deadline.
+enum class transport_error : std::uint8_t {
+  /// The peer's window is full: too much is unacknowledged. Try again later, or elsewhere.
+  window_full = 1,
+  /// Larger than `max_message_bytes`.
+  message_too_large,
+  /// Dialling or the handshake failed; the error's context says why.
+  cannot_connect,
+  /// The peer has published no actor under this name.
+  no_such_service,
+};
+
+caf::error make_error(transport_error code, const std::string& context = {});
+
+/// True when `err` is `code`.
+bool is_transport_error(const caf::error& err, transport_error code);
+
+/// The TRANSPORT interface, for actors that find others by name.
+using transport_actor = caf::typed_actor<
+    // Finds the actor published under a name at "host:port", connecting first if need be. Our own endpoint
+    // resolves locally. Fails with transport_error::cannot_connect or no_such_service within
+    // `resolve_deadline`.
+    caf::replies_to<caf::resolve_atom, std::string, std::string>::with<caf::strong_actor_ptr>,
+    // The same with an own deadline.
+    caf::replies_to<caf::resolve_atom, std::string, std::string, caf::timespan>::with<caf::strong_actor_ptr>>;
+
+/// Readings for metrics; totals count from the start.
+struct transport_stats {
+  std::uint64_t frames_sent = 0;
+  std::uint64_t frames_received = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  /// Messages refused because of the window or their size.
+  std::uint64_t frames_refused = 0;
+  /// Frames of nobody: fenced peers or strangers.
+  std::uint64_t stray_frames = 0;
+  /// Frames whose data came by rendezvous straight into its buffer.
+  std::uint64_t fetched_frames = 0;
+  /// Times the progress thread went to sleep.
+  std::uint64_t wake_ups = 0;
+  std::uint64_t peers_lost = 0;
+  /// Gauge: bytes sent and not acknowledged, over all peers.
+  std::uint64_t bytes_under_way = 0;
+  /// Gauge: requests to peers that wait for an answer.
+  std::uint64_t requests_pending = 0;
+};
+
+/// To be called on the configuration before the actor system is made: registers types and errors and gives
+/// the system a node id that is unique per incarnation, without which all processes look like one.
+void configure_transport(caf::actor_system_config& cfg);
+
+/// One process's end of the transport. Make it after the actor system, destroy it before.
+///
+/// Messages to one peer arrive in the order they were sent. Monitors and links on remote actors fire when the
+/// actor ends, or its process does. A handle to an actor of a third process works only while this process is
+/// connected to that one too; pass service names where that is not certain.
+class transport {
+ public:
+  /// Binds, and starts the progress thread.
+  /// @errors throws `std::runtime_error`: unusable endpoint, empty secret, UCX failure, node id missing
+  transport(caf::actor_system& sys, transport_options options);
+
+  transport(const transport&) = delete;
+  transport& operator=(const transport&) = delete;
+
+  /// Flushes what is queued, briefly, and leaves: peers see this process die.
+  ~transport();
+
+  /// Lets peers resolve `whom` under `name`; replaces an earlier one.
+  /// @threads any
+  void publish(const std::string& name, const caf::strong_actor_ptr& whom);
+
+  template <class Handle>
+  void publish(const std::string& name, const Handle& whom) {
+    publish(name, caf::actor_cast<caf::strong_actor_ptr>(whom));
+  }
+
+  void unpublish(const std::string& name);
+
+  /// "host:port" where peers find this process, empty when it does not listen.
+  const std::string& endpoint() const;
+
+  /// The bound port, 0 when not listening.
+  std::uint16_t port() const;
+
+  /// For actors: `resolve` by message.
+  const transport_actor& actor() const;
+
+  transport_stats stats() const;
+
+  /// The CAF half behind this; private to the transport's own sources.
+  class core;
+
+ private:
+  std::shared_ptr<core> core_;
+  transport_actor actor_;
+};
+
+} // namespace troupe
