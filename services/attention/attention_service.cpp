@@ -1,0 +1,66 @@
+#include "services/attention/attention_service.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/model_attention_engine.hpp"
+#include "kernels/model/dense_model.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Tells of a load in steps of at least a tenth, and of 64 MiB: a small one is over before it can be read.
+model::load_progress progress_lines(const process_log& log) {
+  return [log, told = size_t{0}](size_t loaded, size_t total) mutable {
+    if (loaded - told >= std::max(total / 10, size_t{64} << 20) || (loaded == total && told > 0)) {
+      told = loaded;
+      log.line("loading-attention",
+               std::to_string(loaded >> 20) + " of " + std::to_string(total >> 20) + " MiB");
+    }
+  };
+}
+
+} // namespace
+
+attention_service::attention_service(const service_site& site, const model_source& source,
+                                     std::shared_ptr<compute_queue> queue, const model_options& model,
+                                     const attention_options& options,
+                                     std::shared_ptr<attention_metrics> metrics)
+    : site_(site) {
+  model::load_options load{.type = source.type, .max_positions = model.max_model_len};
+  model_attention_config engine;
+  engine.shape = shape_of(source);
+  engine.model = std::make_shared<const model::dense_model>(
+      model::dense_model::load(*source.weights, source.config, load, progress_lines(site.log)));
+  engine.queue = std::move(queue);
+  engine.kv_cache_bytes = options.kv_cache_memory;
+  attention_worker_config worker;
+  worker.address = site.address;
+  worker.max_num_seqs = options.max_num_seqs;
+  worker.max_num_batched_tokens = options.max_num_batched_tokens;
+  worker.max_model_len = model.max_model_len;
+  worker.max_micro_batches = options.micro_batches;
+  worker.directory = site.directory;
+  worker.engine = make_model_attention_engine(std::move(engine));
+  worker.metrics = std::move(metrics);
+  actor_ = spawn_attention_worker(site.system, std::move(worker));
+}
+
+void attention_service::join() {
+  member_config config;
+  config.role = worker_role::attention;
+  config.scheduler_endpoint = site_.scheduler_endpoint;
+  config.directory = site_.directory;
+  config.worker = caf::actor_cast<caf::strong_actor_ptr>(actor_);
+  membership_.emplace(site_.system, std::move(config), site_.log);
+}
+
+void attention_service::stop(std::chrono::milliseconds patience) {
+  if (membership_) {
+    membership_->stop(patience);
+  }
+  actor_ = nullptr;
+}
+
+} // namespace troupe

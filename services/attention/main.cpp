@@ -1,0 +1,66 @@
+// troupe-attention: an attention worker of a cluster.
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+
+#include "actors/defaults.hpp"
+#include "actors/type_ids.hpp"
+#include "services/attention/attention_service.hpp"
+#include "services/metrics/attention_families.hpp"
+#include "services/process/cluster_link.hpp"
+#include "services/process/compute.hpp"
+#include "services/process/metrics_page.hpp"
+#include "services/process/role_main.hpp"
+#include "services/process/stop_signal.hpp"
+
+namespace troupe {
+namespace {
+
+int run(const std::vector<std::string>& arguments) {
+  model_options model;
+  link_options link;
+  link.name = "attention-0";
+  attention_options options;
+  option_parser parser(
+      "troupe-attention",
+      "Runs the attention side of a model: KV cache, router, sampling, continuous batching.");
+  parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
+  model.declare(parser);
+  options.declare(parser);
+  link.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
+  if (parser.parse(arguments) == option_parser::outcome::help) {
+    return 0;
+  }
+  stop_signal stop;
+  process_log log(link.name);
+  model_source source = open_model(model);
+  caf::actor_system_config config;
+  configure(config);
+  configure_transport(config);
+  caf::actor_system system(config);
+  transport peers(system, make_transport_options(link, source.fingerprint, log));
+  auto families = std::make_shared<metrics::registry>(
+      link.metrics_prefix, metrics::labels{{"model_name", default_model_name(model.model_dir)}});
+  service_site site{system,
+                    peers.actor(),
+                    link.scheduler,
+                    {draw_worker_id(), worker_role::attention, link.name, peers.endpoint()},
+                    log};
+  attention_service attention(site, source, make_compute_queue(model, log), model, options,
+                              std::make_shared<metrics::attention_families>(families));
+  peers.publish(link.name, attention.actor());
+  attention.join();
+  log.line("listening", peers.endpoint());
+  auto scrapes = serve_metrics(link, families, log);
+  report_ready(link, peers.endpoint());
+  stop.wait();
+  log.line("stopping", "");
+  attention.stop(defaults::drain);
+  return 0;
+}
+
+} // namespace
+} // namespace troupe
+
+int main(int argc, char** argv) {
+  return troupe::role_main("troupe-attention", argc, argv, troupe::run);
+}

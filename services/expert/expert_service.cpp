@@ -1,0 +1,56 @@
+#include "services/expert/expert_service.hpp"
+
+#include <utility>
+
+#include "actors/model_expert_engine.hpp"
+#include "kernels/model/expert_store.hpp"
+
+namespace troupe {
+
+expert_service::expert_service(const service_site& site, const model_source& source,
+                               std::shared_ptr<compute_queue> queue, const expert_options& options,
+                               std::shared_ptr<expert_host_metrics> metrics)
+    : site_(site) {
+  model_expert_config engine;
+  engine.shape = shape_of(source);
+  engine.store = std::make_shared<model::expert_store>(source.weights, source.config, source.type);
+  engine.queue = std::move(queue);
+  engine.progress = [log = site.log, start = std::chrono::steady_clock::now(),
+                     told = std::chrono::steady_clock::time_point{}](size_t loaded, size_t total) mutable {
+    // Once a second, and at the end of what took longer than that.
+    auto now = std::chrono::steady_clock::now();
+    if (loaded == 1) {
+      start = told = now;
+    }
+    bool due = now - told >= std::chrono::seconds{1};
+    if (due || (loaded == total && told != start)) {
+      told = now;
+      log.line("loading-experts", std::to_string(loaded) + " of " + std::to_string(total));
+    }
+  };
+  expert_host_config host;
+  host.address = site.address;
+  host.expert_memory_bytes = options.expert_memory;
+  host.linger = std::chrono::microseconds{options.linger_us};
+  host.engine = make_model_expert_engine(std::move(engine));
+  host.metrics = std::move(metrics);
+  actor_ = spawn_expert_host(site.system, std::move(host));
+}
+
+void expert_service::join() {
+  member_config config;
+  config.role = worker_role::expert;
+  config.scheduler_endpoint = site_.scheduler_endpoint;
+  config.directory = site_.directory;
+  config.worker = caf::actor_cast<caf::strong_actor_ptr>(actor_);
+  membership_.emplace(site_.system, std::move(config), site_.log);
+}
+
+void expert_service::stop(std::chrono::milliseconds patience) {
+  if (membership_) {
+    membership_->stop(patience);
+  }
+  actor_ = nullptr;
+}
+
+} // namespace troupe

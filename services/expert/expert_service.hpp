@@ -1,0 +1,38 @@
+// An expert worker: the experts' weights, the actor that serves them, and its place in the cluster.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "actors/compute_queue.hpp"
+#include "actors/expert_host.hpp"
+#include "actors/expert_host_metrics.hpp"
+#include "services/options/role_options.hpp"
+#include "services/process/membership.hpp"
+#include "services/process/model_source.hpp"
+#include "services/process/service_site.hpp"
+
+namespace troupe {
+
+class expert_service {
+ public:
+  /// Weights are loaded when the scheduler orders it, with progress in the log.
+  expert_service(const service_site& site, const model_source& source, std::shared_ptr<compute_queue> queue,
+                 const expert_options& options, std::shared_ptr<expert_host_metrics> metrics);
+
+  /// To be published under the worker's name.
+  const expert_host_actor& actor() const { return actor_; }
+
+  /// Joins the cluster. Call once the actor is published.
+  void join();
+
+  void stop(std::chrono::milliseconds patience);
+
+ private:
+  service_site site_;
+  expert_host_actor actor_;
+  std::optional<membership> membership_;
+};
+
+} // namespace troupe

@@ -1,0 +1,112 @@
+#include "services/gateway/actor_backend.hpp"
+
+#include <atomic>
+#include <random>
+#include <utility>
+
+#include <caf/actor_cast.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/event_based_actor.hpp>
+#include <caf/send.hpp>
+
+#include "actors/defaults.hpp"
+#include "actors/session.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// The scheduler's answer comes through the gateway, which has a deadline of its own for it.
+constexpr auto status_deadline = defaults::local_request + defaults::scheduler_away;
+
+backend_error as_backend_error(const caf::error& error) {
+  return {is_peer_down(error) ? ec::peer_down : code_of(error), text_of(error)};
+}
+
+/// A session's listener that speaks the backend's language.
+class session_events final : public session_listener {
+ public:
+  explicit session_events(std::shared_ptr<generation_listener> to) : to_(std::move(to)) {}
+
+  void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens) override {
+    to_->on_tokens(choice, tokens);
+  }
+
+  void on_prompt_logprobs(const std::vector<generated_token>& tokens) override {
+    to_->on_prompt_logprobs(tokens);
+  }
+
+  void on_finish(uint32_t choice, finish_reason reason, int32_t stop_token) override {
+    to_->on_finish(choice, reason, stop_token);
+  }
+
+  void on_error(const caf::error& error) override {
+    const backend_error translated = as_backend_error(error);
+    to_->on_error(translated.code, translated.text);
+  }
+
+ private:
+  std::shared_ptr<generation_listener> to_;
+};
+
+class session_handle final : public generation_handle {
+ public:
+  explicit session_handle(session_actor session) : session_(std::move(session)) {}
+
+  void stop(uint32_t choice) override { caf::anon_send(session_, stop_atom_v, choice); }
+
+  void cancel() override { caf::anon_send(session_, cancel_atom_v); }
+
+ private:
+  session_actor session_;
+};
+
+class actor_backend final : public generation_backend {
+ public:
+  actor_backend(caf::actor_system& system, gateway_actor gateway)
+      : system_(system), gateway_(std::move(gateway)), prefix_(uint64_t{std::random_device{}()} << 32) {}
+
+  std::unique_ptr<generation_handle> start(generation_job job,
+                                           std::shared_ptr<generation_listener> listener) override {
+    session_request request;
+    request.id = {prefix_ | (next_request_.fetch_add(1) & 0xFFFFFFFFU)};
+    request.prompt = std::move(job.prompt);
+    request.sampling = std::move(job.sampling);
+    request.num_choices = job.num_choices;
+    request.priority = job.priority;
+    return std::make_unique<session_handle>(spawn_session(
+        system_, gateway_, std::move(request), std::make_shared<session_events>(std::move(listener))));
+  }
+
+  void view(std::function<void(std::variant<cluster_view, backend_error>)> then) override {
+    ask<cluster_view>(caf::get_atom_v, defaults::local_request, std::move(then));
+  }
+
+  void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override {
+    ask<scheduler_status>(status_atom_v, status_deadline, std::move(then));
+  }
+
+ private:
+  /// One question to the gateway by an actor that lives as long as the question.
+  template <class Answer, class Atom, class Deadline>
+  void ask(Atom question, Deadline deadline, std::function<void(std::variant<Answer, backend_error>)> then) {
+    system_.spawn([gateway = gateway_, question, deadline, then](caf::event_based_actor* self) {
+      self->request(gateway, deadline, question)
+          .then([then](Answer& answer) { then(std::move(answer)); },
+                [then](caf::error& error) { then(as_backend_error(error)); });
+    });
+  }
+
+  caf::actor_system& system_;
+  gateway_actor gateway_;
+  const uint64_t prefix_;
+  std::atomic<uint64_t> next_request_{1};
+};
+
+} // namespace
+
+std::shared_ptr<generation_backend> make_actor_backend(caf::actor_system& system, gateway_actor gateway) {
+  return std::make_shared<actor_backend>(system, std::move(gateway));
+}
+
+} // namespace troupe

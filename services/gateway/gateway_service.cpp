@@ -1,0 +1,101 @@
+#include "services/gateway/gateway_service.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "services/gateway/actor_backend.hpp"
+#include "services/gateway/metrics.hpp"
+#include "services/gateway/text/tokenizer.hpp"
+#include "services/metrics/registry.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::shared_ptr<const text::chat_template> load_template(const model_options& model,
+                                                         const gateway_options& options) {
+  if (options.chat_template_file.empty()) {
+    return std::make_shared<const text::chat_template>(text::chat_template::load(model.model_dir));
+  }
+  std::ifstream in(options.chat_template_file);
+  if (!in) {
+    throw option_error("--chat-template: cannot read " + options.chat_template_file);
+  }
+  std::string source((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  return std::make_shared<const text::chat_template>(std::move(source));
+}
+
+template <class To, class From>
+std::optional<To> narrowed(const std::optional<From>& value) {
+  return value ? std::optional<To>(static_cast<To>(*value)) : std::nullopt;
+}
+
+openai::request_limits limits_of(const model_source& source, const model_options& model) {
+  openai::request_limits limits;
+  auto context = static_cast<uint32_t>(source.config.max_context);
+  limits.max_model_len = model.max_model_len == 0 ? context : std::min(model.max_model_len, context);
+  limits.vocab_size = static_cast<int32_t>(source.config.vocab_size);
+  limits.eos_token_ids = source.generation.eos_token_ids;
+  const auto& generation = source.generation;
+  limits.defaults.temperature = narrowed<float>(generation.temperature);
+  limits.defaults.top_k = narrowed<int32_t>(generation.top_k);
+  limits.defaults.top_p = narrowed<float>(generation.top_p);
+  limits.defaults.min_p = narrowed<float>(generation.min_p);
+  limits.defaults.repetition_penalty = narrowed<float>(generation.repetition_penalty);
+  limits.defaults.max_new_tokens = narrowed<int32_t>(generation.max_new_tokens);
+  return limits;
+}
+
+} // namespace
+
+std::string served_model_name(const model_options& model, const gateway_options& options) {
+  return options.served_model_name.empty() ? default_model_name(model.model_dir) : options.served_model_name;
+}
+
+gateway_service::gateway_service(const service_site& site, const model_source& source,
+                                 const model_options& model, const gateway_options& options,
+                                 const std::string& instruction_set,
+                                 std::shared_ptr<metrics::registry> families)
+    : site_(site) {
+  http_server_config config;
+  config.host = options.host;
+  config.port = static_cast<uint16_t>(options.port);
+  config.model_names = {served_model_name(model, options)};
+  config.model_root = model.model_dir;
+  config.requests = limits_of(source, model);
+  if (!options.api_key_file.empty()) {
+    config.keys = http::api_keys::load(options.api_key_file);
+  }
+  config.version = TROUPE_VERSION;
+  config.details = {{"numerics_class", source.numerics_class},
+                    {"instruction_set", instruction_set},
+                    {"model_fingerprint", source.fingerprint}};
+  config.limits.max_connections = options.max_connections;
+  auto codec = openai::make_text_codec(text::tokenizer::load(model.model_dir), load_template(model, options));
+  actor_ = spawn_gateway(site.system, {.address = site.address, .directory = site.directory});
+  server_ =
+      std::make_unique<http_server>(std::move(config), make_actor_backend(site.system, actor_),
+                                    std::move(codec), std::make_shared<gateway_metrics>(std::move(families)));
+}
+
+void gateway_service::join() {
+  member_config config;
+  config.role = worker_role::gateway;
+  config.scheduler_endpoint = site_.scheduler_endpoint;
+  config.directory = site_.directory;
+  config.worker = caf::actor_cast<caf::strong_actor_ptr>(actor_);
+  membership_.emplace(site_.system, std::move(config), site_.log);
+}
+
+void gateway_service::stop(std::chrono::milliseconds patience) {
+  server_->stop(patience);
+  server_.reset();
+  if (membership_) {
+    membership_->stop(std::chrono::seconds{1});
+  }
+  actor_ = nullptr;
+}
+
+} // namespace troupe

@@ -1,0 +1,51 @@
+// A gateway: text, HTTP, the gateway actor, and its place in the cluster.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "actors/gateway.hpp"
+#include "services/gateway/http/http_server.hpp"
+#include "services/metrics/registry.hpp"
+#include "services/options/role_options.hpp"
+#include "services/process/membership.hpp"
+#include "services/process/model_source.hpp"
+#include "services/process/service_site.hpp"
+
+namespace troupe {
+
+/// The model's name in the API.
+std::string served_model_name(const model_options& model, const gateway_options& options);
+
+class gateway_service {
+ public:
+  /// Loads tokenizer and chat template, starts the actor and listens. /ready is 503 until the cluster is.
+  /// @param families  what /metrics shows; in one process the other roles' families are among them
+  /// @throws text::text_error, option_error, std::runtime_error (address in use)
+  gateway_service(const service_site& site, const model_source& source, const model_options& model,
+                  const gateway_options& options, const std::string& instruction_set,
+                  std::shared_ptr<metrics::registry> families);
+
+  /// To be published under the worker's name.
+  const gateway_actor& actor() const { return actor_; }
+
+  /// The port that HTTP listens on.
+  uint16_t http_port() const { return server_->port(); }
+
+  /// Joins the cluster. Call once the actor is published.
+  void join();
+
+  /// Accepts no more connections, lets running requests end, leaves.
+  void stop(std::chrono::milliseconds patience);
+
+ private:
+  service_site site_;
+  gateway_actor actor_;
+  std::unique_ptr<http_server> server_;
+  std::optional<membership> membership_;
+};
+
+} // namespace troupe

@@ -1,0 +1,259 @@
+#include "services/gateway/http/api.hpp"
+
+#include <chrono>
+#include <ctime>
+
+#include <nlohmann/json.hpp>
+
+#include "services/gateway/http/cluster_page.hpp"
+#include "services/gateway/http/error_status.hpp"
+#include "services/gateway/http/generation.hpp"
+#include "services/gateway/http/reply_slot.hpp"
+#include "services/gateway/openai/plan.hpp"
+
+namespace troupe::http {
+
+using nlohmann::ordered_json;
+using openai::api_error;
+
+namespace {
+
+constexpr route routes[] = {
+    {route::id::cluster, "/cluster"},
+    {route::id::completions, "/v1/completions", true},
+    {route::id::chat_completions, "/v1/chat/completions", true},
+    {route::id::detokenize, "/detokenize", true},
+    {route::id::health, "/health", false, true},
+    {route::id::metrics, "/metrics", false, true},
+    {route::id::model, "/v1/models/"}, // and a name behind it
+    {route::id::models, "/v1/models"},
+    {route::id::placement, "/cluster/placement", true},
+    {route::id::ready, "/ready", false, true},
+    {route::id::tokenize, "/tokenize", true},
+    {route::id::version, "/version"},
+};
+
+/// The gateway's own actor and the scheduler answer within their own deadlines; these only guard against none
+/// at all. Probes must not hang.
+constexpr auto view_deadline = std::chrono::milliseconds{2000};
+constexpr auto status_deadline = std::chrono::milliseconds{8000};
+
+std::string render(const ordered_json& value) {
+  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+ordered_json model_card(const api& shared, const std::string& name, std::time_t created) {
+  ordered_json card;
+  card["id"] = name;
+  card["object"] = "model";
+  card["created"] = created;
+  card["owned_by"] = "troupe";
+  card["root"] = shared.config.model_root.empty() ? name : shared.config.model_root;
+  card["parent"] = nullptr;
+  card["max_model_len"] = shared.config.requests.max_model_len;
+  return card;
+}
+
+response models_page(const api& shared) {
+  ordered_json list = ordered_json::array();
+  for (const std::string& name : shared.config.model_names)
+    list.push_back(model_card(shared, name, shared.started));
+  ordered_json page;
+  page["object"] = "list";
+  page["data"] = std::move(list);
+  return json_response(200, render(page));
+}
+
+response model_page(const api& shared, const std::string& path) {
+  const std::string name = served_model(shared, path.substr(std::string_view{"/v1/models/"}.size()));
+  return json_response(200, render(model_card(shared, name, shared.started)));
+}
+
+response metrics_page(const api& shared) {
+  response page = json_response(200, shared.metrics->families().text());
+  page.content_type = metrics::text_content_type;
+  return page;
+}
+
+response version_page(const api& shared) {
+  ordered_json page;
+  page["version"] = shared.config.version;
+  for (const auto& [name, value] : shared.config.details)
+    page[name] = value;
+  return json_response(200, render(page));
+}
+
+using view_answer = std::variant<cluster_view, backend_error>;
+using status_answer = std::variant<scheduler_status, backend_error>;
+
+task<std::optional<cluster_view>> last_view(exchange& client, api& shared) {
+  reply_slot<view_answer> slot{client.executor()};
+  shared.backend->view(slot.callback());
+  const auto answer = co_await slot.wait(view_deadline);
+  if (!answer || !std::holds_alternative<cluster_view>(*answer))
+    co_return std::nullopt;
+  co_return std::get<cluster_view>(*answer);
+}
+
+task<response> ready_page(exchange& client, api& shared) {
+  std::string reason;
+  if (shared.draining) {
+    reason = "shutting down";
+  } else {
+    const auto view = co_await last_view(client, shared);
+    if (!view)
+      reason = "the gateway does not answer";
+    else if (!view->ready)
+      reason = "not every expert has a host and an attention worker to use it";
+  }
+  ordered_json page;
+  page["ready"] = reason.empty();
+  if (reason.empty())
+    co_return json_response(200, render(page));
+  page["reason"] = reason;
+  response answer = json_response(503, render(page));
+  answer.headers.emplace_back("retry-after", "1");
+  co_return answer;
+}
+
+task<response> status_page(exchange& client, api& shared) {
+  reply_slot<status_answer> slot{client.executor()};
+  shared.backend->status(slot.callback());
+  const auto answer = co_await slot.wait(status_deadline);
+  if (answer && std::holds_alternative<scheduler_status>(*answer))
+    co_return json_response(200, cluster_page(std::get<scheduler_status>(*answer)));
+  const std::string why = answer ? std::get<backend_error>(*answer).text : "no answer in time";
+  const auto view = co_await last_view(client, shared);
+  if (!view)
+    throw api_error_of(ec::not_ready, "neither scheduler nor gateway answers: " + why);
+  co_return json_response(200, cluster_page(*view, why));
+}
+
+response tokenize_page(const std::string& body, const api& shared) {
+  const openai::tokenize_request asked = openai::parse_tokenize_request(body);
+  served_model(shared, asked.model);
+  const auto tokens =
+      asked.prompt ? openai::encode_text(*asked.prompt, asked.add_special_tokens, *shared.codec, "prompt")
+                   : openai::encode_conversation(*asked.chat, asked.add_special_tokens, *shared.codec);
+  ordered_json page;
+  page["count"] = tokens.size();
+  page["max_model_len"] = shared.config.requests.max_model_len;
+  page["tokens"] = tokens;
+  page["token_strs"] = nullptr;
+  if (asked.return_token_strings) {
+    ordered_json entries = ordered_json::array();
+    for (const int32_t token : tokens)
+      entries.push_back(shared.codec->token_entry(token));
+    page["token_strs"] = std::move(entries);
+  }
+  return json_response(200, render(page));
+}
+
+response detokenize_page(const std::string& body, const api& shared) {
+  const openai::detokenize_request asked = openai::parse_detokenize_request(body, shared.config.requests);
+  served_model(shared, asked.model);
+  ordered_json page;
+  page["prompt"] = shared.codec->decode(asked.tokens, false);
+  return json_response(200, render(page));
+}
+
+task<response> answer_page(exchange& client, api& shared, const route& where) {
+  const request& asked = client.incoming();
+  switch (where.what) {
+  case route::id::health:
+    co_return json_response(200, "{\"status\":\"ok\"}");
+  case route::id::ready:
+    co_return co_await ready_page(client, shared);
+  case route::id::version:
+    co_return version_page(shared);
+  case route::id::metrics:
+    co_return metrics_page(shared);
+  case route::id::models:
+    co_return models_page(shared);
+  case route::id::model:
+    co_return model_page(shared, asked.path);
+  case route::id::cluster:
+    co_return co_await status_page(client, shared);
+  case route::id::placement:
+    throw api_error(501, "not_implemented_error",
+                    "changing the placement of experts on demand is not available in this version", {},
+                    "not_implemented");
+  case route::id::tokenize:
+    co_return co_await shared.work.run([&] { return tokenize_page(asked.body, shared); });
+  case route::id::detokenize:
+    co_return co_await shared.work.run([&] { return detokenize_page(asked.body, shared); });
+  case route::id::completions:
+  case route::id::chat_completions:
+    break;
+  }
+  throw api_error(500, "server_error", "no handler for this route");
+}
+
+task<void> answer(exchange& client, api& shared, const route& where) {
+  if (where.what == route::id::completions || where.what == route::id::chat_completions) {
+    co_await generate(client, shared, where.what == route::id::chat_completions);
+  } else {
+    response page = co_await answer_page(client, shared, where);
+    co_await client.send(std::move(page));
+  }
+}
+
+} // namespace
+
+const route& find_route(std::string_view method, std::string_view path, std::string& allow) {
+  const bool model_name =
+      path.starts_with("/v1/models/") && path.size() > std::string_view{"/v1/models/"}.size();
+  for (const route& known : routes) {
+    if (path != known.path && !(known.what == route::id::model && model_name))
+      continue;
+    if (known.what == route::id::model && !model_name)
+      break;
+    allow = known.post ? "POST" : "GET, HEAD";
+    if (known.post ? method == "POST" : method == "GET" || method == "HEAD")
+      return known;
+    throw api_error(405, "invalid_request_error",
+                    "Method " + std::string(method) + " is not allowed for " + std::string(path) + "; use "
+                        + allow,
+                    {}, "method_not_allowed");
+  }
+  throw api_error(404, "invalid_request_error",
+                  "Unknown request URL: " + std::string(method) + " " + std::string(path), {}, "unknown_url");
+}
+
+response error_response(const api_error& error) {
+  response answer = json_response(error.status, openai::error_body(error));
+  if (error.retry_after > 0)
+    answer.headers.emplace_back("retry-after", std::to_string(error.retry_after));
+  return answer;
+}
+
+std::string served_model(const api& shared, const std::string& asked) {
+  const auto& names = shared.config.model_names;
+  if (asked.empty())
+    return names.front();
+  for (const std::string& name : names)
+    if (name == asked)
+      return name;
+  throw api_error(404, "invalid_request_error", "The model `" + asked + "` does not exist", "model",
+                  "model_not_found");
+}
+
+task<void> handle(exchange& client, api& shared, const route& where) {
+  std::optional<response> refusal;
+  try {
+    co_await answer(client, shared, where);
+  } catch (const api_error& e) {
+    refusal = error_response(e);
+  } catch (const background::too_busy& e) {
+    shared.metrics->rejected(reason_of(ec::overloaded));
+    refusal = error_response(api_error_of(ec::overloaded, e.what()));
+  } catch (const std::exception& e) {
+    refusal = error_response(api_error(500, "server_error", std::string("internal error: ") + e.what()));
+  }
+  // A handler that failed may have left a watch that calls into it.
+  co_await client.unwatch();
+  if (refusal)
+    co_await client.send(std::move(*refusal));
+}
+
+} // namespace troupe::http

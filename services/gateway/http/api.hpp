@@ -1,0 +1,66 @@
+// The routes, and the handlers of everything but generation.
+#pragma once
+
+#include <atomic>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "services/gateway/http/background.hpp"
+#include "services/gateway/http/exchange.hpp"
+#include "services/gateway/http/http_server.hpp"
+#include "services/gateway/metrics.hpp"
+#include "services/gateway/openai/api_error.hpp"
+
+namespace troupe::http {
+
+/// What is served where.
+struct route {
+  enum class id : uint8_t {
+    cluster,
+    completions,
+    chat_completions,
+    detokenize,
+    health,
+    metrics,
+    model,
+    models,
+    placement,
+    ready,
+    tokenize,
+    version
+  };
+  id what;
+  const char* path;
+  bool post = false; ///< else GET and HEAD
+  bool open = false; ///< needs no API key
+};
+
+/// What the handlers share.
+struct api {
+  const http_server_config& config;
+  std::shared_ptr<generation_backend> backend;
+  std::shared_ptr<const openai::text_codec> codec;
+  std::shared_ptr<gateway_metrics> metrics;
+  background& work;
+  std::time_t started = std::time(nullptr); ///< when the models became available, for /v1/models
+  std::atomic<bool> draining{false};
+};
+
+/// The route of a request.
+/// @throws openai::api_error 404 for an unknown path, 405 for a wrong method (with `allow` set)
+const route& find_route(std::string_view method, std::string_view path, std::string& allow);
+
+/// Answers one request. Never throws for what a client or the cluster did wrong: that is an answer, too.
+task<void> handle(exchange& client, api& shared, const route& where);
+
+/// The answer that tells an error.
+response error_response(const openai::api_error& error);
+
+/// The model that answers; `asked` may be empty.
+/// @throws openai::api_error 404 when it is not served here
+std::string served_model(const api& shared, const std::string& asked);
+
+} // namespace troupe::http

@@ -1,0 +1,17 @@
+// The cluster as GET /cluster shows it.
+#pragma once
+
+#include <string>
+
+#include "actors/membership.hpp"
+#include "actors/status.hpp"
+
+namespace troupe::http {
+
+/// What the scheduler says: its term and queue, every worker with its load, where every expert lives.
+std::string cluster_page(const scheduler_status& status);
+
+/// What the gateway remembers while the scheduler does not answer; `why` says what went wrong.
+std::string cluster_page(const cluster_view& view, const std::string& why);
+
+} // namespace troupe::http

@@ -1,0 +1,349 @@
+#include "services/gateway/http/connection.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "services/gateway/http/error_status.hpp"
+#include "services/gateway/http/request_id.hpp"
+
+namespace troupe::http {
+
+namespace beast = boost::beast;
+namespace bhttp = boost::beast::http;
+using asio::redirect_error;
+using asio::use_awaitable;
+using openai::api_error;
+using openai::invalid_request;
+
+namespace {
+
+/// A refused request with at most so much body is read to its end, so that the connection can be kept.
+constexpr size_t small_body = 64 << 10;
+/// After an answer to a request that was not read to its end: closing at once would make the kernel throw the
+/// answer away, so what still comes is read for a moment.
+constexpr auto linger_time = std::chrono::seconds{1};
+constexpr size_t linger_bytes = 4 << 20;
+/// What one read may bring.
+constexpr size_t read_bytes = 64 << 10;
+
+std::string_view view(beast::string_view text) {
+  return {text.data(), text.size()};
+}
+
+} // namespace
+
+connection::connection(asio::ip::tcp::socket socket, api& shared, connection_limits& limits)
+    : stream_(std::move(socket)),
+      // Bounded, because a chunk's extensions must fit as a whole.
+      buffer_(limits.bounds.max_pipelined_bytes + limits.bounds.max_header_bytes + read_bytes),
+      shared_(shared),
+      limits_(limits),
+      watch_timer_(stream_.get_executor()),
+      watch_ended_(stream_.get_executor()) {
+  shared_.metrics->connection_opened();
+}
+
+connection::~connection() {
+  account_body(0);
+  shared_.metrics->connection_closed();
+}
+
+task<void> connection::run() {
+  const auto self = shared_from_this();
+  bool more = true;
+  while (more) {
+    more = co_await wait_for_request();
+    if (!more)
+      break;
+    idle_ = false;
+    more = co_await serve_request();
+    idle_ = true;
+    account_body(0);
+  }
+  beast::error_code ignored;
+  stream_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
+  stream_.close();
+}
+
+void connection::drain() {
+  asio::post(stream_.get_executor(), [self = shared_from_this()] {
+    self->draining_ = true;
+    if (self->idle_)
+      self->stream_.cancel();
+  });
+}
+
+void connection::cut() {
+  asio::post(stream_.get_executor(), [self = shared_from_this()] {
+    self->draining_ = true;
+    self->stream_.close();
+    self->note_end();
+  });
+}
+
+task<bool> connection::wait_for_request() {
+  if (draining_ || gone_)
+    co_return false;
+  if (buffer_.size() > 0)
+    co_return true;
+  stream_.expires_after(limits_.bounds.idle);
+  beast::error_code error;
+  const size_t bytes =
+      co_await stream_.async_read_some(buffer_.prepare(4096), redirect_error(use_awaitable, error));
+  buffer_.commit(bytes);
+  co_return !error;
+}
+
+void connection::begin_request() {
+  incoming_ = request{};
+  origin_.clear();
+  route_name_ = "other";
+  http_1_0_ = false;
+  head_ = false;
+  keep_alive_ = false;
+  close_ = false;
+  answered_ = false;
+  stream_head_.clear();
+  chunked_ = false;
+}
+
+task<bool> connection::serve_request() {
+  begin_request();
+  const bool header = co_await read_header();
+  if (!header)
+    co_return false;
+  response early;
+  early.status = 0;
+  const route* where = nullptr;
+  std::optional<api_error> refusal;
+  try {
+    where = check_header(early);
+  } catch (const api_error& e) {
+    refusal = e;
+    for (auto& extra : error_response(e).headers)
+      early.headers.push_back(std::move(extra));
+  }
+  if (refusal && (close_ || has_large_body())) {
+    co_await refuse_and_close(std::move(*refusal));
+    co_return false;
+  }
+  const bool body = co_await read_body();
+  if (!body)
+    co_return false;
+  if (refusal) {
+    response answer = error_response(*refusal);
+    answer.headers = std::move(early.headers);
+    co_await send(std::move(answer));
+  } else if (where == nullptr) {
+    co_await send(std::move(early));
+  } else {
+    co_await handle(*this, shared_, *where);
+  }
+  co_return !gone_ && keeps_alive();
+}
+
+task<bool> connection::read_header() {
+  parser_.emplace();
+  parser_->header_limit(static_cast<uint32_t>(limits_.bounds.max_header_bytes));
+  parser_->body_limit(limits_.bounds.max_body_bytes);
+  stream_.expires_after(limits_.bounds.header);
+  beast::error_code error;
+  co_await bhttp::async_read_header(stream_, buffer_, *parser_, redirect_error(use_awaitable, error));
+  note_header();
+  if (!error)
+    co_return true;
+  std::optional<api_error> refusal;
+  if (error == bhttp::error::header_limit)
+    refusal = api_error(431, "invalid_request_error",
+                        "the request header is larger than " + std::to_string(limits_.bounds.max_header_bytes)
+                            + " bytes");
+  else if (error == bhttp::error::body_limit)
+    refusal = too_large();
+  else if (error == beast::error::timeout)
+    // The stream has closed itself: nobody can be told.
+    shared_.metrics->client_gone(true);
+  else if (error != bhttp::error::end_of_stream && error != bhttp::error::partial_message
+           && error.category() == bhttp::make_error_code(bhttp::error::bad_method).category())
+    refusal = invalid_request("malformed HTTP request: " + error.message());
+  if (refusal)
+    co_await refuse_and_close(std::move(*refusal));
+  co_return false;
+}
+
+void connection::note_header() {
+  const auto& message = parser_->get();
+  http_1_0_ = message.version() < 11;
+  keep_alive_ = message.keep_alive();
+  head_ = message.method() == bhttp::verb::head;
+  incoming_.method = view(message.method_string());
+  const std::string_view target = view(message.target());
+  if (!percent_decode(target.substr(0, target.find('?')), incoming_.path))
+    incoming_.path.clear();
+  const std::string_view id = view(message["x-request-id"]);
+  incoming_.id = is_sane_request_id(id) ? std::string(id) : draw_request_id();
+  origin_ = view(message[bhttp::field::origin]);
+}
+
+bool connection::is_preflight() const {
+  const auto& message = parser_->get();
+  return !shared_.config.allowed_origins.empty() && message.method() == bhttp::verb::options
+         && message.count(bhttp::field::origin) > 0
+         && message.count(bhttp::field::access_control_request_method) > 0;
+}
+
+/// What can be said before the body is read. Returns nullptr when `early` is the answer.
+const route* connection::check_header(response& early) {
+  const auto& message = parser_->get();
+  // What frames the message must be beyond doubt, or the next request would begin in the wrong place.
+  close_ = true;
+  if (const auto encoding = message.find(bhttp::field::transfer_encoding); encoding != message.end()) {
+    if (http_1_0_)
+      throw invalid_request("Transfer-Encoding needs HTTP/1.1");
+    if (!beast::iequals(encoding->value(), "chunked"))
+      throw api_error(501, "invalid_request_error", "Transfer-Encoding is supported as 'chunked' alone");
+  }
+  if (!http_1_0_ && message.count(bhttp::field::host) != 1)
+    throw invalid_request("a request needs exactly one Host header");
+  if (const auto expect = message.find(bhttp::field::expect);
+      expect != message.end() && !beast::iequals(expect->value(), "100-continue"))
+    throw api_error(417, "invalid_request_error", "Expect is supported as '100-continue' alone");
+  close_ = false;
+
+  if (is_preflight()) {
+    early.status = 204;
+    early.headers = {{"access-control-allow-methods", "GET, HEAD, POST"},
+                     {"access-control-allow-headers",
+                      std::string(view(message[bhttp::field::access_control_request_headers]))},
+                     {"access-control-max-age", "600"}};
+    return nullptr;
+  }
+  std::string allow;
+  const route* where = nullptr;
+  try {
+    where = &find_route(incoming_.method, incoming_.path, allow);
+  } catch (const api_error&) {
+    if (!allow.empty())
+      early.headers.emplace_back("allow", allow);
+    throw;
+  }
+  route_name_ = where->path;
+  if (!where->open && shared_.config.keys.required()
+      && !shared_.config.keys.accepts(view(message[bhttp::field::authorization]))) {
+    early.headers.emplace_back("www-authenticate", "Bearer");
+    throw api_error(401, "invalid_request_error",
+                    message.count(bhttp::field::authorization) == 0
+                        ? "No API key was sent: use 'Authorization: Bearer KEY'"
+                        : "The API key is wrong",
+                    {}, "invalid_api_key");
+  }
+  // Browsers send other types across origins without asking first.
+  if (const std::string_view type = view(message[bhttp::field::content_type]); where->post && !type.empty()) {
+    const std::string_view media = type.substr(0, std::min(type.find(';'), type.find(' ')));
+    if (!beast::iequals({media.data(), media.size()}, "application/json"))
+      throw api_error(415, "invalid_request_error",
+                      "Content-Type must be application/json, got '" + std::string(type) + "'");
+  }
+  return where;
+}
+
+bool connection::has_large_body() const {
+  const auto& message = parser_->get();
+  if (parser_->is_done())
+    return false;
+  const auto length = parser_->content_length();
+  return message.count(bhttp::field::expect) > 0 || parser_->chunked() || (length && *length > small_body);
+}
+
+bool connection::account_body(size_t bytes) {
+  // Only the difference, so that others never see a sum that was not there.
+  if (bytes > accounted_bytes_)
+    limits_.buffered_body_bytes += bytes - accounted_bytes_;
+  else
+    limits_.buffered_body_bytes -= accounted_bytes_ - bytes;
+  accounted_bytes_ = bytes;
+  return limits_.buffered_body_bytes <= limits_.bounds.max_buffered_body_bytes;
+}
+
+void connection::drop_body() {
+  incoming_.body = std::string{};
+  account_body(0);
+}
+
+/// Room for the body, and the client's leave to send it.
+task<bool> connection::prepare_body() {
+  const auto length = parser_->content_length();
+  if (length && !account_body(*length)) {
+    account_body(0);
+    co_await refuse_and_close(api_error_of(ec::overloaded, "too many large requests are being read"));
+    co_return false;
+  }
+  if (parser_->get().count(bhttp::field::expect) > 0 && buffer_.size() == 0) {
+    const std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+    const bool written = co_await write_bytes(go_on);
+    co_return written;
+  }
+  co_return true;
+}
+
+task<bool> connection::read_body() {
+  if (!parser_->is_done()) {
+    const bool prepared = co_await prepare_body();
+    if (!prepared)
+      co_return false;
+  }
+  stream_.expires_after(limits_.bounds.body);
+  std::optional<api_error> refusal;
+  while (!parser_->is_done() && !refusal) {
+    beast::error_code error;
+    co_await bhttp::async_read_some(stream_, buffer_, *parser_, redirect_error(use_awaitable, error));
+    if (error == bhttp::error::body_limit) {
+      refusal = too_large();
+    } else if (error == bhttp::error::end_of_stream || error == bhttp::error::partial_message
+               || error.category() != bhttp::make_error_code(bhttp::error::bad_method).category()) {
+      if (error) {
+        shared_.metrics->client_gone(error == beast::error::timeout);
+        co_return false;
+      }
+    } else {
+      refusal = invalid_request("malformed HTTP body: " + error.message());
+    }
+    const size_t bytes = std::max(accounted_bytes_, parser_->get().body().size());
+    if (!refusal && !account_body(bytes))
+      refusal = api_error_of(ec::overloaded, "too many large requests are being read");
+  }
+  if (refusal) {
+    co_await refuse_and_close(std::move(*refusal));
+    co_return false;
+  }
+  incoming_.body = std::move(parser_->get().body());
+  co_return true;
+}
+
+api_error connection::too_large() const {
+  return {413, "invalid_request_error",
+          "the request body is larger than " + std::to_string(limits_.bounds.max_body_bytes) + " bytes"};
+}
+
+task<void> connection::refuse_and_close(api_error error) {
+  close_ = true;
+  response answer = error_response(error);
+  if (error.status == 401)
+    answer.headers.emplace_back("www-authenticate", "Bearer");
+  co_await send(std::move(answer));
+  co_await linger();
+}
+
+task<void> connection::linger() {
+  beast::error_code error;
+  stream_.socket().shutdown(asio::socket_base::shutdown_send, error);
+  stream_.expires_after(linger_time);
+  std::array<char, 4096> sink{};
+  for (size_t total = 0; !error && total < linger_bytes;)
+    total += co_await stream_.async_read_some(asio::buffer(sink), redirect_error(use_awaitable, error));
+}
+
+} // namespace troupe::http

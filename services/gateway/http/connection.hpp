@@ -1,0 +1,119 @@
+// One client connection: reads requests with deadlines and bounds, answers them in order.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+
+#include "services/gateway/http/api.hpp"
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+
+namespace troupe::http {
+
+/// What connections share beside the API.
+struct connection_limits {
+  const http_limits& bounds;
+  std::atomic<size_t> buffered_body_bytes{0};
+};
+
+class connection final : public exchange, public std::enable_shared_from_this<connection> {
+ public:
+  connection(boost::asio::ip::tcp::socket socket, api& shared, connection_limits& limits);
+  ~connection() override;
+
+  /// Serves until the client leaves, breaks the rules or idles too long, or the server drains.
+  task<void> run();
+
+  /// Ends the connection as soon as it has no request; from any thread.
+  void drain();
+  /// Ends it now, whatever it does; from any thread.
+  void cut();
+
+  const request& incoming() const override { return incoming_; }
+
+  void drop_body() override;
+
+  boost::asio::any_io_executor executor() override { return stream_.get_executor(); }
+
+  task<void> send(response answer) override;
+  task<bool> begin_stream(std::string content_type, header_list headers) override;
+  task<bool> write(std::string part) override;
+  task<void> end_stream() override;
+
+  void abandon() override { gone_ = true; }
+
+  void watch(std::function<void()> gone) override;
+  task<void> unwatch() override;
+
+  bool gone() const override { return gone_; }
+
+  bool too_slow() const override { return too_slow_; }
+
+ private:
+  using body_parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using header_fields = boost::beast::http::fields;
+
+  // Reading (connection.cpp). Steps that return false have ended the connection.
+  task<bool> wait_for_request();
+  task<bool> serve_request();
+  task<bool> read_header();
+  task<bool> read_body();
+  task<bool> prepare_body();
+  task<void> refuse_and_close(openai::api_error error);
+  task<void> linger();
+  void begin_request();
+  void note_header();
+  const route* check_header(response& early);
+  bool is_preflight() const;
+  bool has_large_body() const;
+  bool account_body(size_t bytes);
+  openai::api_error too_large() const;
+
+  // Answering (connection_answer.cpp).
+  template <class Fields>
+  void add_common_headers(Fields& fields, const header_list& own) const;
+  task<bool> write_bytes(const std::string& bytes);
+  void note_write_error(const boost::system::error_code& error);
+  bool keeps_alive() const;
+  void watch_on();
+  void watch_full_buffer();
+  void watch_step_done();
+  void note_end();
+
+  boost::beast::tcp_stream stream_;
+  boost::beast::flat_buffer buffer_;
+  api& shared_;
+  connection_limits& limits_;
+  std::optional<body_parser> parser_;
+  bool idle_ = true;
+  bool draining_ = false;
+  bool gone_ = false;
+  bool too_slow_ = false;
+  size_t accounted_bytes_ = 0;
+
+  // The request in progress.
+  request incoming_;
+  std::string origin_;
+  const char* route_name_ = "other";
+  bool http_1_0_ = false;
+  bool head_ = false;
+  bool keep_alive_ = false; // the client would like to
+  bool close_ = false;      // after this answer
+  bool answered_ = false;   // at least in part
+  std::string stream_head_; // of a stream that has not written yet
+  bool chunked_ = false;    // the stream in progress
+
+  // The watch for the end of the connection while a request is answered.
+  std::function<void()> on_gone_;
+  bool watching_ = false;
+  bool watch_step_ = false; // an asynchronous step of it is under way
+  boost::asio::steady_timer watch_timer_;
+  boost::asio::steady_timer watch_ended_;
+};
+
+} // namespace troupe::http

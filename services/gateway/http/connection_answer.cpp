@@ -1,0 +1,193 @@
+// The half of a connection that answers, and watches for the client's end meanwhile.
+#include <poll.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+
+#include "services/gateway/http/connection.hpp"
+
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+
+namespace troupe::http {
+
+namespace beast = boost::beast;
+namespace bhttp = boost::beast::http;
+using asio::redirect_error;
+using asio::use_awaitable;
+
+namespace {
+
+/// How often a connection whose read-ahead is full is looked at for its end.
+constexpr auto full_buffer_look = std::chrono::milliseconds{100};
+
+} // namespace
+
+bool connection::keeps_alive() const {
+  return keep_alive_ && !close_ && !draining_;
+}
+
+template <class Fields>
+void connection::add_common_headers(Fields& fields, const header_list& own) const {
+  fields.set(bhttp::field::server, "troupe");
+  fields.set("x-request-id", incoming_.id);
+  const auto& origins = shared_.config.allowed_origins;
+  const bool all = std::find(origins.begin(), origins.end(), "*") != origins.end();
+  if (!origin_.empty() && (all || std::find(origins.begin(), origins.end(), origin_) != origins.end())) {
+    fields.set(bhttp::field::access_control_allow_origin, origin_);
+    fields.set(bhttp::field::access_control_expose_headers, "x-request-id, x-troupe-seed, retry-after");
+    fields.set(bhttp::field::vary, "origin");
+  }
+  for (const auto& [name, value] : own)
+    fields.set(name, value);
+}
+
+task<void> connection::send(response answer) {
+  if (answered_ || gone_) {
+    close_ = true;
+    co_return;
+  }
+  answered_ = true;
+  bhttp::response<bhttp::string_body> message;
+  message.result(answer.status);
+  message.version(http_1_0_ ? 10 : 11);
+  if (answer.status != 204)
+    message.set(bhttp::field::content_type, answer.content_type);
+  add_common_headers(message, answer.headers);
+  message.keep_alive(keeps_alive());
+  if (answer.status != 204)
+    message.content_length(answer.body.size());
+  if (!head_)
+    message.body() = std::move(answer.body);
+  stream_.expires_after(limits_.bounds.write);
+  beast::error_code error;
+  co_await bhttp::async_write(stream_, message, redirect_error(use_awaitable, error));
+  if (error)
+    note_write_error(error);
+  shared_.metrics->responded(route_name_, answer.status);
+}
+
+task<bool> connection::begin_stream(std::string content_type, header_list headers) {
+  answered_ = true;
+  chunked_ = !http_1_0_;
+  bhttp::response<bhttp::empty_body> message;
+  message.result(bhttp::status::ok);
+  message.version(http_1_0_ ? 10 : 11);
+  message.set(bhttp::field::content_type, content_type);
+  add_common_headers(message, headers);
+  // Without chunks only the end of the connection ends the answer.
+  if (!chunked_)
+    close_ = true;
+  message.keep_alive(keeps_alive());
+  if (chunked_)
+    message.chunked(true);
+  std::ostringstream head;
+  head << message.base();
+  stream_head_ = head.str();
+  shared_.metrics->responded(route_name_, 200);
+  co_return !gone_;
+}
+
+task<bool> connection::write(std::string part) {
+  std::string bytes = std::move(stream_head_);
+  stream_head_.clear();
+  if (chunked_) {
+    char size[20];
+    std::snprintf(size, sizeof size, "%zx\r\n", part.size());
+    bytes += size;
+    bytes += part;
+    bytes += "\r\n";
+  } else {
+    bytes += part;
+  }
+  const bool written = co_await write_bytes(bytes);
+  co_return written;
+}
+
+task<void> connection::end_stream() {
+  if (chunked_) {
+    const std::string last_chunk = "0\r\n\r\n";
+    co_await write_bytes(last_chunk);
+  }
+}
+
+task<bool> connection::write_bytes(const std::string& bytes) {
+  if (gone_)
+    co_return false;
+  stream_.expires_after(limits_.bounds.write);
+  beast::error_code error;
+  co_await asio::async_write(stream_, asio::buffer(bytes), redirect_error(use_awaitable, error));
+  if (error)
+    note_write_error(error);
+  co_return !error;
+}
+
+void connection::note_write_error(const boost::system::error_code& error) {
+  if (error == beast::error::timeout)
+    too_slow_ = true;
+  note_end();
+}
+
+void connection::note_end() {
+  gone_ = true;
+  if (watching_ && on_gone_)
+    on_gone_();
+}
+
+void connection::watch(std::function<void()> gone) {
+  on_gone_ = std::move(gone);
+  watching_ = true;
+  watch_on();
+}
+
+void connection::watch_on() {
+  if (buffer_.size() >= limits_.bounds.max_pipelined_bytes)
+    return watch_full_buffer();
+  watch_step_ = true;
+  // Past the stream, whose deadline belongs to writing now.
+  stream_.socket().async_read_some(buffer_.prepare(4096),
+                                   [self = shared_from_this()](beast::error_code error, size_t bytes) {
+                                     self->buffer_.commit(bytes);
+                                     if (error && self->watching_)
+                                       self->note_end();
+                                     self->watch_step_done();
+                                   });
+}
+
+/// What the client sends further stays in the socket, and with it the notice of its end: ask for that alone.
+void connection::watch_full_buffer() {
+  watch_step_ = true;
+  watch_timer_.expires_after(full_buffer_look);
+  watch_timer_.async_wait([self = shared_from_this()](beast::error_code) {
+    pollfd look{self->stream_.socket().native_handle(), POLLRDHUP, 0};
+    if (self->watching_ && ::poll(&look, 1, 0) > 0)
+      self->note_end();
+    self->watch_step_done();
+  });
+}
+
+void connection::watch_step_done() {
+  watch_step_ = false;
+  if (watching_ && !gone_)
+    watch_on();
+  else
+    watch_ended_.cancel();
+}
+
+task<void> connection::unwatch() {
+  watching_ = false;
+  on_gone_ = nullptr;
+  if (!watch_step_)
+    co_return;
+  beast::error_code ignored;
+  stream_.socket().cancel(ignored);
+  watch_timer_.cancel();
+  while (watch_step_) {
+    watch_ended_.expires_at(asio::steady_timer::time_point::max());
+    co_await watch_ended_.async_wait(redirect_error(use_awaitable, ignored));
+  }
+}
+
+} // namespace troupe::http

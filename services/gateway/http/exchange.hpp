@@ -1,0 +1,73 @@
+// One HTTP request and its answer, as handlers see them: no socket, no parser.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility> // before Asio: its coroutine headers of Boost 1.74 need std::exchange
+#include <vector>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+
+namespace troupe::http {
+
+template <class T>
+using task = boost::asio::awaitable<T>;
+
+struct request {
+  std::string method; ///< "GET"
+  std::string path;   ///< percent-decoded, without query
+  std::string id;     ///< x-request-id, the client's or ours
+  std::string body;
+};
+
+using header_list = std::vector<std::pair<std::string, std::string>>;
+
+struct response {
+  unsigned status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  header_list headers;
+};
+
+/// An answer in JSON.
+inline response json_response(unsigned status, std::string body) {
+  response answer;
+  answer.status = status;
+  answer.body = std::move(body);
+  return answer;
+}
+
+/// Exactly one of send, or begin_stream and end_stream, is called for a request. Everything runs on the
+/// connection's executor.
+class exchange {
+ public:
+  virtual ~exchange() = default;
+  virtual const request& incoming() const = 0;
+  /// Frees the request's body: it has been read, and its room is wanted.
+  virtual void drop_body() = 0;
+  virtual boost::asio::any_io_executor executor() = 0;
+
+  /// Sends a whole answer. After begin_stream it is too late for one: the connection is cut.
+  virtual task<void> send(response answer) = 0;
+
+  /// Sends the head of an answer of unknown length. False when the client is gone or does not read.
+  virtual task<bool> begin_stream(std::string content_type, header_list headers) = 0;
+  /// Sends a part of it, all of it before the write deadline; false as begin_stream.
+  virtual task<bool> write(std::string part) = 0;
+  virtual task<void> end_stream() = 0;
+  /// The answer will not be completed: the connection ends with what was sent.
+  virtual void abandon() = 0;
+
+  /// Calls `gone` as soon as the client closes its connection, until unwatch. Requests that are pipelined
+  /// meanwhile are kept, up to a bound.
+  virtual void watch(std::function<void()> gone) = 0;
+  virtual task<void> unwatch() = 0;
+
+  /// The client closed its connection, or was cut.
+  virtual bool gone() const = 0;
+  /// It was cut because it did not read in time.
+  virtual bool too_slow() const = 0;
+};
+
+} // namespace troupe::http

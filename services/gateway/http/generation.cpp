@@ -1,0 +1,325 @@
+#include "services/gateway/http/generation.hpp"
+
+#include <chrono>
+#include <limits>
+#include <random>
+
+#include "services/gateway/http/error_status.hpp"
+#include "services/gateway/http/event_queue.hpp"
+#include "services/gateway/openai/response.hpp"
+
+namespace troupe::http {
+
+using openai::api_error;
+using openai::choice_delta;
+using openai::generation_plan;
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+/// What JSON numbers carry exactly, so that every client can send it back.
+constexpr int64_t largest_seed = (int64_t{1} << 53) - 1;
+
+int64_t draw_seed() {
+  std::random_device source;
+  return static_cast<int64_t>((uint64_t{source()} << 32 | source()) & static_cast<uint64_t>(largest_seed));
+}
+
+/// One request for generated text from its plan to its answer.
+class run {
+ public:
+  run(exchange& client, api& shared, generation_plan plan, std::string model, clock::time_point arrival)
+      : client_(client),
+        shared_(shared),
+        plan_(std::move(plan)),
+        arrival_(arrival),
+        writer_(client.incoming().id, std::move(model), std::time(nullptr), plan_, *shared.codec),
+        queue_(client.executor(), most_waiting_bytes()) {
+    for (uint32_t job = 0; job < plan_.prompts.size(); ++job) {
+      const size_t offset = plan_.options.echo ? openai::count_characters(plan_.prompts[job].echo) : 0;
+      for (uint32_t i = 0; i < plan_.options.num_choices; ++i)
+        tracks_.push_back(std::make_unique<track>(openai::choice{*shared.codec, plan_.options, offset}));
+    }
+    prompt_logprobs_.resize(plan_.prompts.size());
+  }
+
+  ~run() {
+    for (size_t job = 0; job < handles_.size(); ++job)
+      if (!job_finished(job))
+        handles_[job]->cancel();
+  }
+
+  run(const run&) = delete;
+  run& operator=(const run&) = delete;
+
+  task<void> execute() {
+    start();
+    client_.watch([this] { queue_.wake(); });
+    const auto deadline = arrival_ + shared_.config.limits.request;
+    bool going = true;
+    while (going) {
+      const std::vector<generation_event> events = co_await queue_.take(deadline);
+      going = co_await advance(events);
+    }
+    co_await client_.unwatch();
+    if (client_.gone() || too_slow_)
+      shared_.metrics->client_gone(too_slow_ || client_.too_slow());
+    else
+      co_await conclude();
+  }
+
+ private:
+  /// A choice, what it has gained, and when.
+  struct track {
+    explicit track(openai::choice fresh) : state(std::move(fresh)) {}
+
+    openai::choice state;
+    choice_delta gained; // of an answer that does not stream
+    bool opened = false; // its first chunk is out
+    bool ended = false;
+    std::optional<clock::time_point> first_token;
+    clock::time_point last_token;
+  };
+
+  /// Only a stream can fall behind its client; other answers are bounded by their tokens.
+  size_t most_waiting_bytes() const {
+    return streams() ? shared_.config.limits.max_unsent_bytes : std::numeric_limits<size_t>::max();
+  }
+
+  uint32_t num_choices() const { return plan_.options.num_choices; }
+
+  bool streams() const { return plan_.options.stream; }
+
+  /// Echo without new tokens: the engine computes one, which is dropped.
+  bool drops_new_tokens() const { return plan_.options.max_tokens == 0; }
+
+  bool job_finished(size_t job) const {
+    for (size_t i = job * num_choices(); i < (job + 1) * num_choices(); ++i)
+      if (!tracks_[i]->ended)
+        return false;
+    return true;
+  }
+
+  openai::token_usage usage() const {
+    openai::token_usage result;
+    for (const auto& prompt : plan_.prompts)
+      result.prompt_tokens += prompt.tokens.size();
+    if (!drops_new_tokens())
+      for (const auto& one : tracks_)
+        result.completion_tokens += one->state.num_tokens();
+    return result;
+  }
+
+  void start() {
+    for (uint32_t job = 0; job < plan_.prompts.size(); ++job) {
+      const openai::planned_prompt& prompt = plan_.prompts[job];
+      shared_.metrics->prompt_started(prompt.tokens.size());
+      generation_job ordered{prompt.tokens, prompt.sampling, num_choices(), plan_.options.priority};
+      handles_.push_back(shared_.backend->start(std::move(ordered), queue_.listener(job)));
+    }
+  }
+
+  /// Takes in what happened and sends what a stream is owed. False when nothing more is to come.
+  task<bool> advance(const std::vector<generation_event>& events) {
+    if (client_.gone())
+      co_return false;
+    if (queue_.overflowed()) {
+      too_slow_ = true;
+      client_.abandon();
+      co_return false;
+    }
+    if (events.empty()) {
+      error_ = api_error(504, "timeout_error", "the request was not completed in time", {}, "timeout");
+      co_return false;
+    }
+    std::string out;
+    for (const generation_event& event : events)
+      take(event, out);
+    if (streams() && !out.empty()) {
+      const bool taken = co_await send(std::move(out));
+      if (!taken)
+        co_return false;
+    }
+    co_return !error_ && num_ended_ < tracks_.size();
+  }
+
+  task<bool> send(std::string events) {
+    if (!streaming_) {
+      streaming_ = true;
+      const bool begun = co_await client_.begin_stream("text/event-stream; charset=utf-8", stream_headers());
+      if (!begun)
+        co_return false;
+    }
+    const bool taken = co_await client_.write(std::move(events));
+    co_return taken;
+  }
+
+  header_list stream_headers() const {
+    // Proxies such as nginx would otherwise collect the events.
+    return {{"cache-control", "no-cache"}, {"x-accel-buffering", "no"}, seed_header()};
+  }
+
+  header_list::value_type seed_header() const { return {"x-troupe-seed", std::to_string(plan_.seed)}; }
+
+  void take(const generation_event& event, std::string& out) {
+    using kind = generation_event::kind;
+    if (error_)
+      return;
+    if (event.what == kind::prompt_logprobs) {
+      prompt_logprobs_[event.job] = event.tokens;
+      return;
+    }
+    if (event.what == kind::error || event.reason == finish_reason::cancelled) {
+      const ec code = event.what == kind::error ? event.code : ec::cancelled;
+      shared_.metrics->rejected(reason_of(code));
+      error_ = api_error_of(code, event.text);
+      return;
+    }
+    const uint32_t index = event.job * num_choices() + event.choice;
+    if (event.choice >= num_choices() || tracks_[index]->ended)
+      return;
+    if (event.what == kind::tokens)
+      take_tokens(index, event, out);
+    else
+      take_finish(index, event, out);
+  }
+
+  void take_tokens(uint32_t index, const generation_event& event, std::string& out) {
+    track& one = *tracks_[index];
+    if (drops_new_tokens() || event.tokens.empty())
+      return;
+    count(one, event);
+    for (const generated_token& token : event.tokens) {
+      gain(index, one.state.push(token), out);
+      if (one.state.finished())
+        break;
+    }
+    if (one.state.finished()) {
+      handles_[event.job]->stop(event.choice);
+      end(index, event.at, out);
+    }
+  }
+
+  void take_finish(uint32_t index, const generation_event& event, std::string& out) {
+    track& one = *tracks_[index];
+    if (drops_new_tokens())
+      one.state.finish(finish_reason::length, -1);
+    else
+      gain(index, one.state.finish(event.reason, event.stop_token), out);
+    end(index, event.at, out);
+  }
+
+  void count(track& one, const generation_event& event) {
+    size_t following = event.tokens.size();
+    if (!one.first_token) {
+      one.first_token = one.last_token = event.at;
+      shared_.metrics->first_token(event.at - arrival_);
+      --following;
+    }
+    if (following > 0)
+      shared_.metrics->next_tokens(event.at - one.last_token, following);
+    one.last_token = event.at;
+  }
+
+  openai::finished_choice described(uint32_t index) const {
+    const size_t job = index / num_choices();
+    return {index, tracks_[index]->gained, &tracks_[index]->state, &plan_.prompts[job],
+            prompt_logprobs_[job] ? &*prompt_logprobs_[job] : nullptr};
+  }
+
+  void open(uint32_t index, std::string& out) {
+    track& one = *tracks_[index];
+    if (one.opened)
+      return;
+    one.opened = true;
+    if (const std::string chunk = writer_.first_chunk(described(index), usage()); !chunk.empty())
+      out += openai::as_event(chunk);
+  }
+
+  void gain(uint32_t index, choice_delta delta, std::string& out) {
+    if (!streams())
+      return append(tracks_[index]->gained, std::move(delta));
+    open(index, out);
+    if (!delta.empty())
+      out += openai::as_event(writer_.delta_chunk(index, delta, usage()));
+  }
+
+  void end(uint32_t index, clock::time_point at, std::string& out) {
+    track& one = *tracks_[index];
+    one.ended = true;
+    ++num_ended_;
+    shared_.metrics->choice_finished(one.state.reason(), at - arrival_,
+                                     one.last_token - one.first_token.value_or(one.last_token),
+                                     drops_new_tokens() ? 0 : one.state.num_tokens());
+    if (!streams())
+      return;
+    open(index, out);
+    out += openai::as_event(writer_.finish_chunk(index, one.state, usage()));
+  }
+
+  /// The last thing the client gets.
+  task<void> conclude() {
+    if (error_ && !streaming_)
+      throw *error_;
+    if (!streams()) {
+      std::vector<openai::finished_choice> choices;
+      for (uint32_t index = 0; index < tracks_.size(); ++index)
+        choices.push_back(described(index));
+      response answer = json_response(200, writer_.body(choices, usage()));
+      answer.headers.push_back(seed_header());
+      co_await client_.send(std::move(answer));
+      co_return;
+    }
+    std::string last;
+    if (error_)
+      last = openai::as_event(openai::error_body(*error_));
+    else if (plan_.options.include_usage)
+      last = openai::as_event(writer_.usage_chunk(usage()));
+    last += openai::done_event;
+    const bool taken = co_await client_.write(std::move(last));
+    if (taken)
+      co_await client_.end_stream();
+    else
+      shared_.metrics->client_gone(client_.too_slow());
+  }
+
+  exchange& client_;
+  api& shared_;
+  const generation_plan plan_;
+  const clock::time_point arrival_;
+  const openai::response_writer writer_;
+  event_queue queue_;
+  std::vector<std::unique_ptr<track>> tracks_;                               // [prompts × n]
+  std::vector<std::optional<std::vector<generated_token>>> prompt_logprobs_; // [prompts]
+  std::vector<std::unique_ptr<generation_handle>> handles_;                  // [prompts]
+  size_t num_ended_ = 0;
+  bool streaming_ = false;
+  bool too_slow_ = false;
+  std::optional<api_error> error_;
+};
+
+} // namespace
+
+task<void> generate(exchange& client, api& shared, bool chat) {
+  const auto arrival = clock::now();
+  std::string model;
+  // The body can be megabytes: reading it is no work for an I/O thread either.
+  generation_plan plan = co_await shared.work.run([&]() -> generation_plan {
+    const auto& limits = shared.config.requests;
+    const std::string& body = client.incoming().body;
+    if (chat) {
+      auto asked = openai::parse_chat_completion_request(body, limits);
+      model = served_model(shared, asked.options.model);
+      return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
+    }
+    auto asked = openai::parse_completion_request(body, limits);
+    model = served_model(shared, asked.options.model);
+    return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
+  });
+  client.drop_body();
+  run answering{client, shared, std::move(plan), std::move(model), arrival};
+  co_await answering.execute();
+}
+
+} // namespace troupe::http

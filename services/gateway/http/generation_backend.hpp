@@ -1,0 +1,71 @@
+// What HTTP needs of the cluster, without actors: generation, the view, the status. The actors' side is
+// actor_backend; tests use a scripted one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "actors/error.hpp"
+#include "actors/generation.hpp"
+#include "actors/membership.hpp"
+#include "actors/status.hpp"
+
+namespace troupe {
+
+/// One prompt to continue.
+struct generation_job {
+  std::vector<int32_t> prompt;
+  sampling_params sampling;
+  uint32_t num_choices = 1;
+  int32_t priority = 0;
+};
+
+/// Hears what becomes of a job. Called on the backend's threads; an implementation hands over and returns, it
+/// neither blocks nor throws. Nothing is called after on_finish of all choices or after on_error.
+class generation_listener {
+ public:
+  virtual ~generation_listener() = default;
+  /// New tokens of a choice, each exactly once and in order.
+  virtual void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens) = 0;
+  /// Of prompt positions 1.., once, before the first token, when asked for.
+  virtual void on_prompt_logprobs(const std::vector<generated_token>& tokens) = 0;
+  /// The choice is complete; `stop_token` ended it, or -1.
+  virtual void on_finish(uint32_t choice, finish_reason reason, int32_t stop_token) = 0;
+  /// The job failed as a whole.
+  virtual void on_error(ec code, const std::string& text) = 0;
+};
+
+/// A job that runs. Its functions may be called at any time, from any thread; they do not block.
+class generation_handle {
+ public:
+  virtual ~generation_handle() = default;
+  /// This choice needs no more tokens.
+  virtual void stop(uint32_t choice) = 0;
+  /// Nobody waits any more: everything of it is freed, and the listener hears nothing more after a while.
+  virtual void cancel() = 0;
+};
+
+struct backend_error {
+  ec code = ec::none;
+  std::string text;
+};
+
+/// The cluster. Thread-safe; nothing blocks.
+class generation_backend {
+ public:
+  virtual ~generation_backend() = default;
+  /// Never fails by itself: refusals come through the listener.
+  virtual std::unique_ptr<generation_handle> start(generation_job job,
+                                                   std::shared_ptr<generation_listener> listener) = 0;
+  /// The last view of the cluster; `then` is called exactly once, on any thread.
+  virtual void view(std::function<void(std::variant<cluster_view, backend_error>)> then) = 0;
+  /// The scheduler's own account; `then` is called exactly once, on any thread, within a deadline.
+  virtual void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) = 0;
+};
+
+} // namespace troupe

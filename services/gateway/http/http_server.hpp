@@ -1,0 +1,78 @@
+// The gateway's HTTP server: OpenAI's API, and the pages that operators and probes read.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "services/gateway/http/api_keys.hpp"
+#include "services/gateway/http/generation_backend.hpp"
+#include "services/gateway/openai/request.hpp"
+#include "services/gateway/openai/text_codec.hpp"
+
+namespace troupe {
+
+class gateway_metrics;
+
+/// Every bound and deadline of the server, with the reason where it is not obvious.
+struct http_limits {
+  size_t max_connections = 1024;
+  size_t max_header_bytes = 32 << 10;
+  size_t max_body_bytes = 16 << 20;           ///< of one request; a context of 1M tokens fits as ids
+  size_t max_buffered_body_bytes = 256 << 20; ///< of all connections together
+  size_t max_pipelined_bytes = 64 << 10;      ///< read ahead while a request is answered
+  size_t max_unsent_bytes = 4 << 20;          ///< tokens that wait for a client that does not read
+  size_t send_buffer_bytes = 0;               ///< of each socket; 0: the system's choice
+  size_t max_background_jobs = 256;           ///< requests being tokenized or waiting for it
+  std::chrono::milliseconds idle{75000};      ///< between requests of a kept connection
+  std::chrono::milliseconds header{10000};    ///< from a request's first byte to the end of its header
+  std::chrono::milliseconds body{60000};      ///< from there to the end of its body
+  std::chrono::milliseconds write{30000};     ///< for one part of an answer to be taken
+  std::chrono::milliseconds request{3600000}; ///< for a whole answer
+};
+
+struct http_server_config {
+  std::string host = "127.0.0.1"; ///< an address; "0.0.0.0" and "::" listen on all
+  uint16_t port = 8000;           ///< 0: any free one
+  unsigned threads = 1;           ///< that read, write and format
+  unsigned text_threads = 1;      ///< that tokenize and render
+  std::vector<std::string>
+      model_names;        ///< that requests may use; answers carry the one asked for, or the first
+  std::string model_root; ///< where the model came from, for /v1/models
+  openai::request_limits requests;
+  http::api_keys keys;
+  std::vector<std::string> allowed_origins;   ///< for CORS; empty: off; "*": all
+  std::string version;                        ///< for /version
+  std::map<std::string, std::string> details; ///< further fields of /version: instruction set, dtype
+  http_limits limits;
+};
+
+/// Serves from threads of its own between construction and stop.
+class http_server {
+ public:
+  /// Listens at once.
+  /// @throws std::runtime_error naming address and reason when it cannot listen, or what the config lacks
+  http_server(http_server_config config, std::shared_ptr<generation_backend> backend,
+              std::shared_ptr<const openai::text_codec> codec, std::shared_ptr<gateway_metrics> metrics);
+  /// stop() without patience.
+  ~http_server();
+  http_server(const http_server&) = delete;
+  http_server& operator=(const http_server&) = delete;
+
+  /// The port it listens on.
+  uint16_t port() const noexcept;
+
+  /// Drains: accepts nothing more, closes idle connections, lets running requests end until `patience` is
+  /// over, then cancels and cuts the rest. Returns when all is closed. Idempotent.
+  void stop(std::chrono::milliseconds patience);
+
+ private:
+  class implementation;
+  std::unique_ptr<implementation> implementation_;
+};
+
+} // namespace troupe

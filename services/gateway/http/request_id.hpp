@@ -1,0 +1,18 @@
+// The name a request has in headers, bodies and logs.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace troupe::http {
+
+/// A random one: 32 hexadecimal digits.
+std::string draw_request_id();
+
+/// Whether the client's own may be used: 1 to 128 letters, digits and ". _ : -".
+bool is_sane_request_id(std::string_view id);
+
+/// `%41` → `A`; nothing when an escape is malformed.
+bool percent_decode(std::string_view encoded, std::string& decoded);
+
+} // namespace troupe::http

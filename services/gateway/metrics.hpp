@@ -1,0 +1,56 @@
+// What the gateway process exposes: the life of requests as clients see it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "services/metrics/registry.hpp"
+
+namespace troupe {
+
+/// The gateway's families, under the names, labels and bucket edges that vLLM's users know. Thread-safe.
+class gateway_metrics {
+ public:
+  using seconds = std::chrono::duration<double>;
+
+  explicit gateway_metrics(std::shared_ptr<metrics::registry> families);
+
+  /// A prompt was given to the cluster.
+  void prompt_started(size_t prompt_tokens);
+  /// The first token of a choice, since the request arrived.
+  void first_token(seconds since_arrival);
+  /// New tokens of a choice after its first; `gap` since the ones before.
+  void next_tokens(seconds gap, size_t num_tokens);
+  /// A choice is complete. `decoding` from its first token to its last.
+  void choice_finished(const std::string& reason, seconds since_arrival, seconds decoding,
+                       uint32_t generated_tokens);
+  /// A request was refused or failed; `reason` from the closed set of ec names.
+  void rejected(const std::string& reason);
+  /// A response was sent; `route` from the closed set of routes.
+  void responded(const std::string& route, unsigned status);
+  void connection_opened();
+  void connection_closed();
+  /// A connection beyond the bound was turned away.
+  void connection_refused();
+  /// A client left, or read too slowly, before its answer was complete.
+  void client_gone(bool too_slow);
+
+  const metrics::registry& families() const noexcept { return *families_; }
+
+ private:
+  std::shared_ptr<metrics::registry> families_;
+  prometheus::Histogram& first_token_seconds_;
+  prometheus::Histogram& inter_token_seconds_;
+  prometheus::Histogram& time_per_token_seconds_;
+  prometheus::Histogram& e2e_seconds_;
+  prometheus::Histogram& request_prompt_tokens_;
+  prometheus::Histogram& request_generation_tokens_;
+  prometheus::Counter& prompt_tokens_;
+  prometheus::Counter& generation_tokens_;
+  prometheus::Gauge& connections_;
+  prometheus::Counter& connections_refused_;
+};
+
+} // namespace troupe

@@ -1,0 +1,15 @@
+// The fields of a request that become a chat template's variables.
+#pragma once
+
+#include "services/gateway/openai/fields.hpp"
+#include "services/gateway/openai/request.hpp"
+
+namespace troupe::openai {
+
+/// Reads `messages`, `tools`, `add_generation_prompt`, `chat_template_kwargs` and `documents`. Contents that
+/// are lists of text parts become one string, and the arguments of tool calls become objects, as templates
+/// expect.
+/// @throws api_error 400 naming what is malformed, 422 for parts that are not text
+conversation parse_conversation(const fields& body);
+
+} // namespace troupe::openai

@@ -1,0 +1,203 @@
+#include "services/gateway/openai/generation_options.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <map>
+
+#include "services/gateway/openai/api_error.hpp"
+
+namespace troupe::openai {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr int64_t max_choices = 128; // OpenAI's bound of n
+constexpr size_t max_stop_strings = 16;
+constexpr size_t max_stop_bytes = 1024; // of one stop string: bounds the text that is held back
+constexpr size_t max_stop_tokens = 256;
+constexpr size_t max_biased_tokens = 4096;
+constexpr auto any_int32 = std::numeric_limits<int32_t>::max();
+
+/// Features that would change the answer: ignoring them silently would be a wrong answer.
+void refuse_unserved(const fields& body) {
+  static constexpr std::pair<const char*, const char*> unserved[] = {
+      {"guided_json", "guided decoding"},
+      {"guided_regex", "guided decoding"},
+      {"guided_choice", "guided decoding"},
+      {"guided_grammar", "guided decoding"},
+      {"structured_outputs", "structured outputs"},
+      {"structural_tag", "structured outputs"},
+      {"prompt_embeds", "prompt embeddings"},
+      {"truncate_prompt_tokens", "truncation of prompts"},
+      {"allowed_token_ids", "restriction to allowed tokens"},
+      {"bad_words", "exclusion of words"},
+      {"logits_processors", "custom logits processors"},
+  };
+  for (const auto& [name, feature] : unserved) {
+    const json* value = body.find(name);
+    if (value != nullptr && !(value->is_array() && value->empty()))
+      throw unsupported(std::string("'") + name + "': " + feature + " is not supported", name);
+  }
+  if (body.boolean("use_beam_search").value_or(false))
+    throw unsupported("'use_beam_search': beam search is not supported", "use_beam_search");
+  if (const json* format = body.object("response_format")) {
+    const fields inner{*format, "response_format."};
+    const auto type = inner.string("type").value_or("");
+    if (type.empty())
+      throw invalid_request("'response_format.type' is required", "response_format.type");
+    if (type != "text")
+      throw unsupported("'response_format': only the type 'text' is supported, not '" + type + "'",
+                        "response_format");
+  }
+}
+
+std::vector<std::string> parse_stop(const fields& body) {
+  const json* stop = body.find("stop");
+  if (stop == nullptr)
+    return {};
+  const json list = stop->is_string() ? json::array({*stop}) : *stop;
+  if (!list.is_array())
+    throw invalid_request(std::string("'stop' must be a string or an array of strings, not ")
+                              + kind_of(*stop),
+                          "stop", "invalid_type");
+  if (list.size() > max_stop_strings)
+    throw invalid_request("'stop' may hold at most " + std::to_string(max_stop_strings) + " strings, got "
+                              + std::to_string(list.size()),
+                          "stop", "invalid_value");
+  std::vector<std::string> result;
+  for (const json& entry : list) {
+    if (!entry.is_string())
+      throw invalid_request(std::string("'stop' must hold strings, not ") + kind_of(entry), "stop",
+                            "invalid_type");
+    auto text = entry.get<std::string>();
+    if (text.empty())
+      throw invalid_request("'stop' cannot contain an empty string", "stop", "invalid_value");
+    if (text.size() > max_stop_bytes)
+      throw invalid_request("a string of 'stop' may be at most " + std::to_string(max_stop_bytes)
+                                + " bytes long, got " + std::to_string(text.size()),
+                            "stop", "invalid_value");
+    result.push_back(std::move(text));
+  }
+  return result;
+}
+
+std::vector<std::pair<int32_t, float>> parse_logit_bias(const fields& body, int32_t vocab_size) {
+  std::vector<std::pair<int32_t, float>> result;
+  const json* bias = body.object("logit_bias");
+  if (bias == nullptr)
+    return result;
+  if (bias->size() > max_biased_tokens)
+    throw invalid_request("'logit_bias' may hold at most " + std::to_string(max_biased_tokens)
+                              + " tokens, got " + std::to_string(bias->size()),
+                          "logit_bias", "invalid_value");
+  std::map<int32_t, float> by_token; // ordered, and "7" and "07" are one token
+  const fields values{*bias, "logit_bias."};
+  for (const auto& [key, value] : bias->items()) {
+    int32_t token = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (error != std::errc{} || end != key.data() + key.size() || token < 0 || token >= vocab_size)
+      throw invalid_request("'logit_bias' has the key '" + key + "', which is not a token id between 0 and "
+                                + std::to_string(vocab_size - 1),
+                            "logit_bias", "invalid_value");
+    if (const auto weight = values.number(key.c_str(), -100, 100))
+      by_token[token] = static_cast<float>(*weight);
+  }
+  result.assign(by_token.begin(), by_token.end());
+  return result;
+}
+
+float number_or(const fields& body, const char* name, double least, double most,
+                const std::optional<float>& recommended, float otherwise) {
+  const auto sent = body.number(name, least, most);
+  return sent ? static_cast<float>(*sent) : recommended.value_or(otherwise);
+}
+
+sampling_params parse_sampling(const fields& body, const request_limits& limits) {
+  const sampling_defaults& defaults = limits.defaults;
+  sampling_params result;
+  result.temperature = number_or(body, "temperature", 0, 2, defaults.temperature, 1.0F);
+  result.top_p = number_or(body, "top_p", 0, 1, defaults.top_p, 1.0F);
+  if (result.top_p <= 0)
+    throw invalid_request("'top_p' must be greater than 0", "top_p", "invalid_value");
+  result.min_p = number_or(body, "min_p", 0, 1, defaults.min_p, 0.0F);
+  const auto top_k = body.integer("top_k", -1, any_int32);
+  result.top_k = std::max(0, top_k ? static_cast<int32_t>(*top_k) : defaults.top_k.value_or(0));
+  result.repetition_penalty =
+      number_or(body, "repetition_penalty", 0, 100, defaults.repetition_penalty, 1.0F);
+  if (result.repetition_penalty <= 0)
+    throw invalid_request("'repetition_penalty' must be greater than 0", "repetition_penalty",
+                          "invalid_value");
+  result.presence_penalty = number_or(body, "presence_penalty", -2, 2, std::nullopt, 0.0F);
+  result.frequency_penalty = number_or(body, "frequency_penalty", -2, 2, std::nullopt, 0.0F);
+  result.ignore_eos = body.boolean("ignore_eos").value_or(false);
+  result.min_tokens = static_cast<int32_t>(body.integer("min_tokens", 0, any_int32).value_or(0));
+  result.logit_bias = parse_logit_bias(body, limits.vocab_size);
+  return result;
+}
+
+void parse_streaming(const fields& body, generation_options& options) {
+  options.stream = body.boolean("stream").value_or(false);
+  const json* stream_options = body.object("stream_options");
+  if (stream_options == nullptr)
+    return;
+  if (!options.stream)
+    throw invalid_request("'stream_options' is only allowed when 'stream' is true", "stream_options");
+  const fields inner{*stream_options, "stream_options."};
+  options.include_usage = inner.boolean("include_usage").value_or(false);
+  options.continuous_usage = inner.boolean("continuous_usage_stats").value_or(false);
+}
+
+} // namespace
+
+std::vector<int32_t> parse_token_ids(const json& array, const std::string& name, int32_t vocab_size) {
+  std::vector<int32_t> result;
+  result.reserve(array.size());
+  for (const json& id : array)
+    result.push_back(static_cast<int32_t>(to_integer(id, name, 0, vocab_size - 1)));
+  return result;
+}
+
+generation_options parse_generation_options(const fields& body, const request_limits& limits) {
+  refuse_unserved(body);
+  generation_options options;
+  options.model = body.string("model").value_or("");
+  options.sampling = parse_sampling(body, limits);
+  options.seed =
+      body.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
+  options.num_choices = static_cast<uint32_t>(body.integer("n", 1, max_choices).value_or(1));
+  if (const auto best_of = body.integer("best_of", 1, any_int32); best_of && *best_of != options.num_choices)
+    throw unsupported("'best_of' is only supported when it equals 'n'", "best_of");
+  options.stop = parse_stop(body);
+  if (const json* ids = body.array("stop_token_ids")) {
+    if (ids->size() > max_stop_tokens)
+      throw invalid_request("'stop_token_ids' may hold at most " + std::to_string(max_stop_tokens)
+                                + " ids, got " + std::to_string(ids->size()),
+                            "stop_token_ids", "invalid_value");
+    options.stop_token_ids = parse_token_ids(*ids, "stop_token_ids", limits.vocab_size);
+  }
+  options.include_stop = body.boolean("include_stop_str_in_output").value_or(false);
+  options.skip_special_tokens = body.boolean("skip_special_tokens").value_or(true);
+  options.return_token_ids = body.boolean("return_token_ids").value_or(false);
+  options.tokens_as_ids = body.boolean("return_tokens_as_token_ids").value_or(false);
+  options.priority = static_cast<int32_t>(
+      body.integer("priority", std::numeric_limits<int32_t>::min(), any_int32).value_or(0));
+  if (const auto wanted = body.integer("prompt_logprobs", 0, max_logprobs))
+    options.prompt_logprobs = static_cast<int32_t>(*wanted);
+  body.string("user");
+  parse_streaming(body, options);
+  if (options.stream && options.prompt_logprobs)
+    throw invalid_request("'prompt_logprobs' is not available when 'stream' is true", "prompt_logprobs");
+
+  // The model's own end is a stop token like the client's, unless the client says otherwise.
+  auto& stops = options.sampling.stop_token_ids;
+  stops = options.stop_token_ids;
+  if (!options.sampling.ignore_eos)
+    stops.insert(stops.end(), limits.eos_token_ids.begin(), limits.eos_token_ids.end());
+  std::sort(stops.begin(), stops.end());
+  stops.erase(std::unique(stops.begin(), stops.end()), stops.end());
+  return options;
+}
+
+} // namespace troupe::openai

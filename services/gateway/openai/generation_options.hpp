@@ -1,0 +1,20 @@
+// The fields that completions and chats share.
+#pragma once
+
+#include "services/gateway/openai/fields.hpp"
+#include "services/gateway/openai/request.hpp"
+
+namespace troupe::openai {
+
+/// Alternatives per position that may be asked for; vLLM's default bound.
+inline constexpr int64_t max_logprobs = 20;
+
+/// Reads every field that both endpoints know; `logprobs` and `max_tokens` differ and stay with the caller.
+/// @throws api_error as the parse functions of request.hpp
+generation_options parse_generation_options(const fields& body, const request_limits& limits);
+
+/// Token ids of an array, each within the vocabulary.
+std::vector<int32_t> parse_token_ids(const nlohmann::json& array, const std::string& name,
+                                     int32_t vocab_size);
+
+} // namespace troupe::openai

@@ -1,0 +1,118 @@
+#include "services/gateway/openai/plan.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "services/gateway/openai/api_error.hpp"
+#include "services/gateway/text/text_error.hpp"
+
+namespace troupe::openai {
+
+namespace {
+
+/// OpenAI's default for completions.
+constexpr uint32_t default_completion_tokens = 16;
+
+/// How many new tokens this prompt gets.
+/// @throws api_error when prompt and new tokens exceed the context
+uint32_t resolve_max_tokens(size_t prompt_tokens, const generation_options& options, bool chat,
+                            const request_limits& limits) {
+  const std::string context = std::to_string(limits.max_model_len);
+  const auto beyond = [&](const std::string& text) {
+    return invalid_request("This model's maximum context length is " + context + " tokens. However, " + text,
+                           chat ? "messages" : "prompt", "context_length_exceeded");
+  };
+  const std::string prompt = std::to_string(prompt_tokens);
+  if (prompt_tokens >= limits.max_model_len)
+    throw beyond("your prompt has " + prompt + " tokens, which leaves no room for a new one.");
+  const auto room = static_cast<uint32_t>(limits.max_model_len - prompt_tokens);
+  if (!options.max_tokens) {
+    const uint32_t wanted = chat ? room : default_completion_tokens;
+    const auto recommended = limits.defaults.max_new_tokens;
+    return std::min({room, wanted, recommended ? static_cast<uint32_t>(std::max(1, *recommended)) : wanted});
+  }
+  // The engine computes at least one token; an echo without new tokens drops it.
+  const auto asked = static_cast<uint32_t>(std::max(1, *options.max_tokens));
+  if (asked > room)
+    throw beyond("you requested " + std::to_string(prompt_tokens + asked) + " tokens (" + prompt
+                 + " in the prompt, " + std::to_string(asked) + " in the completion).");
+  return asked;
+}
+
+planned_prompt plan_prompt(std::vector<int32_t> tokens, const generation_options& options, bool chat,
+                           int64_t seed, const request_limits& limits) {
+  if (tokens.empty())
+    throw invalid_request("the prompt is empty: it has no tokens", chat ? "messages" : "prompt",
+                          "invalid_value");
+  planned_prompt result;
+  result.sampling = options.sampling;
+  sampling_params& sampling = result.sampling;
+  sampling.max_tokens = static_cast<int32_t>(resolve_max_tokens(tokens.size(), options, chat, limits));
+  if (sampling.min_tokens > sampling.max_tokens)
+    throw invalid_request("'min_tokens' must not exceed the " + std::to_string(sampling.max_tokens)
+                              + " new tokens of this request, got " + std::to_string(sampling.min_tokens),
+                          "min_tokens", "invalid_value");
+  sampling.seed = static_cast<uint64_t>(seed);
+  sampling.num_logprobs = options.logprobs.value_or(-1);
+  sampling.prompt_logprobs =
+      std::max(options.prompt_logprobs.value_or(-1), options.echo ? options.logprobs.value_or(-1) : -1);
+  result.tokens = std::move(tokens);
+  return result;
+}
+
+} // namespace
+
+std::vector<int32_t> encode_text(const std::string& text, bool add_special_tokens, const text_codec& codec,
+                                 const char* param) {
+  try {
+    return codec.encode(text, add_special_tokens);
+  } catch (const text::text_error& e) {
+    throw invalid_request(std::string("the text cannot be tokenized: ") + e.what(), param, "invalid_value");
+  }
+}
+
+std::vector<int32_t> encode_conversation(const conversation& chat, bool add_special_tokens,
+                                         const text_codec& codec) {
+  if (!codec.has_chat_template())
+    throw unsupported("this model has no chat template: use /v1/completions", "messages");
+  std::string prompt;
+  try {
+    prompt = codec.render({chat.messages, chat.add_generation_prompt, chat.tools, chat.extra});
+  } catch (const text::template_error& e) {
+    throw invalid_request(std::string("the chat template cannot render this conversation: ") + e.what(),
+                          "messages", "invalid_value");
+  }
+  return encode_text(prompt, add_special_tokens, codec, "messages");
+}
+
+generation_plan make_plan(completion_request request, const text_codec& codec, const request_limits& limits,
+                          int64_t drawn_seed) {
+  generation_plan plan;
+  plan.options = std::move(request.options);
+  plan.seed = plan.options.seed.value_or(drawn_seed);
+  for (prompt_input& input : request.prompts) {
+    std::vector<int32_t> tokens =
+        input.text ? encode_text(*input.text, plan.options.add_special_tokens, codec, "prompt")
+                   : std::move(input.tokens);
+    planned_prompt& planned =
+        plan.prompts.emplace_back(plan_prompt(std::move(tokens), plan.options, false, plan.seed, limits));
+    if (plan.options.echo)
+      planned.echo = input.text ? std::move(*input.text)
+                                : codec.decode(planned.tokens, plan.options.skip_special_tokens);
+  }
+  return plan;
+}
+
+generation_plan make_plan(chat_completion_request request, const text_codec& codec,
+                          const request_limits& limits, int64_t drawn_seed) {
+  generation_plan plan;
+  plan.chat = true;
+  plan.options = std::move(request.options);
+  plan.seed = plan.options.seed.value_or(drawn_seed);
+  plan.prompts.push_back(
+      plan_prompt(encode_conversation(request.chat, plan.options.add_special_tokens, codec), plan.options,
+                  true, plan.seed, limits));
+  return plan;
+}
+
+} // namespace troupe::openai

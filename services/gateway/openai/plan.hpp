@@ -1,0 +1,46 @@
+// From a checked request to what the engine is asked: prompts as tokens, limits resolved, seed drawn.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "services/gateway/openai/request.hpp"
+#include "services/gateway/openai/text_codec.hpp"
+
+namespace troupe::openai {
+
+/// One prompt of a request, ready to run.
+struct planned_prompt {
+  std::vector<int32_t> tokens; ///< never empty
+  std::string echo;            ///< the text that `echo` repeats
+  sampling_params sampling;    ///< complete
+};
+
+/// A whole request, ready to run.
+struct generation_plan {
+  bool chat = false;
+  generation_options options;
+  int64_t seed = 0; ///< the client's, or drawn; reported
+  std::vector<planned_prompt> prompts;
+};
+
+/// Tokenizes (and renders) the prompts. May take seconds: not for an I/O thread.
+/// @param drawn_seed  used when the client sent none
+/// @throws api_error 400 for an empty prompt, one beyond the context, or a conversation that the template
+/// refuses; 422 when a model without a chat template is asked to chat
+generation_plan make_plan(completion_request request, const text_codec& codec, const request_limits& limits,
+                          int64_t drawn_seed);
+generation_plan make_plan(chat_completion_request request, const text_codec& codec,
+                          const request_limits& limits, int64_t drawn_seed);
+
+/// The tokens of a conversation's prompt.
+/// @throws api_error as make_plan
+std::vector<int32_t> encode_conversation(const conversation& chat, bool add_special_tokens,
+                                         const text_codec& codec);
+
+/// `codec.encode`, with what goes wrong as a 400 that names `param`.
+std::vector<int32_t> encode_text(const std::string& text, bool add_special_tokens, const text_codec& codec,
+                                 const char* param);
+
+} // namespace troupe::openai

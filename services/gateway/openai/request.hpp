@@ -1,0 +1,104 @@
+// OpenAI's and vLLM's requests for generated text, read from JSON and checked field by field.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/generation.hpp"
+
+namespace troupe::openai {
+
+/// What a model's `generation_config.json` recommends; a request's own parameters win.
+struct sampling_defaults {
+  std::optional<float> temperature;
+  std::optional<int32_t> top_k;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+  std::optional<int32_t> max_new_tokens; ///< at most so many where a request leaves it open
+};
+
+/// What requests are checked against.
+struct request_limits {
+  uint32_t max_model_len = 0;         ///< prompt and new tokens together
+  int32_t vocab_size = 0;             ///< ids that the model knows
+  uint32_t max_sequences = 512;       ///< prompts × n of one request
+  std::vector<int32_t> eos_token_ids; ///< any of them ends a sequence unless ignore_eos
+  sampling_defaults defaults;
+};
+
+/// A prompt as the client sent it: text, or token ids.
+struct prompt_input {
+  std::optional<std::string> text;
+  std::vector<int32_t> tokens; ///< when there is no text
+};
+
+/// What completions and chats have in common.
+struct generation_options {
+  std::string model;                 ///< as sent; empty: the served one
+  sampling_params sampling;          ///< all but max_tokens, which depends on the prompt
+  std::optional<int64_t> seed;       ///< as sent
+  uint32_t num_choices = 1;          ///< per prompt
+  std::optional<int32_t> max_tokens; ///< as sent; 0 only with echo
+  bool echo = false;
+  std::optional<int32_t> logprobs;        ///< alternatives per token; 0: the token's own only
+  std::optional<int32_t> prompt_logprobs; ///< vLLM's extra field
+  std::vector<std::string> stop;
+  std::vector<int32_t> stop_token_ids; ///< the client's own
+  bool include_stop = false;
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false; ///< vLLM: usage in every chunk
+  bool add_special_tokens = true;
+  bool skip_special_tokens = true;
+  bool return_token_ids = false;
+  bool tokens_as_ids = false; ///< logprobs name tokens "token_id:N"
+  int32_t priority = 0;
+};
+
+/// POST /v1/completions.
+struct completion_request {
+  generation_options options;
+  std::vector<prompt_input> prompts; ///< never empty
+};
+
+/// The part of a chat that becomes the prompt; all members are JSON text.
+struct conversation {
+  std::string messages;
+  std::string tools;
+  std::string extra;
+  bool add_generation_prompt = true;
+};
+
+/// POST /v1/chat/completions.
+struct chat_completion_request {
+  generation_options options;
+  conversation chat;
+};
+
+/// POST /tokenize: of a prompt, or of a conversation.
+struct tokenize_request {
+  std::string model;
+  std::optional<std::string> prompt;
+  std::optional<conversation> chat; ///< when there is no prompt
+  bool add_special_tokens = true;
+  bool return_token_strings = false;
+};
+
+/// POST /detokenize.
+struct detokenize_request {
+  std::string model;
+  std::vector<int32_t> tokens;
+};
+
+/// All of these throw api_error: 400 naming the field that is malformed or out of range, 422 naming a feature
+/// that is not served. Unknown fields are ignored, as by vLLM.
+completion_request parse_completion_request(std::string_view body, const request_limits& limits);
+chat_completion_request parse_chat_completion_request(std::string_view body, const request_limits& limits);
+tokenize_request parse_tokenize_request(std::string_view body);
+detokenize_request parse_detokenize_request(std::string_view body, const request_limits& limits);
+
+} // namespace troupe::openai

@@ -1,0 +1,293 @@
+#include "services/gateway/text/flat_map.hpp"
+#include "services/gateway/text/model.hpp"
+#include "services/gateway/text/unicode.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace troupe::text {
+
+namespace {
+
+/// Joining two neighbours: lower rank first; the joined entry.
+struct merge {
+  std::uint32_t rank = 0;
+  std::int32_t joined = 0;
+};
+
+constexpr std::uint64_t pair_key(std::int32_t left, std::int32_t right) noexcept {
+  return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32U)
+         | static_cast<std::uint32_t>(right);
+}
+
+/// Part of the word being merged; the parts form a doubly linked list by index.
+struct symbol {
+  std::int32_t id;
+  std::int32_t previous; // -1: none
+  std::int32_t next;     // -1: none
+  bool gone;             // joined into its left neighbour
+};
+
+/// A pair that may be joined. Stale ones stay in the queue and are recognised when they come up.
+struct candidate {
+  std::uint32_t rank;
+  std::int32_t position;
+  std::int32_t joined;
+
+  // a heap serves the greatest: lowest rank, then leftmost.
+  bool operator<(const candidate& other) const noexcept {
+    return rank != other.rank ? rank > other.rank : position > other.position;
+  }
+};
+
+/// What merging one word needs, kept for the next one.
+struct work_space {
+  std::vector<symbol> symbols;
+  std::vector<candidate> heap;
+};
+
+class bpe_model final : public model {
+ public:
+  explicit bpe_model(const json_view& json);
+
+  void encode(std::string_view piece, std::vector<std::int32_t>& ids) const override;
+
+ private:
+  void read_vocabulary(const json_view& json);
+  void read_merges(const json_view& json);
+  void split_to_symbols(std::string_view piece, std::vector<symbol>& symbols) const;
+  void join_all(work_space& work) const;
+  std::optional<std::int32_t> id_of_character(std::string_view character, bool first, bool last) const;
+
+  flat_map<merge> merges_;
+  std::array<std::int32_t, 256> byte_tokens_{};        // <0x00> …, -1 where there is none
+  std::array<std::int32_t, 0x800> short_characters_{}; // of characters of one or two bytes, -1: none
+  std::string prefix_;                                 // before every character of a word but the first
+  std::string suffix_;                                 // behind the last
+  std::optional<std::int32_t> unknown_;
+  bool fuse_unknown_;
+  bool byte_fallback_;
+  bool whole_word_first_; // a piece that is an entry is not split ("ignore_merges")
+};
+
+bpe_model::bpe_model(const json_view& json)
+    : prefix_(json.string_or("continuing_subword_prefix", "")),
+      suffix_(json.string_or("end_of_word_suffix", "")),
+      fuse_unknown_(json.boolean_or("fuse_unk", false)),
+      byte_fallback_(json.boolean_or("byte_fallback", false)),
+      whole_word_first_(json.boolean_or("ignore_merges", false)) {
+  if (json.has("dropout") && json.at("dropout").number() != 0.0) {
+    json.at("dropout").fail("dropout makes tokenization random and is not supported");
+  }
+  read_vocabulary(json.at("vocab"));
+  read_merges(json.at("merges"));
+  if (json.has("unk_token")) {
+    const auto token = json.at("unk_token");
+    unknown_ = entries_.id_of(token.string());
+    if (!unknown_) {
+      token.fail("unknown token '" + token.string() + "' is not in the vocabulary");
+    }
+  }
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    std::array<char, 8> name{};
+    std::snprintf(name.data(), name.size(), "<0x%02X>", byte);
+    byte_tokens_[byte] = entries_.id_of(name.data()).value_or(-1);
+  }
+  for (char32_t c = 0; c < short_characters_.size(); ++c) {
+    std::string text;
+    append_utf8(text, c);
+    short_characters_[c] = entries_.id_of(text).value_or(-1);
+  }
+}
+
+void bpe_model::read_vocabulary(const json_view& json) {
+  json.expect_object();
+  entries_.reserve(json.value().size());
+  for (const auto& [token, id] : json.value().items()) {
+    const json_view member(id, json.file(), json.path() + "/" + token);
+    if (!entries_.add(token, member.token_id())) {
+      member.fail("the id belongs to another entry already");
+    }
+  }
+}
+
+void bpe_model::read_merges(const json_view& json) {
+  const auto count = json.array_size();
+  merges_ = flat_map<merge>(count);
+  for (std::size_t rank = 0; rank < count; ++rank) {
+    const auto& value = json.value()[rank];
+    std::string left;
+    std::string right;
+    if (value.is_string()) { // "left right"
+      const auto& text = value.get_ref<const std::string&>();
+      const auto space = text.find(' ');
+      if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
+        json.item(rank).fail("two entries with one space between them are expected");
+      }
+      left = text.substr(0, space);
+      right = text.substr(space + 1);
+    } else {
+      const auto pair = json.item(rank);
+      if (pair.array_size() != 2) {
+        pair.fail("two entries are expected");
+      }
+      left = pair.item(0).string();
+      right = pair.item(1).string();
+    }
+    const auto left_id = entries_.id_of(left);
+    const auto right_id = entries_.id_of(right);
+    if (!left_id || !right_id) {
+      json.item(rank).fail("'" + (left_id ? right : left) + "' is not in the vocabulary");
+    }
+    if (right.size() < prefix_.size()) {
+      json.item(rank).fail("'" + right + "' is shorter than the subword prefix");
+    }
+    const std::string joined = left + right.substr(prefix_.size());
+    const auto joined_id = entries_.id_of(joined);
+    if (!joined_id) {
+      json.item(rank).fail("'" + joined + "' is not in the vocabulary");
+    }
+    merges_.set(pair_key(*left_id, *right_id), {static_cast<std::uint32_t>(rank), *joined_id});
+  }
+}
+
+std::optional<std::int32_t> bpe_model::id_of_character(std::string_view character, bool first,
+                                                       bool last) const {
+  const bool decorated = (!first && !prefix_.empty()) || (last && !suffix_.empty());
+  if (!decorated) {
+    if (character.size() <= 2) {
+      const auto id = short_characters_[decode_at(character, 0).value];
+      return id < 0 ? std::nullopt : std::optional(id);
+    }
+    return entries_.id_of(character);
+  }
+  return entries_.id_of((first ? "" : prefix_) + std::string(character) + (last ? suffix_ : ""));
+}
+
+void bpe_model::split_to_symbols(std::string_view piece, std::vector<symbol>& symbols) const {
+  symbols.clear();
+  const auto add = [&](std::int32_t id) {
+    const auto index = static_cast<std::int32_t>(symbols.size());
+    if (index > 0) {
+      symbols.back().next = index;
+    }
+    symbols.push_back({id, index - 1, -1, false});
+  };
+  // An unknown character is held back until a known one: until then it may be fused with those that follow.
+  // Bytes do not count as known, exactly as in Hugging Face's implementation.
+  bool unknown_pending = false;
+  for (std::size_t at = 0; at < piece.size();) {
+    const auto size = utf8_size(piece[at]);
+    const auto character = piece.substr(at, size);
+    const bool first = at == 0;
+    at += size;
+    const bool last = at == piece.size();
+    if (const auto id = id_of_character(character, first, last)) {
+      if (std::exchange(unknown_pending, false)) {
+        add(*unknown_);
+      }
+      add(*id);
+      continue;
+    }
+    if (byte_fallback_) {
+      const std::string written = (first ? "" : prefix_) + std::string(character) + (last ? suffix_ : "");
+      bool complete = true;
+      for (const char c : written) {
+        complete = complete && byte_tokens_[static_cast<std::uint8_t>(c)] >= 0;
+      }
+      if (complete) {
+        for (const char c : written) {
+          add(byte_tokens_[static_cast<std::uint8_t>(c)]);
+        }
+        continue;
+      }
+    }
+    if (unknown_) {
+      if (unknown_pending && !fuse_unknown_) {
+        add(*unknown_);
+      }
+      unknown_pending = true;
+    } // without an unknown token the character is dropped
+  }
+  if (unknown_pending) {
+    add(*unknown_);
+  }
+}
+
+void bpe_model::join_all(work_space& work) const {
+  auto& symbols = work.symbols;
+  work.heap.clear();
+  const auto find = [&](std::int32_t left) -> const merge* {
+    const auto& s = symbols[static_cast<std::size_t>(left)];
+    return s.next < 0 ? nullptr : merges_.find(pair_key(s.id, symbols[static_cast<std::size_t>(s.next)].id));
+  };
+  for (std::int32_t i = 0; i + 1 < static_cast<std::int32_t>(symbols.size()); ++i) {
+    if (const auto* m = find(i)) {
+      work.heap.push_back({m->rank, i, m->joined});
+    }
+  }
+  std::make_heap(work.heap.begin(), work.heap.end());
+  const auto push = [&](std::int32_t left) {
+    if (const auto* m = find(left)) {
+      work.heap.push_back({m->rank, left, m->joined});
+      std::push_heap(work.heap.begin(), work.heap.end());
+    }
+  };
+  while (!work.heap.empty()) {
+    std::pop_heap(work.heap.begin(), work.heap.end());
+    const auto top = work.heap.back();
+    work.heap.pop_back();
+    auto& left = symbols[static_cast<std::size_t>(top.position)];
+    if (left.gone || left.next < 0) {
+      continue;
+    }
+    const auto* current = find(top.position);
+    if (current == nullptr || current->joined != top.joined) {
+      continue; // one of the two has been joined with another since
+    }
+    auto& right = symbols[static_cast<std::size_t>(left.next)];
+    left.id = top.joined;
+    left.next = right.next;
+    right.gone = true;
+    if (left.next >= 0) {
+      symbols[static_cast<std::size_t>(left.next)].previous = top.position;
+    }
+    if (left.previous >= 0) {
+      push(left.previous);
+    }
+    push(top.position);
+  }
+}
+
+void bpe_model::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  if (whole_word_first_) {
+    if (const auto id = entries_.id_of(piece)) {
+      ids.push_back(*id);
+      return;
+    }
+  }
+  thread_local work_space work;
+  split_to_symbols(piece, work.symbols);
+  join_all(work);
+  for (const auto& s : work.symbols) {
+    if (!s.gone) {
+      ids.push_back(s.id);
+    }
+  }
+  constexpr std::size_t kept_symbols = 1UL << 16U; // one long text must not pin its memory to the thread
+  if (work.symbols.capacity() > kept_symbols) {
+    work = {};
+  }
+}
+
+} // namespace
+
+std::unique_ptr<const model> make_bpe_model(const json_view& json) {
+  return std::make_unique<bpe_model>(json);
+}
+
+} // namespace troupe::text

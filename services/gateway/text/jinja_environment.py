@@ -1,0 +1,115 @@
+"""The Jinja environment and the variables that transformers' apply_chat_template gives to chat templates.
+
+Runs inside the gateway's embedded interpreter: every outcome is a pair of kind and text. Kinds: "prompt", "request"
+(the conversation is refused), "template" (the template itself is not valid).
+"""
+
+import datetime
+import json
+
+import jinja2
+import jinja2.ext
+import jinja2.nodes
+import jinja2.sandbox
+
+
+class DeadlineExceeded(BaseException):
+    """Raised into a render that takes too long. Not an Exception, so that nothing in between catches it."""
+
+
+class Generation(jinja2.ext.Extension):
+    """{% generation %} … {% endgeneration %} marks what the assistant wrote, for training; here its body counts."""
+
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("_body"), [], [], body).set_lineno(line)
+
+    def _body(self, caller):
+        return caller()
+
+
+class Refused(jinja2.exceptions.TemplateError):
+    """What a template's raise_exception raises: its text is meant for the caller."""
+
+
+def raise_exception(message):
+    raise Refused(message)
+
+
+def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+    # Jinja's own escapes HTML.
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def strftime_now(form):
+    return datetime.datetime.now().strftime(form)
+
+
+environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
+)
+environment.filters["tojson"] = tojson
+environment.globals["raise_exception"] = raise_exception
+environment.globals["strftime_now"] = strftime_now
+
+compiled = {}
+MOST_COMPILED = 32
+
+
+def compile_template(source):
+    if source not in compiled:
+        if len(compiled) >= MOST_COMPILED:
+            compiled.clear()
+        compiled[source] = environment.from_string(source)
+    return compiled[source]
+
+
+def parse(name, text, kind):
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{name}: not valid JSON: {error}") from None
+    if not isinstance(value, kind):
+        raise Refused(f"{name}: {'an array' if kind is list else 'an object'} is expected")
+    return value
+
+
+def one_line(error):
+    return f"{type(error).__name__}: {error}"
+
+
+def render(source, messages, tools, variables, extra, add_generation_prompt, longest):
+    try:
+        template = compile_template(source)
+    except jinja2.exceptions.TemplateSyntaxError as error:
+        return "template", f"line {error.lineno}: {error.message}"
+    except DeadlineExceeded:
+        raise
+    except Exception as error:
+        return "template", one_line(error)
+    try:
+        given = {
+            "messages": parse("messages", messages, list),
+            "tools": None if tools in ("", "null") else parse("tools", tools, list),
+            "documents": None,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        if given["tools"] == []:
+            given["tools"] = None
+        chosen = {**json.loads(variables), **(parse("chat_template_kwargs", extra, dict) if extra else {})}
+        for name in ("messages", "tools", "add_generation_prompt"):
+            if name in chosen:
+                raise Refused(f"chat_template_kwargs: '{name}' has its own place in the request")
+        prompt = template.render({**given, **chosen})
+        if len(prompt) > longest:
+            return "request", "the rendered prompt is too long"
+        return "prompt", prompt.encode("utf-8")
+    except Refused as error:
+        return "request", str(error)
+    except UnicodeEncodeError:
+        return "request", "the conversation has half of a surrogate pair, which is no character"
+    except Exception as error:
+        return "request", f"the chat template cannot render this conversation: {one_line(error)}"

@@ -1,0 +1,271 @@
+#include "services/gateway/text/normalizer.hpp"
+
+#include "services/gateway/text/byte_alphabet.hpp"
+#include "services/gateway/text/charsmap.hpp"
+#include "services/gateway/text/pattern.hpp"
+#include "services/gateway/text/regex.hpp"
+#include "services/gateway/text/unicode.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace troupe::text {
+
+namespace {
+
+bool is_ascii(std::string_view text) noexcept {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+/// Rewrites @p text character by character: put(out, character) appends what becomes of it.
+template <class F>
+void rewrite_characters(std::string& text, std::size_t& from_first, F&& put) {
+  std::string out;
+  out.reserve(text.size());
+  std::size_t first_part = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto c = decode_at(text, at);
+    put(out, c.value);
+    if (at < from_first) {
+      first_part = out.size();
+    }
+    at += c.size;
+  }
+  from_first = first_part;
+  text = std::move(out);
+}
+
+class unicode_form final : public normalizer {
+ public:
+  explicit unicode_form(normal_form form) : form_(form) {}
+
+  void apply(std::string& text, std::size_t& from_first) const override {
+    if (is_ascii(text)) { // every form leaves ASCII alone
+      return;
+    }
+    if (from_first > 0) {
+      from_first = normalize(std::string_view(text).substr(0, from_first), form_).size();
+    }
+    text = normalize(text, form_);
+  }
+
+ private:
+  normal_form form_;
+};
+
+class lowercase final : public normalizer {
+  void apply(std::string& text, std::size_t& from_first) const override {
+    rewrite_characters(text, from_first, append_lowercase);
+  }
+};
+
+class strip_accents final : public normalizer {
+  void apply(std::string& text, std::size_t& from_first) const override {
+    rewrite_characters(text, from_first, [](std::string& out, char32_t c) {
+      if (!is_combining_mark(c)) {
+        append_utf8(out, c);
+      }
+    });
+  }
+};
+
+/// The clean-up of SentencePiece's "nmt" rules: control characters go, unusual blanks become spaces.
+class nmt final : public normalizer {
+  void apply(std::string& text, std::size_t& from_first) const override {
+    rewrite_characters(text, from_first, [](std::string& out, char32_t c) {
+      const bool dropped = (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F
+                           || c == 0x8F || c == 0x9F;
+      const bool blank = c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680
+                         || (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581
+                         || c == 0xFEFF || c == 0xFFFD;
+      if (!dropped) {
+        append_utf8(out, blank ? U' ' : c);
+      }
+    });
+  }
+};
+
+class strip final : public normalizer {
+ public:
+  strip(bool left, bool right) : left_(left), right_(right) {}
+
+  void apply(std::string& text, std::size_t& from_first) const override {
+    std::size_t begin = 0;
+    while (left_ && begin < text.size()) {
+      const auto c = decode_at(text, begin);
+      if (!is_whitespace(c.value)) {
+        break;
+      }
+      begin += c.size;
+    }
+    std::size_t end = begin; // behind the last character to keep
+    for (std::size_t at = begin; at < text.size();) {
+      const auto c = decode_at(text, at);
+      at += c.size;
+      if (!right_ || !is_whitespace(c.value)) {
+        end = at;
+      }
+    }
+    text = text.substr(begin, end - begin);
+    from_first = std::min(from_first - std::min(begin, from_first), text.size());
+  }
+
+ private:
+  bool left_;
+  bool right_;
+};
+
+class prepend final : public normalizer {
+ public:
+  explicit prepend(std::string prefix) : prefix_(std::move(prefix)) {}
+
+  void apply(std::string& text, std::size_t& from_first) const override {
+    if (!text.empty()) {
+      text.insert(0, prefix_);
+      from_first += from_first > 0 ? prefix_.size() : 0;
+    }
+  }
+
+ private:
+  std::string prefix_;
+};
+
+class replace final : public normalizer {
+ public:
+  replace(regex pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+
+  void apply(std::string& text, std::size_t& from_first) const override {
+    regex::cursor at;
+    const auto first = pattern_.next(text, at);
+    if (!first) {
+      return;
+    }
+    if (first->begin < from_first) {
+      // What is put in counts as coming from the last character that it stands for.
+      from_first = first->begin + (first->end <= from_first ? content_.size() : 0);
+    }
+    text = replace_all(pattern_, text, content_);
+    from_first = std::min(from_first, text.size());
+  }
+
+ private:
+  regex pattern_;
+  std::string content_;
+};
+
+class precompiled final : public normalizer {
+ public:
+  explicit precompiled(charsmap map) : map_(std::move(map)) {}
+
+  void apply(std::string& text, std::size_t& from_first) const override {
+    std::string out;
+    out.reserve(text.size());
+    std::size_t first_part = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const auto size = grapheme_size(text, at);
+      append_mapped(out, std::string_view(text).substr(at, size));
+      if (at < from_first) {
+        first_part = out.size();
+      }
+      at += size;
+    }
+    from_first = first_part;
+    text = std::move(out);
+  }
+
+ private:
+  // Short clusters may be mapped whole; otherwise each character by itself. The bound is Hugging Face's.
+  void append_mapped(std::string& out, std::string_view cluster) const {
+    constexpr std::size_t whole_below = 6;
+    if (cluster.size() < whole_below) {
+      if (const auto mapped = map_.find(cluster)) {
+        out += *mapped;
+        return;
+      }
+    }
+    while (!cluster.empty()) {
+      const auto character = cluster.substr(0, utf8_size(cluster.front()));
+      out += map_.find(character).value_or(character);
+      cluster.remove_prefix(character.size());
+    }
+  }
+
+  charsmap map_;
+};
+
+class byte_level final : public normalizer {
+  void apply(std::string& text, std::size_t& from_first) const override {
+    std::string out;
+    append_byte_level(out, std::string_view(text).substr(0, from_first));
+    const auto first_part = out.size();
+    append_byte_level(out, std::string_view(text).substr(from_first));
+    from_first = first_part;
+    text = std::move(out);
+  }
+};
+
+class sequence final : public normalizer {
+ public:
+  explicit sequence(const json_view& list) {
+    for (std::size_t i = 0; i < list.array_size(); ++i) {
+      steps_.push_back(make_normalizer(list.item(i)));
+    }
+  }
+
+  void apply(std::string& text, std::size_t& from_first) const override {
+    for (const auto& step : steps_) {
+      step->apply(text, from_first);
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<const normalizer>> steps_;
+};
+
+} // namespace
+
+std::unique_ptr<const normalizer> make_normalizer(const json_view& json) {
+  const auto& type = json.at("type").string();
+  if (type == "Sequence") {
+    return std::make_unique<sequence>(json.at("normalizers"));
+  }
+  if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
+    return std::make_unique<unicode_form>(type == "NFC"    ? normal_form::nfc
+                                          : type == "NFD"  ? normal_form::nfd
+                                          : type == "NFKC" ? normal_form::nfkc
+                                                           : normal_form::nfkd);
+  }
+  if (type == "Lowercase") {
+    return std::make_unique<lowercase>();
+  }
+  if (type == "StripAccents") {
+    return std::make_unique<strip_accents>();
+  }
+  if (type == "Nmt") {
+    return std::make_unique<nmt>();
+  }
+  if (type == "Strip") {
+    return std::make_unique<strip>(json.at("strip_left").boolean(), json.at("strip_right").boolean());
+  }
+  if (type == "Prepend") {
+    return std::make_unique<prepend>(json.at("prepend").string());
+  }
+  if (type == "Replace") {
+    return std::make_unique<replace>(read_pattern(json.at("pattern")), json.at("content").string());
+  }
+  if (type == "Precompiled") {
+    const auto map = json.at("precompiled_charsmap");
+    try {
+      return std::make_unique<precompiled>(charsmap(map.string()));
+    } catch (const text_error& e) {
+      map.fail(e.what());
+    }
+  }
+  if (type == "ByteLevel") {
+    return std::make_unique<byte_level>();
+  }
+  json.fail("normalizer type '" + type + "' is not supported");
+}
+
+} // namespace troupe::text

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "services/gateway/text/json_view.hpp"
+#include "services/gateway/text/regex.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace troupe::text {
+
+/// A `pattern` member: `{"String": …}` or `{"Regex": …}`. @throws text_error naming what is wrong.
+regex read_pattern(const json_view& json);
+
+/// @p text with @p content in place of every match. @throws text_error when that would be over 256 MiB: a
+/// hostile tokenizer.json can multiply a text many times over.
+std::string replace_all(const regex& pattern, std::string_view text, std::string_view content);
+
+} // namespace troupe::text

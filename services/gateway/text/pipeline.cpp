@@ -1,0 +1,135 @@
+#include "services/gateway/text/pipeline.hpp"
+
+#include "services/gateway/text/unicode.hpp"
+
+#include <utility>
+
+namespace troupe::text {
+
+namespace {
+
+const nlohmann::json& empty_array() {
+  static const nlohmann::json instance = nlohmann::json::array();
+  return instance;
+}
+
+/// A special token of tokenizer_config.json: a string, or an object with its content.
+std::optional<std::string> special_token(const json_view& config, std::string_view name) {
+  if (!config.has(name)) {
+    return std::nullopt;
+  }
+  const auto token = config.at(name);
+  return token.value().is_object() ? token.at("content").string() : token.string();
+}
+
+} // namespace
+
+pipeline::pipeline(const json_view& json, const json_view* config)
+    : normalizer_(json.has("normalizer") ? make_normalizer(json.at("normalizer")) : nullptr),
+      pre_tokenizer_(json.has("pre_tokenizer") ? make_pre_tokenizer(json.at("pre_tokenizer")) : nullptr),
+      model_(make_model(json.at("model"))),
+      added_(json.has("added_tokens") ? json.at("added_tokens")
+                                      : json_view(empty_array(), json.file(), "/added_tokens"),
+             model_->entries(), normalizer_.get()),
+      post_(json.has("post_processor") ? post_processor(json.at("post_processor")) : post_processor()),
+      decoder_(json.has("decoder") ? decoder(json.at("decoder")) : decoder()) {
+  if (config == nullptr) {
+    return;
+  }
+  const auto id_named = [&](std::string_view name) -> std::optional<std::int32_t> {
+    const auto token = special_token(*config, name);
+    return token ? id_of(*token) : std::nullopt;
+  };
+  named_ = {.bos = id_named("bos_token"),
+            .eos = id_named("eos_token"),
+            .pad = id_named("pad_token"),
+            .unk = id_named("unk_token")};
+}
+
+std::optional<std::int32_t> pipeline::id_of(std::string_view token) const {
+  const auto added = added_.id_of(token);
+  return added ? added : model_->entries().id_of(token);
+}
+
+const std::string* pipeline::decoder_token(std::int32_t id) const noexcept {
+  const auto* added = added_.find(id);
+  return added != nullptr ? &added->decoded : model_->entries().token_of(id);
+}
+
+std::unique_ptr<word_cache> pipeline::take_cache() const {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!caches_.empty()) {
+      auto cache = std::move(caches_.back());
+      caches_.pop_back();
+      return cache;
+    }
+  }
+  return std::make_unique<word_cache>();
+}
+
+void pipeline::give_back(std::unique_ptr<word_cache> cache) const {
+  constexpr std::size_t most_caches = 16;
+  const std::scoped_lock lock(mutex_);
+  if (caches_.size() < most_caches) {
+    caches_.push_back(std::move(cache));
+  }
+}
+
+void pipeline::encode_piece(std::string_view piece, word_cache& cache, std::vector<std::int32_t>& ids) const {
+  if (piece.size() > word_cache::longest_word) {
+    model_->encode(piece, ids);
+    return;
+  }
+  if (cache.append(piece, ids)) {
+    return;
+  }
+  const auto before = ids.size();
+  model_->encode(piece, ids);
+  cache.remember(piece, ids.data() + before, ids.size() - before);
+}
+
+void pipeline::encode_normalized(std::string text, std::size_t from_first, word_cache& cache,
+                                 std::vector<std::int32_t>& ids) const {
+  pieces cut;
+  cut.text = std::move(text);
+  const piece whole{0, cut.text.size(), from_first, piece::to_encode};
+  cut.list = added_.split_normalized(cut.text);
+  for (auto& p : cut.list) {
+    if (p.id == piece::to_encode) {
+      p = part_of(whole, p.begin, p.end);
+    }
+  }
+  if (pre_tokenizer_) {
+    pre_tokenizer_->apply(cut);
+  }
+  for (const auto& p : cut.list) {
+    if (p.id != piece::to_encode) {
+      ids.push_back(p.id);
+    } else if (p.begin < p.end) {
+      encode_piece(cut.view(p), cache, ids);
+    }
+  }
+}
+
+std::vector<std::int32_t> pipeline::encode(std::string_view text) const {
+  auto cache = take_cache();
+  std::vector<std::int32_t> ids;
+  ids.reserve(text.size() / 3);
+  for (const auto& p : added_.split_raw(text)) {
+    if (p.id != piece::to_encode) {
+      ids.push_back(p.id);
+      continue;
+    }
+    std::string part(text.substr(p.begin, p.end - p.begin));
+    std::size_t from_first = p.begin == 0 ? utf8_size(part.front()) : 0;
+    if (normalizer_) {
+      normalizer_->apply(part, from_first);
+    }
+    encode_normalized(std::move(part), from_first, *cache, ids);
+  }
+  give_back(std::move(cache));
+  return ids;
+}
+
+} // namespace troupe::text

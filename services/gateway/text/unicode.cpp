@@ -1,0 +1,230 @@
+#include "services/gateway/text/unicode.hpp"
+
+#include "services/gateway/text/text_error.hpp"
+
+#include <utf8proc.h>
+
+#include <cstdlib>
+#include <memory>
+
+namespace troupe::text {
+
+namespace {
+
+constexpr std::uint8_t byte_of(char c) noexcept {
+  return static_cast<std::uint8_t>(c);
+}
+
+utf8proc_category_t category_of(char32_t value) noexcept {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(value));
+}
+
+bool is_mark(utf8proc_category_t c) noexcept {
+  return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_ME;
+}
+
+bool is_letter(utf8proc_category_t c) noexcept {
+  return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT
+         || c == UTF8PROC_CATEGORY_LM || c == UTF8PROC_CATEGORY_LO;
+}
+
+// Other_Alphabetic characters that are symbols: circled, squared and negative letters.
+bool is_alphabetic_symbol(char32_t value) noexcept {
+  return (value >= 0x24B6 && value <= 0x24E9) || (value >= 0x1F130 && value <= 0x1F149)
+         || (value >= 0x1F150 && value <= 0x1F169) || (value >= 0x1F170 && value <= 0x1F189);
+}
+
+/// Range that the second byte must be in, by the first (Unicode, table 3-7).
+struct second_byte {
+  std::uint8_t low;
+  std::uint8_t high;
+};
+
+second_byte second_byte_range(std::uint8_t lead) noexcept {
+  switch (lead) {
+  case 0xE0:
+    return {0xA0, 0xBF};
+  case 0xED:
+    return {0x80, 0x9F};
+  case 0xF0:
+    return {0x90, 0xBF};
+  case 0xF4:
+    return {0x80, 0x8F};
+  default:
+    return {0x80, 0xBF};
+  }
+}
+
+} // namespace
+
+std::size_t utf8_size(char lead) noexcept {
+  const auto b = byte_of(lead);
+  if (b < 0x80) {
+    return 1;
+  }
+  return b < 0xE0 ? 2 : b < 0xF0 ? 3 : 4;
+}
+
+code_point decode_at(std::string_view text, std::size_t at) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<char32_t>(byte_of(text[at + i])); };
+  const auto low6 = [&](std::size_t i) { return byte(i) & 0x3FU; };
+  switch (utf8_size(text[at])) {
+  case 1:
+    return {byte(0), 1};
+  case 2:
+    return {((byte(0) & 0x1FU) << 6U) | low6(1), 2};
+  case 3:
+    return {((byte(0) & 0x0FU) << 12U) | (low6(1) << 6U) | low6(2), 3};
+  default:
+    return {((byte(0) & 0x07U) << 18U) | (low6(1) << 12U) | (low6(2) << 6U) | low6(3), 4};
+  }
+}
+
+void append_utf8(std::string& out, char32_t value) {
+  const auto put = [&](char32_t byte) { out += static_cast<char>(static_cast<std::uint8_t>(byte)); };
+  if (value < 0x80) {
+    put(value);
+  } else if (value < 0x800) {
+    put(0xC0U | (value >> 6U));
+    put(0x80U | (value & 0x3FU));
+  } else if (value < 0x10000) {
+    put(0xE0U | (value >> 12U));
+    put(0x80U | ((value >> 6U) & 0x3FU));
+    put(0x80U | (value & 0x3FU));
+  } else {
+    put(0xF0U | (value >> 18U));
+    put(0x80U | ((value >> 12U) & 0x3FU));
+    put(0x80U | ((value >> 6U) & 0x3FU));
+    put(0x80U | (value & 0x3FU));
+  }
+}
+
+utf8_scan scan_utf8(std::string_view bytes) noexcept {
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    const auto lead = byte_of(bytes[at]);
+    if (lead < 0x80) {
+      ++at;
+      continue;
+    }
+    if (lead < 0xC2 || lead > 0xF4) {
+      return {at, 1, false};
+    }
+    const auto size = utf8_size(bytes[at]);
+    std::size_t seen = 1;
+    for (auto range = second_byte_range(lead); seen < size; ++seen, range = {0x80, 0xBF}) {
+      if (at + seen == bytes.size()) {
+        return {at, 0, true};
+      }
+      const auto next = byte_of(bytes[at + seen]);
+      if (next < range.low || next > range.high) {
+        return {at, seen, false};
+      }
+    }
+    at += size;
+  }
+  return {at, 0, false};
+}
+
+std::string to_valid_utf8(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size());
+  while (!bytes.empty()) {
+    const auto scan = scan_utf8(bytes);
+    out += bytes.substr(0, scan.valid);
+    bytes.remove_prefix(scan.valid);
+    if (scan.unfinished) {
+      append_utf8(out, replacement_character);
+      break;
+    }
+    if (scan.malformed > 0) {
+      append_utf8(out, replacement_character);
+      bytes.remove_prefix(scan.malformed);
+    }
+  }
+  return out;
+}
+
+bool is_whitespace(char32_t value) noexcept {
+  return (value >= 0x09 && value <= 0x0D) || value == 0x20 || value == 0x85 || value == 0xA0
+         || value == 0x1680 || (value >= 0x2000 && value <= 0x200A) || value == 0x2028 || value == 0x2029
+         || value == 0x202F || value == 0x205F || value == 0x3000;
+}
+
+bool is_numeric(char32_t value) noexcept {
+  const auto c = category_of(value);
+  return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO;
+}
+
+bool is_punctuation(char32_t value) noexcept {
+  if (value < 0x80) {
+    return (value >= 0x21 && value <= 0x2F) || (value >= 0x3A && value <= 0x40)
+           || (value >= 0x5B && value <= 0x60) || (value >= 0x7B && value <= 0x7E);
+  }
+  const auto c = category_of(value);
+  return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+}
+
+bool is_combining_mark(char32_t value) noexcept {
+  return is_mark(category_of(value));
+}
+
+bool is_word(char32_t value) noexcept {
+  const auto c = category_of(value);
+  return is_letter(c) || is_mark(c) || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_ND
+         || c == UTF8PROC_CATEGORY_PC || is_alphabetic_symbol(value) || value == 0x200C || value == 0x200D;
+}
+
+void append_lowercase(std::string& out, char32_t value) {
+  constexpr char32_t capital_i_with_dot = 0x130;
+  if (value == capital_i_with_dot) { // the one character whose full mapping has two: i and a combining dot
+    out += "i\xCC\x87";
+    return;
+  }
+  append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(value))));
+}
+
+std::string normalize(std::string_view text, normal_form form) {
+  unsigned options = UTF8PROC_STABLE;
+  switch (form) {
+  case normal_form::nfc:
+    options |= UTF8PROC_COMPOSE;
+    break;
+  case normal_form::nfd:
+    options |= UTF8PROC_DECOMPOSE;
+    break;
+  case normal_form::nfkc:
+    options |= static_cast<unsigned>(UTF8PROC_COMPOSE) | static_cast<unsigned>(UTF8PROC_COMPAT);
+    break;
+  case normal_form::nfkd:
+    options |= static_cast<unsigned>(UTF8PROC_DECOMPOSE) | static_cast<unsigned>(UTF8PROC_COMPAT);
+    break;
+  }
+  utf8proc_uint8_t* mapped = nullptr;
+  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                 static_cast<utf8proc_ssize_t>(text.size()), &mapped,
+                                 static_cast<utf8proc_option_t>(options));
+  const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(mapped, std::free);
+  if (size < 0) {
+    throw text_error(std::string("Unicode normalization failed: ") + utf8proc_errmsg(size));
+  }
+  return {reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size)};
+}
+
+std::size_t grapheme_size(std::string_view text, std::size_t at) noexcept {
+  utf8proc_int32_t state = 0;
+  auto previous = decode_at(text, at);
+  std::size_t end = at + previous.size;
+  while (end < text.size()) {
+    const auto next = decode_at(text, end);
+    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(previous.value),
+                                         static_cast<utf8proc_int32_t>(next.value), &state)) {
+      break;
+    }
+    end += next.size;
+    previous = next;
+  }
+  return end - at;
+}
+
+} // namespace troupe::text

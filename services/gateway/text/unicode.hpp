@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace troupe::text {
+
+inline constexpr char32_t replacement_character = 0xFFFD;
+
+/// One code point of valid UTF-8 and how many bytes it takes.
+struct code_point {
+  char32_t value;
+  std::size_t size;
+};
+
+/// The code point at @p at; @p text must be valid UTF-8 and @p at the start of a character in it.
+code_point decode_at(std::string_view text, std::size_t at) noexcept;
+
+/// Bytes of the UTF-8 character that starts with @p lead.
+std::size_t utf8_size(char lead) noexcept;
+
+void append_utf8(std::string& out, char32_t value);
+
+/// How far a byte sequence is well-formed.
+struct utf8_scan {
+  std::size_t valid; ///< bytes at the start that are whole characters
+  std::size_t
+      malformed;   ///< bytes after them that can never become one (a maximal malformed part); 0 at the end
+  bool unfinished; ///< the rest, all of it, may still become one character
+};
+
+/// Unicode's "maximal subpart" practice, as WHATWG and Rust decode.
+utf8_scan scan_utf8(std::string_view bytes) noexcept;
+
+/// Valid UTF-8: every maximal malformed part of @p bytes becomes U+FFFD.
+std::string to_valid_utf8(std::string_view bytes);
+
+/// White_Space property.
+bool is_whitespace(char32_t value) noexcept;
+/// General categories Nd, Nl, No.
+bool is_numeric(char32_t value) noexcept;
+/// ASCII punctuation and general categories P*.
+bool is_punctuation(char32_t value) noexcept;
+/// General categories M*.
+bool is_combining_mark(char32_t value) noexcept;
+/// \w of Rust's regex: Alphabetic, M*, Nd, Pc and the joiners.
+bool is_word(char32_t value) noexcept;
+
+/// Full lower case mapping without context, appended.
+void append_lowercase(std::string& out, char32_t value);
+
+enum class normal_form { nfc, nfd, nfkc, nfkd };
+
+/// @p text must be valid UTF-8.
+std::string normalize(std::string_view text, normal_form form);
+
+/// Bytes of the extended grapheme cluster that starts at @p at.
+std::size_t grapheme_size(std::string_view text, std::size_t at) noexcept;
+
+} // namespace troupe::text

@@ -1,0 +1,45 @@
+// What an attention process exposes.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "actors/attention_metrics.hpp"
+#include "services/metrics/registry.hpp"
+
+namespace troupe::metrics {
+
+/// The attention worker's reports as metric families; the list is in README.md.
+class attention_families final : public attention_metrics {
+ public:
+  explicit attention_families(std::shared_ptr<registry> families);
+
+  void on_iteration(const iteration& done) override;
+  void on_level(const level& now) override;
+  void on_tokens(uint32_t computed, uint32_t sampled) override;
+  void on_start(uint64_t queue_ns) override;
+  void on_failure(ec code) override;
+  void on_preemption() override;
+  void on_expert_batch(uint32_t layer, uint32_t num_rows, uint64_t elapsed_ns) override;
+  void on_expert_retry(ec code) override;
+  void on_hedge() override;
+
+ private:
+  std::shared_ptr<registry> families_;
+  prometheus::Gauge& running_;
+  prometheus::Gauge& waiting_;
+  prometheus::Gauge& kv_usage_;
+  prometheus::Gauge& micro_batches_;
+  prometheus::Counter& preemptions_;
+  prometheus::Counter& computed_tokens_;
+  prometheus::Counter& sampled_tokens_;
+  prometheus::Counter& hedges_;
+  prometheus::Histogram& seat_wait_seconds_;
+  prometheus::Histogram& iteration_rows_;
+  prometheus::Histogram& iteration_seconds_;
+  prometheus::Histogram& round_trip_seconds_;
+  prometheus::Counter& attention_seconds_;
+  prometheus::Counter& expert_wait_seconds_;
+};
+
+} // namespace troupe::metrics

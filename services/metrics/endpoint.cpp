@@ -1,0 +1,144 @@
+#include "services/metrics/endpoint.hpp"
+
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+
+namespace troupe::metrics {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace bhttp = boost::beast::http;
+using asio::use_awaitable;
+using tcp = asio::ip::tcp;
+
+namespace {
+
+/// A scraper that has not sent its request, or not read the answer, by then is cut.
+constexpr auto io_deadline = std::chrono::seconds{10};
+constexpr size_t max_clients = 32;
+/// After a failed accept (out of descriptors), before the next.
+constexpr auto accept_pause = std::chrono::milliseconds{100};
+
+} // namespace
+
+class endpoint::listener {
+ public:
+  listener(const endpoint_config& config, std::shared_ptr<const registry> families,
+           std::function<bool()> ready)
+      : families_(std::move(families)), ready_(std::move(ready)), acceptor_(io_) {
+    try {
+      const tcp::endpoint address{asio::ip::make_address(config.host), config.port};
+      acceptor_.open(address.protocol());
+      acceptor_.set_option(asio::socket_base::reuse_address(true));
+      acceptor_.bind(address);
+      acceptor_.listen();
+      port_ = acceptor_.local_endpoint().port();
+    } catch (const boost::system::system_error& e) {
+      throw std::runtime_error("metrics: cannot listen on " + config.host + ":" + std::to_string(config.port)
+                               + ": " + e.code().message());
+    }
+    asio::co_spawn(io_, accept(), asio::detached);
+    thread_ = std::thread{[this] { io_.run(); }};
+  }
+
+  ~listener() {
+    io_.stop();
+    thread_.join();
+  }
+
+  uint16_t port() const noexcept { return port_; }
+
+ private:
+  asio::awaitable<void> accept() {
+    for (;;) {
+      tcp::socket socket{io_};
+      beast::error_code error;
+      co_await acceptor_.async_accept(socket, asio::redirect_error(use_awaitable, error));
+      if (error) {
+        asio::steady_timer pause{io_, accept_pause};
+        co_await pause.async_wait(use_awaitable);
+      } else if (clients_ < max_clients) {
+        ++clients_;
+        asio::co_spawn(io_, serve(beast::tcp_stream{std::move(socket)}),
+                       [this](const std::exception_ptr&) { --clients_; });
+      }
+    }
+  }
+
+  asio::awaitable<void> serve(beast::tcp_stream stream) {
+    beast::flat_buffer buffer{8192};
+    for (bool more = true; more;) {
+      bhttp::request_parser<bhttp::string_body> parser;
+      parser.body_limit(4096);
+      stream.expires_after(io_deadline);
+      co_await bhttp::async_read(stream, buffer, parser, use_awaitable);
+      const bhttp::request<bhttp::string_body> request = parser.release();
+      bhttp::response<bhttp::string_body> response = answer(request);
+      response.version(request.version());
+      response.keep_alive(request.keep_alive());
+      response.prepare_payload();
+      if (request.method() == bhttp::verb::head)
+        response.body().clear();
+      more = request.keep_alive();
+      co_await bhttp::async_write(stream, response, use_awaitable);
+    }
+    stream.socket().shutdown(tcp::socket::shutdown_send);
+  }
+
+  bhttp::response<bhttp::string_body> answer(const bhttp::request<bhttp::string_body>& request) const {
+    bhttp::response<bhttp::string_body> response;
+    response.set(bhttp::field::content_type, "text/plain; charset=utf-8");
+    const auto target = request.target().substr(0, request.target().find('?'));
+    if (request.method() != bhttp::verb::get && request.method() != bhttp::verb::head) {
+      response.result(bhttp::status::method_not_allowed);
+      response.set(bhttp::field::allow, "GET, HEAD");
+      response.body() = "only GET and HEAD\n";
+    } else if (target == "/metrics") {
+      response.set(bhttp::field::content_type, text_content_type);
+      response.body() = families_->text();
+    } else if (target == "/health") {
+      response.body() = "ok\n";
+    } else if (target == "/ready") {
+      const bool ready = ready_();
+      response.result(ready ? bhttp::status::ok : bhttp::status::service_unavailable);
+      response.body() = ready ? "ready\n" : "not ready\n";
+    } else {
+      response.result(bhttp::status::not_found);
+      response.body() = "try /metrics, /health or /ready\n";
+    }
+    return response;
+  }
+
+  std::shared_ptr<const registry> families_;
+  std::function<bool()> ready_;
+  asio::io_context io_{1};
+  tcp::acceptor acceptor_;
+  uint16_t port_ = 0;
+  size_t clients_ = 0;
+  std::thread thread_;
+};
+
+endpoint::endpoint(endpoint_config config, std::shared_ptr<const registry> families,
+                   std::function<bool()> ready)
+    : listener_(std::make_unique<listener>(config, std::move(families), std::move(ready))) {}
+
+endpoint::~endpoint() = default;
+
+uint16_t endpoint::port() const noexcept {
+  return listener_->port();
+}
+
+} // namespace troupe::metrics

@@ -1,0 +1,37 @@
+// What an expert process exposes.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "actors/expert_host_metrics.hpp"
+#include "services/metrics/registry.hpp"
+
+namespace troupe::metrics {
+
+/// The expert host's reports as metric families; the list is in README.md. Called on the actor's thread.
+class expert_families final : public expert_host_metrics {
+ public:
+  explicit expert_families(std::shared_ptr<registry> families);
+
+  void on_batch(uint32_t layer, uint32_t num_rows, uint64_t queue_ns, uint64_t compute_ns) override;
+  void on_step(uint32_t layer, uint32_t num_batches, std::span<const uint64_t> expert_rows,
+               uint64_t compute_ns) override;
+  void on_refusal(ec code) override;
+  void on_queue(uint64_t queued_rows) override;
+  void on_hosted(uint64_t num_experts) override;
+
+ private:
+  prometheus::Counter& rows_of(size_t layer, size_t expert);
+
+  std::shared_ptr<registry> families_;
+  prometheus::Gauge& queue_rows_;
+  prometheus::Gauge& hosted_;
+  prometheus::Histogram& batch_seconds_;
+  prometheus::Histogram& step_seconds_;
+  prometheus::Counter& steps_;
+  prometheus::Counter& batches_;
+  std::vector<std::vector<prometheus::Counter*>> rows_; ///< [layer][expert]; null until it has had a row
+};
+
+} // namespace troupe::metrics

@@ -1,0 +1,273 @@
+#include "services/options/option_parser.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace troupe {
+
+namespace {
+
+std::string environment_name(std::string_view option_name) {
+  std::string name = "TROUPE_";
+  for (char c : option_name) {
+    name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  }
+  return name;
+}
+
+template <class Number>
+Number parse_number(const std::string& value, const std::string& source, Number min, Number max) {
+  Number result{};
+  const char* end = value.data() + value.size();
+  auto [stop, error] = std::from_chars(value.data(), end, result);
+  if (error != std::errc{} || stop != end || !(result >= min && result <= max)) {
+    throw option_error(source + ": '" + value + "' is not a number from " + nlohmann::json(min).dump()
+                       + " to " + nlohmann::json(max).dump());
+  }
+  return result;
+}
+
+uint64_t parse_bytes(const std::string& value, const std::string& source) {
+  uint64_t result = 0;
+  const char* end = value.data() + value.size();
+  auto [stop, error] = std::from_chars(value.data(), end, result);
+  unsigned shift = 0;
+  bool good = error == std::errc{} && stop != value.data();
+  if (good && stop != end) {
+    constexpr std::string_view suffixes = "KMGT";
+    auto at = suffixes.find(*stop);
+    good = at != std::string_view::npos && stop + 1 == end;
+    shift = good ? 10 * (static_cast<unsigned>(at) + 1) : 0;
+  }
+  if (!good || (result << shift) >> shift != result) {
+    throw option_error(source + ": '" + value
+                       + "' is not a size in bytes (a number, optionally with K, M, G or T)");
+  }
+  return result << shift;
+}
+
+std::string json_value_text(const nlohmann::json& value, const std::string& source) {
+  if (value.is_string()) {
+    return value.get<std::string>();
+  }
+  if (value.is_number() || value.is_boolean()) {
+    return value.dump();
+  }
+  throw option_error(source + ": expected a string, a number or a boolean");
+}
+
+} // namespace
+
+option_parser::option_parser(std::string program, std::string summary)
+    : program_(std::move(program)), summary_(std::move(summary)) {
+  text("config", "FILE", "JSON object with flags: {\"port\": 8000, ...}; flags and environment win over it",
+       &config_file_);
+}
+
+void option_parser::positional(std::string name, std::string help, std::string* target) {
+  positionals_.push_back({std::move(name), std::move(help), target});
+}
+
+void option_parser::text(std::string name, std::string placeholder, std::string help, std::string* target) {
+  add({std::move(name), std::move(placeholder), std::move(help), *target, false,
+       [target](const std::string& value, const std::string&) { *target = value; }});
+}
+
+void option_parser::choice(std::string name, std::vector<std::string> values, std::string help,
+                           std::string* target) {
+  std::string placeholder;
+  for (const auto& value : values) {
+    placeholder += (placeholder.empty() ? "" : "|") + value;
+  }
+  auto assign = [target, values = std::move(values), placeholder](const std::string& value,
+                                                                  const std::string& source) {
+    if (std::find(values.begin(), values.end(), value) == values.end()) {
+      throw option_error(source + ": '" + value + "' is not one of " + placeholder);
+    }
+    *target = value;
+  };
+  add({std::move(name), placeholder, std::move(help), *target, false, std::move(assign)});
+}
+
+void option_parser::number(std::string name, std::string help, uint32_t* target, uint32_t min, uint32_t max) {
+  add({std::move(name), "N", std::move(help), std::to_string(*target), false,
+       [=](const std::string& value, const std::string& source) {
+         *target = parse_number(value, source, min, max);
+       }});
+}
+
+void option_parser::real(std::string name, std::string help, double* target, double min, double max) {
+  add({std::move(name), "X", std::move(help), nlohmann::json(*target).dump(), false,
+       [=](const std::string& value, const std::string& source) {
+         *target = parse_number(value, source, min, max);
+       }});
+}
+
+void option_parser::bytes(std::string name, std::string help, uint64_t* target) {
+  add({std::move(name), "BYTES", std::move(help), std::to_string(*target), false,
+       [target](const std::string& value, const std::string& source) {
+         *target = parse_bytes(value, source);
+       }});
+}
+
+void option_parser::toggle(std::string name, std::string help, bool* target) {
+  add({std::move(name), "", std::move(help), *target ? "true" : "false", true,
+       [target](const std::string& value, const std::string& source) {
+         if (value != "true" && value != "false" && value != "1" && value != "0") {
+           throw option_error(source + ": '" + value + "' is not true or false");
+         }
+         *target = value == "true" || value == "1";
+       }});
+}
+
+void option_parser::add(option o) {
+  options_.push_back(std::move(o));
+}
+
+const option_parser::option* option_parser::find(std::string_view name) const {
+  auto at = std::find_if(options_.begin(), options_.end(), [&](const option& o) { return o.name == name; });
+  return at == options_.end() ? nullptr : &*at;
+}
+
+option_parser::outcome option_parser::parse(const std::vector<std::string>& arguments) {
+  std::vector<std::pair<const option*, std::string>> from_command_line;
+  std::vector<std::string> given;
+  size_t num_positionals = 0;
+  bool flags_ended = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (!flags_ended && word == "--") {
+      flags_ended = true;
+      continue;
+    }
+    if (!flags_ended && (word == "--help" || word == "-h")) {
+      std::fputs(help().c_str(), stdout);
+      return outcome::help;
+    }
+    if (flags_ended || word.empty() || word[0] != '-') {
+      if (num_positionals == positionals_.size()) {
+        throw option_error("unexpected argument '" + word + "'; see '" + program_ + " --help'");
+      }
+      *positionals_[num_positionals++].target = word;
+      continue;
+    }
+    auto equals = word.find('=');
+    std::string flag = word.substr(0, equals);
+    const option* o = flag.starts_with("--") ? find(std::string_view{flag}.substr(2)) : nullptr;
+    if (o == nullptr) {
+      throw option_error("unknown flag '" + flag + "'; see '" + program_ + " --help'");
+    }
+    std::string value;
+    if (equals != std::string::npos) {
+      value = word.substr(equals + 1);
+    } else if (o->is_toggle) {
+      bool has_value =
+          i + 1 < arguments.size() && (arguments[i + 1] == "true" || arguments[i + 1] == "false");
+      value = has_value ? arguments[++i] : "true";
+    } else if (i + 1 < arguments.size()) {
+      value = arguments[++i];
+    } else {
+      throw option_error(flag + ": a value is missing");
+    }
+    from_command_line.emplace_back(o, value);
+    given.push_back(o->name);
+  }
+  if (num_positionals < positionals_.size()) {
+    throw option_error("the argument " + positionals_[num_positionals].name + " is missing; see '" + program_
+                       + " --help'");
+  }
+  // The weakest first, so that the stronger sources overwrite.
+  for (const auto& [o, value] : from_command_line) {
+    if (o->name == "config") {
+      config_file_ = value;
+    }
+  }
+  const char* config_variable = std::getenv("TROUPE_CONFIG");
+  if (config_file_.empty() && config_variable != nullptr) {
+    config_file_ = config_variable;
+  }
+  if (!config_file_.empty()) {
+    apply_config_file(config_file_, given);
+  }
+  for (const auto& o : options_) {
+    std::string variable = environment_name(o.name);
+    const char* value = std::getenv(variable.c_str());
+    if (value != nullptr && std::find(given.begin(), given.end(), o.name) == given.end()) {
+      o.assign(value, "environment variable " + variable);
+    }
+  }
+  for (const auto& [o, value] : from_command_line) {
+    o->assign(value, "--" + o->name);
+  }
+  return outcome::run;
+}
+
+void option_parser::apply_config_file(const std::filesystem::path& path,
+                                      const std::vector<std::string>& stronger) {
+  std::ifstream in(path);
+  if (!in) {
+    throw option_error("--config: cannot read " + path.string());
+  }
+  nlohmann::json root =
+      nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  if (!root.is_object()) {
+    throw option_error("--config: " + path.string() + " is not a JSON object");
+  }
+  for (const auto& [key, value] : root.items()) {
+    const option* o = find(key);
+    std::string source = path.string() + ": \"" + key + "\"";
+    if (o == nullptr) {
+      throw option_error(source + " is not a flag of " + program_);
+    }
+    if (std::find(stronger.begin(), stronger.end(), key) == stronger.end()) {
+      o->assign(json_value_text(value, source), source);
+    }
+  }
+}
+
+std::string option_parser::help() const {
+  std::string out = "usage: " + program_;
+  for (const auto& p : positionals_) {
+    out += " " + p.name;
+  }
+  out += " [flags]\n\n" + summary_ + "\n\n";
+  for (const auto& p : positionals_) {
+    out += "  " + p.name + "\n      " + p.help + "\n";
+  }
+  for (const auto& o : options_) {
+    out += "  --" + o.name + (o.placeholder.empty() ? "" : " " + o.placeholder) + "\n      " + o.help;
+    if (!o.default_text.empty()) {
+      out += " (default: " + o.default_text + ")";
+    }
+    out += "\n";
+  }
+  out += "\nEvery flag can also be given as an environment variable (--max-num-seqs: TROUPE_MAX_NUM_SEQS).\n";
+  return out;
+}
+
+host_port parse_host_port(const std::string& text, const std::string& flag) {
+  auto colon = text.rfind(':');
+  host_port result;
+  bool good = colon != std::string::npos && colon > 0;
+  if (good) {
+    const char* end = text.data() + text.size();
+    auto [stop, error] = std::from_chars(text.data() + colon + 1, end, result.port);
+    good = error == std::errc{} && stop == end;
+    result.host = text.substr(0, colon);
+    if (result.host.front() == '[' && result.host.back() == ']') {
+      result.host = result.host.substr(1, result.host.size() - 2);
+    }
+  }
+  if (!good || result.host.empty()) {
+    throw option_error(flag + ": '" + text + "' is not of the form HOST:PORT");
+  }
+  return result;
+}
+
+} // namespace troupe

@@ -1,0 +1,88 @@
+// Flags of a program: from the command line, the environment and a configuration file, in this order of
+// strength.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace troupe {
+
+/// A flag, variable or file that cannot be understood; what() names it and says what was expected.
+struct option_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Collects flags bound to variables, then parses. Every flag `--max-num-seqs` can also be given as the
+/// environment variable `TROUPE_MAX_NUM_SEQS` and as the key `"max-num-seqs"` of the JSON object in the file
+/// named by
+/// `--config`. What the variables hold before parse() are the defaults, and `--help` prints them.
+class option_parser {
+ public:
+  /// @param program  name in the usage line, e.g. "troupe serve"
+  /// @param summary  one sentence for --help
+  option_parser(std::string program, std::string summary);
+
+  /// Declares a required positional argument.
+  void positional(std::string name, std::string help, std::string* target);
+
+  void text(std::string name, std::string placeholder, std::string help, std::string* target);
+  void choice(std::string name, std::vector<std::string> values, std::string help, std::string* target);
+  void number(std::string name, std::string help, uint32_t* target, uint32_t min, uint32_t max);
+  void real(std::string name, std::string help, double* target, double min, double max);
+  /// Bytes, with an optional suffix K, M, G or T (powers of 1024).
+  void bytes(std::string name, std::string help, uint64_t* target);
+  /// `--name` or `--name true|false`.
+  void toggle(std::string name, std::string help, bool* target);
+
+  enum class outcome { run, help };
+
+  /// Parses and assigns. With `--help` or `-h` prints the help to stdout and returns outcome::help.
+  /// @param arguments  without the program's own name
+  /// @throws option_error for an unknown flag, a bad value, a missing or an extra argument
+  outcome parse(const std::vector<std::string>& arguments);
+
+  /// The text of --help.
+  std::string help() const;
+
+ private:
+  struct option {
+    std::string name; ///< without dashes
+    std::string placeholder;
+    std::string help;
+    std::string default_text;
+    bool is_toggle = false;
+    std::function<void(const std::string& value, const std::string& source)> assign;
+  };
+
+  struct argument {
+    std::string name;
+    std::string help;
+    std::string* target;
+  };
+
+  void add(option o);
+  const option* find(std::string_view name) const;
+  void apply_config_file(const std::filesystem::path& path, const std::vector<std::string>& stronger);
+
+  std::string program_;
+  std::string summary_;
+  std::string config_file_;
+  std::vector<option> options_;
+  std::vector<argument> positionals_;
+};
+
+struct host_port {
+  std::string host;
+  uint16_t port = 0;
+};
+
+/// "HOST:PORT" split at the last colon; brackets of an IPv6 address are removed.
+/// @throws option_error naming `flag` when it is not of this form or the port is above 65535
+host_port parse_host_port(const std::string& text, const std::string& flag);
+
+} // namespace troupe

@@ -1,0 +1,121 @@
+#include "services/options/role_options.hpp"
+
+#include <sched.h>
+
+namespace troupe {
+
+void model_options::declare(option_parser& parser) {
+  parser.choice("dtype", {"auto", "float32", "bfloat16"},
+                "type of weights and activations; auto: the checkpoint's", &dtype);
+  parser.choice("expert-quant", {"none", "int8", "int4"}, "weight-only quantization of experts",
+                &expert_quant);
+  parser.choice("dense-quant", {"none", "int8"}, "quantization of attention, embeddings and LM head",
+                &dense_quant);
+  parser.choice("activation-quant", {"none", "int8"}, "quantization of rows that enter quantized weights",
+                &activation_quant);
+  parser.text("device", "auto|cpu|cuda[:N]", "where to compute", &device);
+  parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512"},
+                "instruction set of the CPU kernels; all give the same bits", &cpu_isa);
+  parser.number("threads", "compute threads of this process; 0: one per processor", &threads, 0, 1024);
+  parser.number("max-model-len", "longest prompt plus answer in tokens; 0: what the model was made for",
+                &max_model_len, 0, 1U << 24);
+}
+
+uint32_t model_options::num_threads() const {
+  if (threads != 0) {
+    return threads;
+  }
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return count > 0 ? static_cast<uint32_t>(count) : 1;
+}
+
+void model_options::check() const {
+  auto unavailable = [](const std::string& flag, const std::string& value) {
+    throw option_error("--" + flag + ": '" + value + "' is not available in this build");
+  };
+  if (expert_quant != "none") {
+    unavailable("expert-quant", expert_quant);
+  }
+  if (dense_quant != "none") {
+    unavailable("dense-quant", dense_quant);
+  }
+  if (activation_quant != "none") {
+    unavailable("activation-quant", activation_quant);
+  }
+  if (device.starts_with("cuda")) {
+    unavailable("device", device);
+  }
+  if (device != "auto" && device != "cpu") {
+    throw option_error("--device: '" + device + "' is not one of auto|cpu|cuda[:N]");
+  }
+}
+
+void gateway_options::declare(option_parser& parser) {
+  parser.text("host", "HOST", "address of the REST API; loopback unless you mean the network", &host);
+  parser.number("port", "port of the REST API; 0: any free one, printed at start", &port, 0, 65535);
+  parser.text("served-model-name", "NAME", "the model's name in the API; default: the folder's name",
+              &served_model_name);
+  parser.text("api-key-file", "FILE", "accept only requests with one of these keys (one a line)",
+              &api_key_file);
+  parser.text("chat-template", "FILE", "Jinja chat template to use instead of the model's",
+              &chat_template_file);
+  parser.text("metrics-prefix", "PREFIX", "prefix of metric names; 'vllm:' makes vLLM's dashboards work",
+              &metrics_prefix);
+  parser.number("max-connections", "open HTTP connections; further ones wait", &max_connections, 1, 65536);
+}
+
+void attention_options::declare(option_parser& parser) {
+  parser.number("max-num-seqs", "sequences that run at once on an attention worker", &max_num_seqs, 1, 65536);
+  parser.number("max-num-batched-tokens",
+                "rows of one iteration; prefill is cut into chunks of at most so many",
+                &max_num_batched_tokens, 16, 65536);
+  parser.number("micro-batches", "micro-batches in flight at most", &micro_batches, 1, 16);
+  parser.bytes("kv-cache-memory", "memory of the KV cache", &kv_cache_memory);
+}
+
+void expert_options::declare(option_parser& parser) {
+  parser.bytes("expert-memory", "memory for expert weights on an expert worker; 0: as much as needed",
+               &expert_memory);
+  parser.number("expert-linger-us", "microseconds that a lone expert batch waits for others of its layer",
+                &linger_us, 0, 100000);
+}
+
+void scheduler_options::declare(option_parser& parser) {
+  parser.number("max-num-queued-reqs", "requests that may wait for a place; more are refused with 503",
+                &max_num_queued_reqs, 0, 1U << 20);
+  parser.number("replicas", "hosts of each expert, where there are as many expert workers", &replicas, 1, 64);
+  parser.number("expert-workers", "wait for so many expert workers before the first placement",
+                &expert_workers, 1, 4096);
+  parser.toggle("allow-inexact", "let workers whose results may differ in the last bits replace one another",
+                &allow_inexact);
+  parser.text("state-dir", "DIR", "where term and placement survive a restart of the scheduler", &state_dir);
+}
+
+void link_options::declare(option_parser& parser, bool is_scheduler, bool is_gateway) {
+  if (!is_scheduler) {
+    parser.text("scheduler", "HOST:PORT", "where the scheduler listens", &scheduler);
+  }
+  parser.text("listen", "HOST:PORT", "where this process meets its peers; port 0: any free one", &listen);
+  parser.text("advertise", "HOST:PORT", "how peers reach this process; default: the listening address",
+              &advertise);
+  parser.text("secret-file", "FILE", "file with the cluster secret, the same for all processes",
+              &secret_file);
+  parser.text("data-ports", "LO-HI", "TCP ports of the data connections; default: any free ones",
+              &data_ports);
+  parser.text("net-devices", "NAMES", "network devices for the data connections (UCX_NET_DEVICES)",
+              &net_devices);
+  parser.toggle("shared-memory", "use shared memory between processes of one host", &shared_memory);
+  if (!is_gateway) {
+    parser.text("metrics-host", "HOST", "address of /metrics, /health and /ready", &metrics_host);
+    parser.number("metrics-port", "port of /metrics, /health and /ready; 0: none", &metrics_port, 0, 65535);
+    parser.text("metrics-prefix", "PREFIX", "prefix of metric names", &metrics_prefix);
+  }
+  parser.text("name", "NAME", "what this process is called in logs and on status pages", &name);
+  parser.number("ready-fd",
+                "file descriptor that gets one line with the endpoint when this process is up; 0: none",
+                &ready_fd, 0, 65535);
+}
+
+} // namespace troupe

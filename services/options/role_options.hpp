@@ -1,0 +1,89 @@
+// The flags of each role, grouped by what they concern; `troupe serve` takes all groups, a role's program its
+// own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "services/options/option_parser.hpp"
+
+namespace troupe {
+
+/// How the model is loaded and computed: attention and expert workers, and the gateway for the tokenizer.
+struct model_options {
+  std::string model_dir;
+  std::string dtype = "auto";
+  std::string expert_quant = "none";
+  std::string dense_quant = "none";
+  std::string activation_quant = "none";
+  std::string device = "auto";
+  std::string cpu_isa = "auto";
+  uint32_t threads = 0;       ///< 0: one per processor
+  uint32_t max_model_len = 0; ///< 0: what the model was made for
+
+  void declare(option_parser& parser);
+  /// Threads to compute with: `threads`, or the processors that this process may run on.
+  uint32_t num_threads() const;
+  /// @throws option_error for a value that is known but not available in this build
+  void check() const;
+};
+
+struct gateway_options {
+  std::string host = "127.0.0.1";
+  uint32_t port = 8000;
+  std::string served_model_name; ///< empty: the name of the model folder
+  std::string api_key_file;
+  std::string chat_template_file;
+  std::string metrics_prefix = "troupe_";
+  uint32_t max_connections = 1024;
+
+  void declare(option_parser& parser);
+};
+
+struct attention_options {
+  uint32_t max_num_seqs = 64;
+  uint32_t max_num_batched_tokens = 512;
+  uint32_t micro_batches = 1;
+  uint64_t kv_cache_memory = uint64_t{1} << 30;
+
+  void declare(option_parser& parser);
+};
+
+struct expert_options {
+  uint64_t expert_memory = 0; ///< 0: as much as needed
+  uint32_t linger_us = 0;
+
+  void declare(option_parser& parser);
+};
+
+struct scheduler_options {
+  uint32_t max_num_queued_reqs = 256;
+  uint32_t replicas = 1;
+  uint32_t expert_workers = 1; ///< wait for so many before the first placement
+  bool allow_inexact = false;
+  std::string state_dir;
+
+  void declare(option_parser& parser);
+};
+
+/// How a process of a cluster meets the others.
+struct link_options {
+  std::string scheduler; ///< HOST:PORT; not for the scheduler itself
+  std::string listen = "127.0.0.1:0";
+  std::string advertise; ///< HOST:PORT; empty: the bound address
+  std::string secret_file;
+  std::string data_ports; ///< LO-HI; empty: any
+  std::string net_devices;
+  bool shared_memory = false;
+  uint32_t metrics_port = 0; ///< 0: none
+  std::string metrics_host = "127.0.0.1";
+  std::string metrics_prefix = "troupe_";
+  std::string name;
+  uint32_t ready_fd = 0; ///< where to write the bound endpoint as one line; 0: nowhere
+
+  /// @param is_scheduler      it has no --scheduler
+  /// @param is_gateway        its metrics are on its HTTP port
+  void declare(option_parser& parser, bool is_scheduler, bool is_gateway);
+};
+
+} // namespace troupe

@@ -1,0 +1,68 @@
+#include "services/process/membership.hpp"
+
+#include <utility>
+
+#include <caf/actor_cast.hpp>
+#include <caf/actor_control_block.hpp>
+#include <caf/scoped_actor.hpp>
+
+#include "actors/error.hpp"
+#include "services/process/stop_signal.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// How long a worker actor may take to end once it was told to.
+constexpr auto end_patience = std::chrono::seconds{5};
+
+} // namespace
+
+membership::membership(caf::actor_system& system, member_config config, process_log log)
+    : system_(system),
+      worker_(config.worker),
+      member_(spawn_member(system, std::move(config))),
+      log_(std::move(log)) {
+  auto* member = caf::actor_cast<caf::strong_actor_ptr>(member_)->get();
+  member->attach_functor([log = log_](const caf::error& reason) {
+    if (code_of(reason) == ec::incompatible) {
+      log.line("refused", text_of(reason));
+      stop_signal::raise();
+    }
+  });
+}
+
+membership::~membership() {
+  stop(std::chrono::milliseconds{0});
+}
+
+void membership::stop(std::chrono::milliseconds patience) {
+  if (std::exchange(stopped_, true)) {
+    return;
+  }
+  caf::scoped_actor self(system_);
+  if (patience.count() > 0) {
+    self->request(member_, patience, caf::leave_atom_v)
+        .receive([] {}, [&](const caf::error& error) { log_.line("left-early", text_of(error)); });
+  }
+  auto member = caf::actor_cast<caf::actor>(caf::actor_cast<caf::strong_actor_ptr>(member_));
+  auto worker = caf::actor_cast<caf::actor>(worker_);
+  size_t running = 0;
+  for (const auto& handle : {member, worker}) {
+    self->monitor(handle);
+    self->send_exit(handle, caf::exit_reason::user_shutdown);
+    ++running;
+  }
+  bool in_time = true;
+  while (running > 0 && in_time) {
+    self->receive([&](const caf::down_msg&) { --running; },
+                  caf::after(end_patience) >> [&] { in_time = false; });
+  }
+  if (!in_time) {
+    log_.line("stuck", "an actor did not end in time");
+  }
+  worker_ = nullptr;
+  member_ = nullptr;
+}
+
+} // namespace troupe

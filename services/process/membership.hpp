@@ -1,0 +1,39 @@
+// A worker actor in its cluster: joined at construction, left and ended by stop().
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include <caf/actor_addr.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/fwd.hpp>
+
+#include "actors/directory.hpp"
+#include "actors/member.hpp"
+#include "services/process/process_log.hpp"
+
+namespace troupe {
+
+/// Spawns the member of a worker actor. When the scheduler says that this worker can never be part of the
+/// cluster (another model, another numerics class), logs why and raises the stop signal.
+class membership {
+ public:
+  membership(caf::actor_system& system, member_config config, process_log log);
+  /// stop() without patience.
+  ~membership();
+  membership(const membership&) = delete;
+  membership& operator=(const membership&) = delete;
+
+  /// Leaves the cluster, waiting up to `patience` until nothing depends on the worker, then ends member and
+  /// worker. Idempotent.
+  void stop(std::chrono::milliseconds patience);
+
+ private:
+  caf::actor_system& system_;
+  caf::strong_actor_ptr worker_;
+  member_actor member_;
+  process_log log_;
+  bool stopped_ = false;
+};
+
+} // namespace troupe

@@ -1,0 +1,23 @@
+#include "services/process/metrics_page.hpp"
+
+#include <string>
+#include <utility>
+
+namespace troupe {
+
+std::unique_ptr<metrics::endpoint> serve_metrics(const link_options& options,
+                                                 std::shared_ptr<const metrics::registry> families,
+                                                 const process_log& log) {
+  if (options.metrics_port == 0) {
+    return nullptr;
+  }
+  // The endpoint starts once the process serves, so it is ready as long as it answers; whether the cluster
+  // is, the gateway says.
+  auto endpoint = std::make_unique<metrics::endpoint>(
+      metrics::endpoint_config{options.metrics_host, static_cast<uint16_t>(options.metrics_port)},
+      std::move(families), [] { return true; });
+  log.line("metrics", "http://" + options.metrics_host + ":" + std::to_string(endpoint->port()) + "/metrics");
+  return endpoint;
+}
+
+} // namespace troupe

@@ -1,0 +1,35 @@
+// The model folder as the roles share it: opened and validated once, before anything is loaded or served.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "actors/engine.hpp"
+#include "kernels/model/checkpoint.hpp"
+#include "kernels/model/config.hpp"
+#include "kernels/model/generation_config.hpp"
+#include "services/options/role_options.hpp"
+
+namespace troupe {
+
+/// A model whose every tensor is known to be there, with its shape and dtype.
+struct model_source {
+  model::model_config config;
+  model::generation_config generation;
+  std::shared_ptr<const model::checkpoint> weights;
+  kernels::dtype type = kernels::dtype::f32;
+  std::string fingerprint;
+  std::string numerics_class;
+};
+
+/// Opens and validates the folder.
+/// @throws model::model_error, option_error
+model_source open_model(const model_options& options);
+
+/// What a model is called in the API and in metrics unless told otherwise: the name of its folder.
+std::string default_model_name(const std::string& model_dir);
+
+/// What actors must know of it.
+model_shape shape_of(const model_source& source);
+
+} // namespace troupe

@@ -1,0 +1,23 @@
+#include "services/process/role_main.hpp"
+
+#include <cstdio>
+#include <exception>
+
+#include "services/options/option_parser.hpp"
+
+namespace troupe {
+
+int role_main(const std::string& program, int argc, char** argv,
+              const std::function<int(const std::vector<std::string>&)>& body) {
+  try {
+    return body({argv + 1, argv + argc});
+  } catch (const option_error& error) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
+    return 1;
+  }
+}
+
+} // namespace troupe

@@ -1,0 +1,16 @@
+// The frame of every program: what a mistake in flags and a failure at start look like.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace troupe {
+
+/// Runs `body` with the arguments behind the program's name.
+/// @returns what `body` returns; 2 after a bad flag, 1 after any other exception, each with one line on
+/// stderr
+int role_main(const std::string& program, int argc, char** argv,
+              const std::function<int(const std::vector<std::string>&)>& body);
+
+} // namespace troupe

@@ -1,0 +1,22 @@
+// Where a worker service runs: the same in one process and in many.
+#pragma once
+
+#include <string>
+
+#include <caf/actor_system.hpp>
+
+#include "actors/directory.hpp"
+#include "actors/membership.hpp"
+#include "services/process/process_log.hpp"
+
+namespace troupe {
+
+struct service_site {
+  caf::actor_system& system;
+  directory_actor directory;      ///< finds the scheduler and other workers
+  std::string scheduler_endpoint; ///< empty inside one process
+  worker_address address;         ///< of this worker
+  process_log log;
+};
+
+} // namespace troupe

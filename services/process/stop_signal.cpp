@@ -1,0 +1,41 @@
+#include "services/process/stop_signal.hpp"
+
+#include <csignal>
+
+#include <pthread.h>
+#include <unistd.h>
+
+namespace troupe {
+
+namespace {
+
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+} // namespace
+
+stop_signal::stop_signal() {
+  signal(SIGPIPE, SIG_IGN);
+  sigset_t set = stop_signals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+void stop_signal::wait() {
+  sigset_t set = stop_signals();
+  int received = 0;
+  sigwait(&set, &received);
+  // The waiting thread takes a second signal with its default action: whoever asks twice does not want a
+  // drain.
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+void stop_signal::raise() {
+  kill(getpid(), SIGTERM);
+}
+
+} // namespace troupe

@@ -1,0 +1,19 @@
+// SIGTERM and SIGINT as something to wait for.
+#pragma once
+
+namespace troupe {
+
+/// Blocks SIGTERM and SIGINT for the calling thread and all threads started later, and ignores SIGPIPE;
+/// construct it first in main().
+class stop_signal {
+ public:
+  stop_signal();
+
+  /// Blocks until one of them arrives. From then on a second one ends the process at once.
+  void wait();
+
+  /// Makes wait() return, from any thread: for a fault that leaves nothing to serve.
+  static void raise();
+};
+
+} // namespace troupe

@@ -1,0 +1,21 @@
+// What the `troupe` program can do.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace troupe {
+
+/// `troupe serve`: a whole cluster in one process.
+int serve_command(const std::vector<std::string>& arguments);
+
+/// `troupe up`: a local cluster of separate processes, supervised.
+int up_command(const std::vector<std::string>& arguments);
+
+/// `troupe status`: workers, placement and load of a running cluster.
+int status_command(const std::vector<std::string>& arguments);
+
+/// `troupe tokenize`: token ids of a text.
+int tokenize_command(const std::vector<std::string>& arguments);
+
+} // namespace troupe

@@ -1,0 +1,107 @@
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/send.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/defaults.hpp"
+#include "actors/directory.hpp"
+#include "actors/type_ids.hpp"
+#include "services/attention/attention_service.hpp"
+#include "services/expert/expert_service.hpp"
+#include "services/gateway/gateway_service.hpp"
+#include "services/metrics/attention_families.hpp"
+#include "services/metrics/expert_families.hpp"
+#include "services/metrics/scheduler_families.hpp"
+#include "services/process/cluster_link.hpp"
+#include "services/process/compute.hpp"
+#include "services/process/stop_signal.hpp"
+#include "services/scheduler/scheduler_service.hpp"
+#include "services/troupe/commands.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// The directory of this process, ended with the object.
+class process_directory {
+ public:
+  explicit process_directory(caf::actor_system& system) : actor_(system.spawn(local_directory)) {}
+
+  ~process_directory() { caf::anon_send_exit(actor_, caf::exit_reason::user_shutdown); }
+
+  process_directory(const process_directory&) = delete;
+  process_directory& operator=(const process_directory&) = delete;
+
+  template <class Handle>
+  void publish(const std::string& name, const Handle& actor) {
+    caf::anon_send(actor_, caf::publish_atom_v, name, caf::actor_cast<caf::strong_actor_ptr>(actor));
+  }
+
+  directory_actor actor() const { return actor_; }
+
+ private:
+  local_directory_actor actor_;
+};
+
+} // namespace
+
+int serve_command(const std::vector<std::string>& arguments) {
+  model_options model;
+  gateway_options gateway_flags;
+  attention_options attention_flags;
+  expert_options expert_flags;
+  scheduler_options scheduler_flags;
+  option_parser parser("troupe serve",
+                       "Serves a model over an OpenAI-compatible REST API, all in one process.");
+  parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
+  gateway_flags.declare(parser);
+  model.declare(parser);
+  attention_flags.declare(parser);
+  expert_flags.declare(parser);
+  scheduler_flags.declare(parser);
+  if (parser.parse(arguments) == option_parser::outcome::help) {
+    return 0;
+  }
+  stop_signal stop;
+  process_log log("troupe");
+  model_source source = open_model(model);
+  log.line("model-opened", source.config.architecture + ", " + std::to_string(source.weights->num_tensors())
+                               + " tensors, " + source.numerics_class);
+  caf::actor_system_config config;
+  configure(config);
+  caf::actor_system system(config);
+  process_directory directory(system);
+  auto site = [&](worker_role role, const std::string& name) {
+    return service_site{system, directory.actor(), "", {draw_worker_id(), role, name, ""}, log};
+  };
+  auto queue = make_compute_queue(model, log);
+  auto families = std::make_shared<metrics::registry>(
+      gateway_flags.metrics_prefix, metrics::labels{{"model_name", served_model_name(model, gateway_flags)}});
+  auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
+  scheduler_service scheduler(system, scheduler_flags,
+                              std::make_shared<metrics::scheduler_families>(families, events));
+  expert_service expert(site(worker_role::expert, "expert-0"), source, queue, expert_flags,
+                        std::make_shared<metrics::expert_families>(families));
+  attention_service attention(site(worker_role::attention, "attention-0"), source, queue, model,
+                              attention_flags, std::make_shared<metrics::attention_families>(families));
+  gateway_service gateway(site(worker_role::gateway, "gateway-0"), source, model, gateway_flags,
+                          kernels::name_of(queue->instruction_set()), families);
+  directory.publish("scheduler", scheduler.actor());
+  directory.publish("expert-0", expert.actor());
+  directory.publish("attention-0", attention.actor());
+  directory.publish("gateway-0", gateway.actor());
+  expert.join();
+  attention.join();
+  gateway.join();
+  log.line("listening", "http://" + gateway_flags.host + ":" + std::to_string(gateway.http_port()));
+  stop.wait();
+  log.line("stopping", "running requests may end");
+  // From the edge inwards: what still runs needs everything behind it.
+  gateway.stop(defaults::drain);
+  attention.stop(std::chrono::seconds{1});
+  expert.stop(std::chrono::milliseconds{0});
+  scheduler.stop();
+  return 0;
+}
+
+} // namespace troupe

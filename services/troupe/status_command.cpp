@@ -1,0 +1,85 @@
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <stdexcept>
+#include <utility>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <nlohmann/json.hpp>
+
+#include "services/options/option_parser.hpp"
+#include "services/troupe/commands.hpp"
+
+namespace troupe {
+
+namespace {
+
+namespace beast = boost::beast;
+namespace http = beast::http;
+
+/// One GET with a deadline. @throws std::runtime_error that names the URL
+std::string fetch(const std::string& url, const std::string& path) {
+  std::string rest = url.starts_with("http://") ? url.substr(7) : url;
+  host_port server = parse_host_port(rest.substr(0, rest.find('/')), "--url");
+  boost::asio::io_context io;
+  beast::tcp_stream stream(io);
+  beast::flat_buffer buffer;
+  http::request<http::empty_body> request(http::verb::get, path, 11);
+  request.set(http::field::host, server.host);
+  http::response_parser<http::string_body> response;
+  response.body_limit(64U << 20);
+  boost::asio::ip::tcp::resolver resolver(io);
+  boost::system::error_code failure;
+  auto endpoints = resolver.resolve(server.host, std::to_string(server.port), failure);
+  if (!failure) {
+    stream.expires_after(std::chrono::seconds{10});
+    stream.async_connect(endpoints, [&](boost::system::error_code error, const auto&) {
+      failure = error;
+      if (error) {
+        return;
+      }
+      http::async_write(stream, request, [&](boost::system::error_code write_error, size_t) {
+        failure = write_error;
+        if (write_error) {
+          return;
+        }
+        http::async_read(stream, buffer, response,
+                         [&](boost::system::error_code read_error, size_t) { failure = read_error; });
+      });
+    });
+    io.run();
+  }
+  if (failure) {
+    throw std::runtime_error(url + path + ": " + failure.message());
+  }
+  if (response.get().result_int() != 200) {
+    throw std::runtime_error(url + path + ": status " + std::to_string(response.get().result_int()) + " "
+                             + response.get().body().substr(0, 300));
+  }
+  return response.get().body();
+}
+
+} // namespace
+
+int status_command(const std::vector<std::string>& arguments) {
+  std::string url = "http://127.0.0.1:8000";
+  bool as_json = false;
+  option_parser parser("troupe status", "Shows workers, placement and load of a running cluster.");
+  parser.text("url", "URL", "a gateway", &url);
+  parser.toggle("json", "print the cluster page as it is", &as_json);
+  if (parser.parse(arguments) == option_parser::outcome::help) {
+    return 0;
+  }
+  std::string page = fetch(url, "/cluster");
+  if (as_json) {
+    std::cout << page << '\n';
+    return 0;
+  }
+  auto cluster = nlohmann::json::parse(page);
+  std::cout << cluster.dump(2) << '\n';
+  return 0;
+}
+
+} // namespace troupe

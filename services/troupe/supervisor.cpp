@@ -1,0 +1,325 @@
+#include "services/troupe/supervisor.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace troupe {
+
+namespace {
+
+constexpr auto first_pause = std::chrono::milliseconds{100};
+constexpr auto longest_pause = std::chrono::milliseconds{5000};
+/// A child that lived this long starts again after the first pause.
+constexpr auto settled = std::chrono::seconds{10};
+
+std::system_error last_error(const std::string& what) {
+  return {errno, std::generic_category(), what};
+}
+
+sigset_t supervised_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGCHLD);
+  return set;
+}
+
+std::string exit_text(int status) {
+  if (WIFSIGNALED(status)) {
+    return "was killed by signal " + std::to_string(WTERMSIG(status));
+  }
+  return "ended with status " + std::to_string(WEXITSTATUS(status));
+}
+
+} // namespace
+
+supervisor::supervisor(std::filesystem::path run_dir, log_function log)
+    : run_dir_(std::move(run_dir)), log_(std::move(log)) {
+  sigset_t set = supervised_signals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signal_fd_ < 0) {
+    throw last_error("signalfd");
+  }
+}
+
+supervisor::~supervisor() {
+  stop_all(std::chrono::milliseconds{0});
+  close(signal_fd_);
+}
+
+void supervisor::start(child_spec spec) {
+  std::string name = spec.name;
+  auto [at, inserted] = children_.try_emplace(name);
+  if (!inserted) {
+    throw std::invalid_argument("supervisor: two children are called " + name);
+  }
+  at->second.spec = std::move(spec);
+  spawn(at->second);
+  write_pids();
+}
+
+void supervisor::spawn(child& c) {
+  int ready_pipe[2];
+  if (pipe2(ready_pipe, O_CLOEXEC) != 0) {
+    throw last_error("pipe2");
+  }
+  std::vector<std::string> words = c.spec.argv;
+  words.insert(words.end(), c.extra_arguments.begin(), c.extra_arguments.end());
+  words.push_back("--ready-fd");
+  words.push_back(std::to_string(ready_pipe[1]));
+  std::vector<char*> argv;
+  for (auto& word : words) {
+    argv.push_back(word.data());
+  }
+  argv.push_back(nullptr);
+  pid_t parent = getpid();
+  pid_t pid = fork();
+  if (pid < 0) {
+    int error = errno;
+    close(ready_pipe[0]);
+    close(ready_pipe[1]);
+    throw std::system_error(error, std::generic_category(), "fork");
+  }
+  if (pid == 0) {
+    // Only async-signal-safe calls here. The child leaves the terminal's process group, so that Ctrl-C
+    // reaches the supervisor alone and the children are stopped in order.
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) {
+      _exit(127);
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    fcntl(ready_pipe[1], F_SETFD, 0);
+    execv(argv[0], argv.data());
+    constexpr char message[] = "troupe: cannot execute a program of the cluster\n";
+    (void)!write(STDERR_FILENO, message, sizeof message - 1);
+    _exit(127);
+  }
+  close(ready_pipe[1]);
+  fcntl(ready_pipe[0], F_SETFL, O_NONBLOCK);
+  c.pid = pid;
+  c.ready_fd = ready_pipe[0];
+  c.ready_text.clear();
+  c.ready = false;
+  c.started = clock::now();
+}
+
+std::string supervisor::wait_ready(const std::string& name, std::chrono::milliseconds deadline) {
+  auto until = clock::now() + deadline;
+  child& c = children_.at(name);
+  pid_t pid = c.pid;
+  while (!c.ready) {
+    if (stopping_) {
+      throw std::runtime_error("stopped while waiting for " + name);
+    }
+    if (c.pid != pid) {
+      throw std::runtime_error(name + " ended before it was ready");
+    }
+    if (clock::now() >= until) {
+      throw std::runtime_error(name + " was not ready in time");
+    }
+    poll_once(until);
+  }
+  return c.ready_text;
+}
+
+int supervisor::run(std::chrono::milliseconds grace) {
+  while (!stopping_) {
+    auto next = clock::now() + std::chrono::hours{1};
+    for (const auto& [name, c] : children_) {
+      if (c.pid == 0) {
+        next = std::min(next, c.restart_at);
+      }
+    }
+    poll_once(next);
+    restart_due();
+  }
+  log_("stopping");
+  return stop_all(grace) ? 0 : 1;
+}
+
+void supervisor::poll_once(clock::time_point until) {
+  std::vector<pollfd> fds{{signal_fd_, POLLIN, 0}};
+  std::vector<child*> owners{nullptr};
+  for (auto& [name, c] : children_) {
+    if (c.ready_fd >= 0) {
+      fds.push_back({c.ready_fd, POLLIN, 0});
+      owners.push_back(&c);
+    }
+  }
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(until - clock::now()).count();
+  int timeout = static_cast<int>(std::clamp<decltype(left)>(left, 0, 60'000));
+  if (::poll(fds.data(), fds.size(), timeout) < 0 && errno != EINTR) {
+    throw last_error("poll");
+  }
+  for (size_t i = 1; i < fds.size(); ++i) {
+    if (fds[i].revents != 0) {
+      read_ready(*owners[i]);
+    }
+  }
+  if (fds[0].revents != 0) {
+    read_signals();
+  }
+}
+
+void supervisor::read_signals() {
+  signalfd_siginfo info;
+  while (read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    if (info.ssi_signo == SIGCHLD) {
+      reap();
+    } else {
+      stopping_ = true;
+    }
+  }
+}
+
+void supervisor::read_ready(child& c) {
+  char buffer[512];
+  ssize_t n = read(c.ready_fd, buffer, sizeof buffer);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return;
+  }
+  if (n > 0) {
+    c.ready_text.append(buffer, static_cast<size_t>(n));
+  }
+  auto end = c.ready_text.find('\n');
+  if (end != std::string::npos) {
+    c.ready_text.resize(end);
+    c.ready = true;
+    close_ready(c);
+    if (c.spec.on_ready) {
+      c.extra_arguments = c.spec.on_ready(c.ready_text);
+    }
+  } else if (n <= 0 || c.ready_text.size() > sizeof buffer) {
+    close_ready(c);
+  }
+}
+
+void supervisor::close_ready(child& c) {
+  if (c.ready_fd >= 0) {
+    close(c.ready_fd);
+    c.ready_fd = -1;
+  }
+}
+
+void supervisor::reap() {
+  bool changed = false;
+  for (auto& [name, c] : children_) {
+    int status = 0;
+    if (c.pid == 0 || waitpid(c.pid, &status, WNOHANG) != c.pid) {
+      continue;
+    }
+    auto now = clock::now();
+    c.pause = now - c.started > settled || c.pause.count() == 0 ? first_pause
+                                                                : std::min(c.pause * 2, longest_pause);
+    c.restart_at = now + c.pause;
+    c.pid = 0;
+    close_ready(c);
+    changed = true;
+    if (!stopping_) {
+      log_(name + " " + exit_text(status) + "; starting it again in " + std::to_string(c.pause.count())
+           + " ms");
+    }
+  }
+  if (changed) {
+    write_pids();
+  }
+}
+
+void supervisor::restart_due() {
+  bool changed = false;
+  for (auto& [name, c] : children_) {
+    if (!stopping_ && c.pid == 0 && clock::now() >= c.restart_at) {
+      spawn(c);
+      changed = true;
+    }
+  }
+  if (changed) {
+    write_pids();
+  }
+}
+
+bool supervisor::stop_all(std::chrono::milliseconds grace) {
+  stopping_ = true;
+  auto deadline = clock::now() + grace;
+  std::vector<uint32_t> phases;
+  for (const auto& [name, c] : children_) {
+    phases.push_back(c.spec.stop_phase);
+  }
+  std::sort(phases.begin(), phases.end());
+  phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
+  bool clean = true;
+  for (uint32_t phase : phases) {
+    auto in_phase = [phase](const auto& entry) {
+      return entry.second.spec.stop_phase == phase && entry.second.pid != 0;
+    };
+    for (auto& entry : children_) {
+      if (in_phase(entry)) {
+        kill(entry.second.pid, SIGTERM);
+      }
+    }
+    while (std::any_of(children_.begin(), children_.end(), in_phase) && clock::now() < deadline) {
+      poll_once(deadline);
+    }
+    for (auto& entry : children_) {
+      if (in_phase(entry)) {
+        log_(entry.first + " did not stop in time; killing it");
+        clean = false;
+        kill(entry.second.pid, SIGKILL);
+        int status = 0;
+        waitpid(entry.second.pid, &status, 0);
+        entry.second.pid = 0;
+        close_ready(entry.second);
+      }
+    }
+  }
+  if (!children_.empty()) {
+    write_pids();
+  }
+  return clean;
+}
+
+void supervisor::write_pids() const {
+  nlohmann::json pids = nlohmann::json::object();
+  for (const auto& [name, c] : children_) {
+    if (c.pid != 0) {
+      pids[name] = c.pid;
+    }
+  }
+  auto target = run_dir_ / "pids.json";
+  auto temporary = run_dir_ / "pids.json.new";
+  {
+    std::ofstream out(temporary);
+    out << pids.dump(2) << '\n';
+    out.close();
+    if (!out) {
+      log_("cannot write " + temporary.string());
+      return;
+    }
+  }
+  std::error_code error;
+  std::filesystem::rename(temporary, target, error);
+  if (error) {
+    log_("cannot replace " + target.string() + ": " + error.message());
+  }
+}
+
+} // namespace troupe

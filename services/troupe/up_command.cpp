@@ -1,0 +1,269 @@
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <system_error>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "services/options/role_options.hpp"
+#include "services/process/model_source.hpp"
+#include "services/process/process_log.hpp"
+#include "services/troupe/commands.hpp"
+#include "services/troupe/supervisor.hpp"
+
+namespace troupe {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Weights of large models take their time; a process that is not up by then is not coming.
+constexpr auto start_deadline = std::chrono::minutes{10};
+/// The children drain for defaults::drain; what is left after this is killed.
+constexpr auto stop_grace = std::chrono::seconds{45};
+
+struct up_options {
+  uint32_t gateways = 1;
+  uint32_t attention_workers = 1;
+  uint32_t expert_workers = 2;
+  std::string run_dir;
+  uint32_t metrics_port = 0;
+  bool shared_memory = false;
+};
+
+/// Flags of the groups a role takes, as words for its command line.
+class flag_words {
+ public:
+  flag_words& add(const std::string& name, const std::string& value) {
+    if (!value.empty()) {
+      words_.push_back("--" + name);
+      words_.push_back(value);
+    }
+    return *this;
+  }
+
+  template <class Number>
+  flag_words& add_number(const std::string& name, Number value) {
+    return add(name, std::to_string(value));
+  }
+
+  const std::vector<std::string>& words() const { return words_; }
+
+ private:
+  std::vector<std::string> words_;
+};
+
+void add_model(flag_words& flags, const model_options& o, uint32_t threads) {
+  flags.add("dtype", o.dtype)
+      .add("expert-quant", o.expert_quant)
+      .add("dense-quant", o.dense_quant)
+      .add("activation-quant", o.activation_quant)
+      .add("device", o.device)
+      .add("cpu-isa", o.cpu_isa)
+      .add_number("threads", threads)
+      .add_number("max-model-len", o.max_model_len);
+}
+
+/// A file that only we can read, with 32 random bytes in hexadecimal.
+fs::path write_secret(const fs::path& run_dir) {
+  fs::path file = run_dir / "secret";
+  fs::remove(file);
+  int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    throw std::system_error(errno, std::generic_category(), "--run-dir: cannot write " + file.string());
+  }
+  std::random_device random;
+  std::string text;
+  constexpr const char* digits = "0123456789abcdef";
+  for (int i = 0; i < 64; ++i) {
+    text += digits[random() & 15U];
+  }
+  text += '\n';
+  ssize_t written = write(fd, text.data(), text.size());
+  close(fd);
+  if (written != static_cast<ssize_t>(text.size())) {
+    throw std::runtime_error("--run-dir: cannot write " + file.string());
+  }
+  return file;
+}
+
+/// Two clusters in one folder would overwrite each other's pids: an advisory lock that ends with this
+/// process.
+class run_dir_lock {
+ public:
+  explicit run_dir_lock(const fs::path& run_dir) {
+    std::error_code error;
+    fs::create_directories(run_dir, error);
+    fs::path file = run_dir / "lock";
+    fd_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd_ < 0) {
+      throw std::system_error(errno, std::generic_category(), "--run-dir: cannot write " + file.string());
+    }
+
+    struct flock lock {};
+
+    lock.l_type = F_WRLCK;
+    if (fcntl(fd_, F_SETLK, &lock) != 0) {
+      close(fd_);
+      throw std::runtime_error("--run-dir: another cluster runs in " + run_dir.string());
+    }
+  }
+
+  ~run_dir_lock() { close(fd_); }
+
+  run_dir_lock(const run_dir_lock&) = delete;
+  run_dir_lock& operator=(const run_dir_lock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+} // namespace
+
+int up_command(const std::vector<std::string>& arguments) {
+  up_options up;
+  model_options model;
+  gateway_options gateway;
+  attention_options attention;
+  expert_options expert;
+  scheduler_options scheduler;
+  option_parser parser("troupe up", "Starts and supervises a local cluster of separate processes.");
+  parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
+  parser.number("attention-workers", "attention worker processes", &up.attention_workers, 1, 256);
+  parser.number("gateways", "gateway processes; they listen on --port, --port + 1, ...", &up.gateways, 1, 64);
+  parser.text("run-dir", "DIR",
+              "gets pids.json, the cluster secret and the scheduler's state; default: a new folder",
+              &up.run_dir);
+  parser.number("worker-metrics-port",
+                "metrics port of the scheduler; the workers' follow it, experts first; 0: none",
+                &up.metrics_port, 0, 65535);
+  parser.toggle("shared-memory", "use shared memory between the processes", &up.shared_memory);
+  gateway.declare(parser);
+  model.declare(parser);
+  attention.declare(parser);
+  expert.declare(parser);
+  scheduler.expert_workers = up.expert_workers;
+  scheduler.declare(parser); // --expert-workers is among them: so many are started and waited for
+  if (parser.parse(arguments) == option_parser::outcome::help) {
+    return 0;
+  }
+  up.expert_workers = scheduler.expert_workers;
+  if (gateway.port != 0 && gateway.port + up.gateways - 1 > 65535) {
+    throw option_error("--port: " + std::to_string(up.gateways) + " gateways do not fit above "
+                       + std::to_string(gateway.port));
+  }
+  process_log log("troupe-up");
+  open_model(model); // one clear error here, rather than one from each process
+
+  fs::path run_dir = up.run_dir;
+  if (run_dir.empty()) {
+    std::string pattern = (fs::temp_directory_path() / "troupe-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) {
+      throw std::system_error(errno, std::generic_category(), "cannot make a folder for this run");
+    }
+    run_dir = pattern;
+  }
+  run_dir_lock lock(run_dir);
+  fs::path secret = write_secret(run_dir);
+  if (scheduler.state_dir.empty()) {
+    scheduler.state_dir = (run_dir / "state").string();
+  }
+  supervisor processes(run_dir, [&](const std::string& line) { log.line("supervisor", line); });
+  fs::path programs = fs::read_symlink("/proc/self/exe").parent_path();
+
+  // Attention and expert phases alternate, so each side may use all processors; within a side they are
+  // divided.
+  uint32_t cores = model.num_threads();
+  uint32_t attention_threads = std::max(1U, cores / up.attention_workers);
+  uint32_t expert_threads = std::max(1U, cores / up.expert_workers);
+
+  uint32_t next_metrics_port = up.metrics_port;
+  auto add_metrics = [&](flag_words& flags) {
+    flags.add("metrics-prefix", gateway.metrics_prefix);
+    if (next_metrics_port != 0) {
+      flags.add_number("metrics-port", next_metrics_port++);
+    }
+  };
+  auto child = [&](const std::string& program, const std::string& name, uint32_t phase,
+                   const flag_words& flags) {
+    child_spec spec;
+    spec.name = name;
+    spec.stop_phase = phase;
+    spec.argv = {(programs / program).string()};
+    if (program != "troupe-scheduler") {
+      spec.argv.push_back(model.model_dir);
+    }
+    spec.argv.insert(spec.argv.end(), flags.words().begin(), flags.words().end());
+    for (const std::string& word :
+         {std::string("--name"), name, std::string("--secret-file"), secret.string(),
+          std::string("--shared-memory"), std::string(up.shared_memory ? "true" : "false")}) {
+      spec.argv.push_back(word);
+    }
+    return spec;
+  };
+
+  flag_words scheduler_flags;
+  scheduler_flags.add_number("max-num-queued-reqs", scheduler.max_num_queued_reqs)
+      .add_number("replicas", scheduler.replicas)
+      .add_number("expert-workers", scheduler.expert_workers)
+      .add("allow-inexact", scheduler.allow_inexact ? "true" : "false")
+      .add("state-dir", scheduler.state_dir)
+      .add("listen", "127.0.0.1:0");
+  add_metrics(scheduler_flags);
+  child_spec scheduler_child = child("troupe-scheduler", "scheduler-0", 3, scheduler_flags);
+  // A restarted scheduler must be found where the workers look for it.
+  scheduler_child.on_ready = [](const std::string& endpoint) -> std::vector<std::string> {
+    return {"--listen", endpoint};
+  };
+  processes.start(std::move(scheduler_child));
+  std::string endpoint = processes.wait_ready("scheduler-0", start_deadline);
+
+  std::vector<std::string> names;
+  auto start = [&](child_spec spec) {
+    names.push_back(spec.name);
+    processes.start(std::move(spec));
+  };
+  for (uint32_t i = 0; i < up.expert_workers; ++i) {
+    flag_words flags;
+    add_model(flags, model, expert_threads);
+    flags.add_number("expert-memory", expert.expert_memory).add_number("expert-linger-us", expert.linger_us);
+    flags.add("scheduler", endpoint);
+    add_metrics(flags);
+    start(child("troupe-expert", "expert-" + std::to_string(i), 2, flags));
+  }
+  for (uint32_t i = 0; i < up.attention_workers; ++i) {
+    flag_words flags;
+    add_model(flags, model, attention_threads);
+    flags.add_number("max-num-seqs", attention.max_num_seqs)
+        .add_number("max-num-batched-tokens", attention.max_num_batched_tokens)
+        .add_number("micro-batches", attention.micro_batches)
+        .add_number("kv-cache-memory", attention.kv_cache_memory);
+    flags.add("scheduler", endpoint);
+    add_metrics(flags);
+    start(child("troupe-attention", "attention-" + std::to_string(i), 1, flags));
+  }
+  for (uint32_t i = 0; i < up.gateways; ++i) {
+    flag_words flags;
+    add_model(flags, model, 1);
+    flags.add("host", gateway.host)
+        .add_number("port", gateway.port == 0 ? 0 : gateway.port + i)
+        .add("served-model-name", gateway.served_model_name)
+        .add("api-key-file", gateway.api_key_file)
+        .add("chat-template", gateway.chat_template_file)
+        .add("metrics-prefix", gateway.metrics_prefix)
+        .add_number("max-connections", gateway.max_connections);
+    flags.add("scheduler", endpoint);
+    start(child("troupe-gateway", "gateway-" + std::to_string(i), 0, flags));
+  }
+  for (const auto& name : names) {
+    log.line("ready", name + " " + processes.wait_ready(name, start_deadline));
+  }
+  log.line("running", std::to_string(names.size() + 1) + " processes; " + (run_dir / "pids.json").string());
+  return processes.run(stop_grace);
+}
+
+} // namespace troupe
