@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <utility>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <nlohmann/json.hpp>
+
+#include "load/commands.hpp"
+#include "load/http_client.hpp"
+#include "services/options/option_parser.hpp"
+
+namespace troupe::load {
+
+namespace asio = boost::asio;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Sums over scored tokens: every token but a record's first, which has nothing before it.
+struct score {
+  double nats = 0.0;
+  uint64_t tokens = 0;
+  uint64_t bytes = 0;
+
+  void add(const score& other) {
+    nats += other.nats;
+    tokens += other.tokens;
+    bytes += other.bytes;
+  }
+
+  double perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
+
+  double bits_per_byte() const { return nats / std::log(2.0) / static_cast<double>(bytes); }
+};
+
+std::vector<std::string> read_texts(const fs::path& file) {
+  std::ifstream in(file);
+  if (!in) {
+    throw http_error("cannot read " + file.string());
+  }
+  std::vector<std::string> texts;
+  std::string line;
+  for (size_t number = 1; std::getline(in, line); ++number) {
+    auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!record.is_object() || !record.contains("text") || !record["text"].is_string()) {
+      throw http_error(file.string() + ":" + std::to_string(number) + ": no JSON object with a \"text\"");
+    }
+    texts.push_back(record["text"].get<std::string>());
+  }
+  return texts;
+}
+
+/// Scores one text: the server echoes it with a logprob for every token but the first.
+asio::awaitable<score> score_text(const server_url& server, const std::string& model, std::string text) {
+  nlohmann::json body = {
+      {"prompt", text}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 0}, {"temperature", 0}};
+  if (!model.empty()) {
+    body["model"] = model;
+  }
+  auto answer = co_await exchange(server, "POST", "/v1/completions", body.dump(), std::chrono::seconds(600));
+  auto parsed = nlohmann::json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  if (answer.status != 200 || !parsed.is_object()) {
+    throw http_error("status " + std::to_string(answer.status) + ": " + answer.body.substr(0, 500));
+  }
+  const auto& logprobs = parsed.at("choices").at(0).at("logprobs");
+  const auto& tokens = logprobs.at("tokens");
+  const auto& values = logprobs.at("token_logprobs");
+  score s;
+  for (size_t i = 1; i < values.size(); ++i) {
+    s.nats -= values[i].get<double>();
+    ++s.tokens;
+  }
+  // Tokens may split characters, so bytes are counted on the text; the first token is not scored.
+  s.bytes = text.size() - std::min(text.size(), tokens.at(0).get<std::string>().size());
+  co_return s;
+}
+
+/// The scores of all texts, `concurrency` at a time, on one thread; sums in the order of the texts.
+std::vector<score> score_all(const server_url& server, const std::string& model,
+                             const std::vector<std::string>& texts, uint32_t concurrency) {
+  asio::io_context io(1);
+  std::vector<score> scores(texts.size());
+  size_t next = 0;
+  std::exception_ptr failure;
+  auto work = [&]() -> asio::awaitable<void> {
+    while (next < texts.size() && !failure) {
+      size_t mine = next++;
+      try {
+        scores[mine] = co_await score_text(server, model, texts[mine]);
+      } catch (const std::exception&) {
+        failure = std::current_exception();
+      }
+    }
+  };
+  for (uint32_t i = 0; i < concurrency; ++i) {
+    asio::co_spawn(io, work(), asio::detached);
+  }
+  io.run();
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+  return scores;
+}
+
+} // namespace
+
+int eval_command(const std::vector<std::string>& arguments) {
+  std::string url = "http://127.0.0.1:8000";
+  std::string model;
+  std::string heldout = "load/heldout";
+  std::string output;
+  uint32_t concurrency = 8;
+  option_parser parser("troupe-load eval",
+                       "Measures perplexity and bits per byte on held-out text through the REST API.");
+  parser.text("url", "URL", "the server", &url);
+  parser.text("model", "NAME", "model name to ask for; default: whatever is served", &model);
+  parser.text("heldout", "DIR", "folder of <domain>.jsonl files with a \"text\" a line", &heldout);
+  parser.number("max-concurrency", "requests in flight", &concurrency, 1, 1024);
+  parser.text("output", "FILE", "where to write the figures as JSON", &output);
+  if (parser.parse(arguments) == option_parser::outcome::help) {
+    return 0;
+  }
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(heldout)) {
+    if (entry.path().extension() == ".jsonl") {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  if (files.empty()) {
+    throw http_error("no <domain>.jsonl in " + heldout);
+  }
+  auto server = parse_url(url);
+  nlohmann::ordered_json figures;
+  score total;
+  auto print = [&](const std::string& name, const score& s) {
+    std::printf("%s: perplexity %.4f, bits per byte %.4f (%llu tokens)\n", name.c_str(), s.perplexity(),
+                s.bits_per_byte(), static_cast<unsigned long long>(s.tokens));
+    figures[name] = {{"perplexity", s.perplexity()},
+                     {"bits_per_byte", s.bits_per_byte()},
+                     {"tokens", s.tokens},
+                     {"bytes", s.bytes},
+                     {"nats_per_token", s.nats / static_cast<double>(s.tokens)}};
+  };
+  for (const auto& file : files) {
+    score domain;
+    for (const auto& s : score_all(server, model, read_texts(file), concurrency)) {
+      domain.add(s);
+    }
+    print(file.stem().string(), domain);
+    total.add(domain);
+  }
+  print("all", total);
+  if (!output.empty()) {
+    std::ofstream out(output);
+    out << figures.dump(2) << '\n';
+    out.close();
+    if (!out) {
+      std::cerr << "troupe-load: cannot write " << output << '\n';
+      return 1;
+    }
+  }
+  return 0;
+}
+
+} // namespace troupe::load

@@ -1,0 +1,45 @@
+// One HTTP request at a time, with deadlines, on an Asio coroutine.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include <utility> // Asio of Boost 1.74 needs it before its own headers
+
+#include <boost/asio/awaitable.hpp>
+
+namespace troupe::load {
+
+/// A server that did not answer as it should: the message names what was asked and what came.
+struct http_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// "http://HOST:PORT" taken apart.
+struct server_url {
+  std::string host;
+  std::string port;
+};
+
+/// @throws http_error when the text is not of that form
+server_url parse_url(const std::string& text);
+
+struct http_answer {
+  unsigned status = 0;
+  std::string body; ///< empty when it was streamed
+};
+
+/// Called for each `data:` line of a stream, the prefix removed.
+using event_handler = std::function<void(std::string data)>;
+
+/// Sends a request and reads the answer. With `on_event`, a body of type text/event-stream is handed over
+/// line by line as it arrives.
+/// @param deadline  for the whole exchange
+/// @throws http_error when the connection fails, ends early or the deadline passes
+boost::asio::awaitable<http_answer> exchange(const server_url& server, std::string method, std::string path,
+                                             std::string body, std::chrono::seconds deadline,
+                                             event_handler on_event = {});
+
+} // namespace troupe::load

@@ -1,0 +1,117 @@
+#include "load/prompt_set.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <random>
+#include <stdexcept>
+
+#include <nlohmann/json.hpp>
+
+namespace troupe::load {
+
+namespace {
+
+/// Uniform in [low, high]; the standard distributions differ between libraries, this does not.
+uint32_t uniform(std::mt19937_64& random, length_range range) {
+  return range.low + static_cast<uint32_t>(random() % (uint64_t{range.high} - range.low + 1));
+}
+
+double unit(std::mt19937_64& random) {
+  return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53;
+}
+
+double normal(std::mt19937_64& random) {
+  double radius = std::sqrt(-2.0 * std::log(unit(random)));
+  return radius * std::cos(6.283185307179586 * unit(random));
+}
+
+/// Gamma with mean 1, by Marsaglia and Tsang ("A simple method for generating gamma variables", 2000).
+double gamma_of_mean_one(std::mt19937_64& random, double shape) {
+  double boost = shape < 1.0 ? std::pow(unit(random), 1.0 / shape) : 1.0;
+  double d = (shape < 1.0 ? shape + 1.0 : shape) - 1.0 / 3.0;
+  double c = 1.0 / std::sqrt(9.0 * d);
+  while (true) {
+    double x = normal(random);
+    double v = (1.0 + c * x) * (1.0 + c * x) * (1.0 + c * x);
+    if (v > 0.0 && std::log(unit(random)) < 0.5 * x * x + d - d * v + d * std::log(v)) {
+      return boost * d * v / shape;
+    }
+  }
+}
+
+} // namespace
+
+length_range parse_range(const std::string& text, const std::string& flag) {
+  auto colon = text.find(':');
+  auto number = [&](std::string_view part) {
+    uint32_t value = 0;
+    auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc{} || stop != part.data() + part.size()) {
+      throw std::invalid_argument(flag + ": '" + text + "' is neither N nor LO:HI");
+    }
+    return value;
+  };
+  std::string_view view = text;
+  length_range range{number(view.substr(0, colon)), 0};
+  range.high = colon == std::string::npos ? range.low : number(view.substr(colon + 1));
+  if (range.low == 0 || range.low > range.high) {
+    throw std::invalid_argument(flag + ": '" + text + "' is not a range of positive lengths");
+  }
+  return range;
+}
+
+std::vector<std::string> read_prompts(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  if (!in) {
+    throw std::runtime_error("cannot read " + file.string());
+  }
+  std::vector<std::string> prompts;
+  std::string line;
+  for (size_t number = 1; std::getline(in, line); ++number) {
+    auto record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!record.is_object() || !record.contains("prompt") || !record["prompt"].is_string()) {
+      throw std::runtime_error(file.string() + ":" + std::to_string(number)
+                               + ": no JSON object with a \"prompt\"");
+    }
+    prompts.push_back(record["prompt"].get<std::string>());
+  }
+  if (prompts.empty()) {
+    throw std::runtime_error(file.string() + ": no prompts");
+  }
+  return prompts;
+}
+
+std::vector<prompt> make_prompts(const std::vector<std::string>& texts, uint32_t count, uint64_t seed,
+                                 length_range input, length_range output, uint32_t vocab_size) {
+  std::mt19937_64 random(seed);
+  std::vector<prompt> made(count);
+  for (auto& p : made) {
+    if (texts.empty()) {
+      p.tokens.resize(uniform(random, input));
+      for (auto& token : p.tokens) {
+        token = static_cast<int32_t>(random() % vocab_size);
+      }
+    } else {
+      p.text = texts[random() % texts.size()];
+    }
+    p.max_tokens = uniform(random, output);
+  }
+  return made;
+}
+
+std::vector<double> arrival_times(uint32_t count, double rate, double burstiness, uint64_t seed) {
+  std::vector<double> times(count, 0.0);
+  if (rate <= 0.0) {
+    return times;
+  }
+  std::mt19937_64 random(seed ^ 0x9e3779b97f4a7c15U);
+  double now = 0.0;
+  for (auto& time : times) {
+    time = now;
+    now += gamma_of_mean_one(random, burstiness) / rate;
+  }
+  return times;
+}
+
+} // namespace troupe::load

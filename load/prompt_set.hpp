@@ -1,0 +1,41 @@
+// What a load run asks: prompts from a file, or random token ids from a seed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace troupe::load {
+
+/// One request to come.
+struct prompt {
+  std::string text;            ///< empty when `tokens` is used
+  std::vector<int32_t> tokens; ///< random ids
+  uint32_t max_tokens = 0;
+};
+
+struct length_range {
+  uint32_t low = 0;
+  uint32_t high = 0; ///< inclusive
+};
+
+/// "LO:HI" or "N". @throws std::invalid_argument naming `flag`
+length_range parse_range(const std::string& text, const std::string& flag);
+
+/// Reads the "prompt" of each line of a JSONL file. @throws std::runtime_error naming file and line
+std::vector<std::string> read_prompts(const std::filesystem::path& file);
+
+/// `count` requests in the order of a seed: prompts of `texts` drawn with replacement, or, when there are
+/// none, random ids below `vocab_size` of a length drawn from `input`; answer lengths drawn from `output`.
+/// The same arguments give the same requests on every machine.
+std::vector<prompt> make_prompts(const std::vector<std::string>& texts, uint32_t count, uint64_t seed,
+                                 length_range input, length_range output, uint32_t vocab_size);
+
+/// Seconds between arrivals: gamma distributed with mean 1 / rate and shape `burstiness` (1: a Poisson
+/// process).
+/// @param rate  requests per second; 0: all at once
+/// @returns [count] seconds since the start, ascending
+std::vector<double> arrival_times(uint32_t count, double rate, double burstiness, uint64_t seed);
+
+} // namespace troupe::load

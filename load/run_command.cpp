@@ -1,0 +1,205 @@
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <utility>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <nlohmann/json.hpp>
+
+#include "load/commands.hpp"
+#include "load/http_client.hpp"
+#include "load/prompt_set.hpp"
+#include "load/report.hpp"
+#include "services/options/option_parser.hpp"
+
+namespace troupe::load {
+
+namespace asio = boost::asio;
+using clock = std::chrono::steady_clock;
+
+namespace {
+
+struct run_options {
+  std::string url = "http://127.0.0.1:8000";
+  std::string model;
+  std::string prompts;
+  std::string input_len = "8:128";
+  std::string output_len = "1:128";
+  std::string output;
+  uint32_t num_prompts = 100;
+  uint32_t vocab_size = 256;
+  uint32_t max_concurrency = 1024;
+  uint32_t seed = 0;
+  uint32_t timeout_seconds = 600;
+  double request_rate = 0.0;
+  double burstiness = 1.0;
+  double temperature = 0.0;
+};
+
+double seconds_since(clock::time_point start) {
+  return std::chrono::duration<double>(clock::now() - start).count();
+}
+
+/// All requests of a run, on one thread.
+class load_run {
+ public:
+  load_run(run_options options, std::vector<prompt> prompts, std::vector<double> arrivals)
+      : options_(std::move(options)),
+        server_(parse_url(options_.url)),
+        prompts_(std::move(prompts)),
+        arrivals_(std::move(arrivals)),
+        records_(prompts_.size()),
+        freed_(io_) {}
+
+  /// @returns seconds from the first request to the last answer
+  double run() {
+    start_ = clock::now();
+    freed_.expires_at(clock::time_point::max());
+    asio::co_spawn(io_, dispatch(), asio::detached);
+    io_.run();
+    return seconds_since(start_);
+  }
+
+  const std::vector<request_record>& records() const { return records_; }
+
+ private:
+  asio::awaitable<void> dispatch() {
+    asio::steady_timer timer(io_);
+    for (size_t i = 0; i < prompts_.size(); ++i) {
+      timer.expires_at(
+          start_ + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(arrivals_[i])));
+      co_await timer.async_wait(asio::use_awaitable);
+      while (in_flight_ >= options_.max_concurrency) {
+        boost::system::error_code cancelled;
+        co_await freed_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+      }
+      ++in_flight_;
+      asio::co_spawn(io_, request(i), asio::detached);
+    }
+  }
+
+  asio::awaitable<void> request(size_t number) {
+    const prompt& p = prompts_[number];
+    request_record& record = records_[number];
+    nlohmann::json body = {{"max_tokens", p.max_tokens},
+                           {"temperature", options_.temperature},
+                           {"seed", number},
+                           {"ignore_eos", true},
+                           {"stream", true},
+                           {"stream_options", {{"include_usage", true}}}};
+    if (!options_.model.empty()) {
+      body["model"] = options_.model;
+    }
+    body["prompt"] = p.tokens.empty() ? nlohmann::json(p.text) : nlohmann::json(p.tokens);
+    auto begin = clock::now();
+    auto last = begin;
+    bool done = false;
+    record.start = std::chrono::duration<double>(begin - start_).count();
+    auto on_event = [&](const std::string& data) {
+      if (data == "[DONE]") {
+        done = true;
+        return;
+      }
+      auto chunk = nlohmann::json::parse(data, nullptr, /*allow_exceptions=*/false);
+      if (chunk.contains("error")) {
+        record.error = chunk["error"].value("message", data);
+      } else if (chunk.contains("usage") && chunk["usage"].is_object()) {
+        record.input_tokens = chunk["usage"].value("prompt_tokens", 0U);
+        record.output_tokens = chunk["usage"].value("completion_tokens", 0U);
+      }
+      if (chunk.contains("choices") && !chunk["choices"].empty()) {
+        auto now = clock::now();
+        double gap = std::chrono::duration<double>(now - last).count();
+        if (last == begin) {
+          record.ttft = gap;
+        } else {
+          record.gaps.push_back(gap);
+        }
+        last = now;
+      }
+    };
+    try {
+      auto answer = co_await exchange(server_, "POST", "/v1/completions", body.dump(),
+                                      std::chrono::seconds(options_.timeout_seconds), on_event);
+      record.ok = answer.status == 200 && done && record.error.empty();
+      if (!record.ok && record.error.empty()) {
+        record.error =
+            answer.status == 200 ? "the stream ended early" : "status " + std::to_string(answer.status);
+      }
+    } catch (const http_error& error) {
+      record.error = error.what();
+    }
+    record.latency = seconds_since(begin);
+    --in_flight_;
+    freed_.cancel();
+  }
+
+  run_options options_;
+  server_url server_;
+  std::vector<prompt> prompts_;
+  std::vector<double> arrivals_;
+  std::vector<request_record> records_;
+  asio::io_context io_{1};
+  asio::steady_timer freed_; ///< cancelled whenever a request ends: wakes the dispatcher
+  clock::time_point start_;
+  uint32_t in_flight_ = 0;
+};
+
+} // namespace
+
+int run_command(const std::vector<std::string>& arguments) {
+  run_options o;
+  option_parser parser("troupe-load run",
+                       "Sends completion requests at a rate and reports what users would see.");
+  parser.text("url", "URL", "the server", &o.url);
+  parser.text("model", "NAME", "model name to ask for; default: whatever is served", &o.model);
+  parser.text("prompts", "FILE", "JSONL with a \"prompt\" a line; default: random token ids", &o.prompts);
+  parser.number("num-prompts", "requests to send", &o.num_prompts, 1, 1U << 24);
+  parser.text("random-input-len", "LO:HI", "prompt tokens of random prompts", &o.input_len);
+  parser.text("random-output-len", "LO:HI", "answer tokens", &o.output_len);
+  parser.number("random-vocab-size", "random ids are below this", &o.vocab_size, 1, 1U << 24);
+  parser.real("request-rate", "requests per second; 0: all at once", &o.request_rate, 0, 1e6);
+  parser.real("burstiness", "1: Poisson arrivals; lower: burstier; higher: more regular", &o.burstiness, 0.01,
+              1e6);
+  parser.number("max-concurrency", "requests in flight at most", &o.max_concurrency, 1, 1U << 20);
+  parser.real("temperature", "of all requests", &o.temperature, 0, 2);
+  parser.number("seed", "the same seed asks the same", &o.seed, 0, ~0U);
+  parser.number("timeout", "seconds until a request counts as failed", &o.timeout_seconds, 1, 86400);
+  parser.text("output", "FILE", "where to write the report as JSON", &o.output);
+  if (parser.parse(arguments) == option_parser::outcome::help) {
+    return 0;
+  }
+  std::vector<std::string> texts;
+  if (!o.prompts.empty()) {
+    texts = read_prompts(o.prompts);
+  }
+  auto prompts = make_prompts(texts, o.num_prompts, o.seed, parse_range(o.input_len, "--random-input-len"),
+                              parse_range(o.output_len, "--random-output-len"), o.vocab_size);
+  load_run run(o, std::move(prompts), arrival_times(o.num_prompts, o.request_rate, o.burstiness, o.seed));
+  double duration = run.run();
+  std::cout << report_text(run.records(), duration);
+  bool failed = false;
+  for (const auto& record : run.records()) {
+    if (!record.ok && !std::exchange(failed, true)) {
+      std::cerr << "first failure: " << record.error << '\n';
+    }
+  }
+  if (!o.output.empty()) {
+    std::ofstream out(o.output);
+    out << report_json(run.records(), duration) << '\n';
+    out.close();
+    if (!out) {
+      std::cerr << "troupe-load: cannot write " << o.output << '\n';
+      return 1;
+    }
+  }
+  return failed ? 1 : 0;
+}
+
+} // namespace troupe::load
