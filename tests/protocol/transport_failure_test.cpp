@@ -1,0 +1,335 @@
+// The transport when peers die, stop, come back, lie or do not keep up. Peers are processes of their own.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <csignal>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include <caf/event_based_actor.hpp>
+#include <caf/send.hpp>
+#include <caf/stateful_actor.hpp>
+
+#include "actors/transport/faults.hpp"
+#include "tests/protocol/transport_fixture.hpp"
+
+namespace troupe::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Waits for something that another thread or process brings about.
+template <class Predicate>
+bool eventually(Predicate holds, std::chrono::milliseconds deadline = 5s) {
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() >= end)
+      return false;
+    std::this_thread::sleep_for(1ms);
+  }
+  return true;
+}
+
+// Notices silence soon, so that tests are short; long enough for a loaded machine.
+transport_options quick_to_notice() {
+  auto result = loopback_options();
+  result.heartbeat = 50ms;
+  result.silence = 600ms;
+  return result;
+}
+
+// Never declares a silent peer dead within a test.
+transport_options patient() {
+  auto result = loopback_options();
+  result.silence = 60s;
+  return result;
+}
+
+caf::error echo(node& here, const server_actor& to, batch what, batch& answer,
+                std::chrono::milliseconds deadline = 5s) {
+  caf::scoped_actor self{here.system};
+  caf::error result;
+  self->request(to, deadline, std::move(what))
+      .receive([&](batch& x) { answer = std::move(x); }, [&](caf::error& err) { result = std::move(err); });
+  return result;
+}
+
+bool await_down(caf::scoped_actor& self) {
+  bool down = false;
+  self->receive([&](const caf::down_msg&) { down = true; }, caf::after(5s) >> [] {});
+  return down;
+}
+
+// Keeps requests of all sizes in flight until one fails, and counts what comes back.
+struct tally {
+  std::atomic<std::uint64_t> sent{0};
+  std::atomic<std::uint64_t> answered{0};
+  std::atomic<std::uint64_t> failed{0};
+  std::atomic<std::uint64_t> wrong{0};
+  std::atomic<bool> stop{false};
+};
+
+struct pump_state {
+  static inline const char* name = "pump";
+  server_actor server;
+  tally* into = nullptr;
+  std::mt19937 random;
+  std::size_t running = 0;
+  bool broken = false;
+};
+
+void next_request(caf::stateful_actor<pump_state>* self) {
+  auto& state = self->state;
+  if (state.broken || state.into->stop) {
+    if (--state.running == 0)
+      self->quit();
+    return;
+  }
+  constexpr std::size_t sizes[] = {0, 64, 8192, 131'072, 1'048'576, 3'000'000};
+  const auto size = sizes[state.random() % std::size(sizes)];
+  ++state.into->sent;
+  self->request(state.server, 20s, batch{size, "", {patterned(size, size)}})
+      .then(
+          [self, size](const batch& x) {
+            auto& st = self->state;
+            ++st.into->answered;
+            if (x.id != size + 1 || x.parts.size() != 1 || x.parts.front() != patterned(size, size))
+              ++st.into->wrong;
+            next_request(self);
+          },
+          [self](const caf::error& err) {
+            auto& st = self->state;
+            ++st.into->failed;
+            if (err != caf::exit_reason::remote_link_unreachable && err != caf::sec::request_receiver_down)
+              ++st.into->wrong;
+            st.broken = true;
+            next_request(self);
+          });
+}
+
+caf::behavior pump(caf::stateful_actor<pump_state>* self, server_actor server, tally* into, unsigned seed) {
+  self->state.server = std::move(server);
+  self->state.into = into;
+  self->state.random.seed(seed);
+  self->state.running = 6;
+  for (int i = 0; i < 6; ++i)
+    next_request(self);
+  return {[](caf::unit_t) {}};
+}
+
+TEST(transport_failure_test, every_request_to_a_killed_process_is_answered_and_others_go_on) {
+  node here;
+  child survivor;
+  const auto steady = here.server_at(survivor.endpoint());
+  std::mt19937 random{7};
+  tally killed;
+  for (unsigned round = 0; round < 5; ++round) {
+    child victim;
+    tally spared;
+    caf::scoped_actor self{here.system};
+    const auto doomed = self->spawn(pump, here.server_at(victim.endpoint()), &killed, round);
+    const auto other = self->spawn(pump, steady, &spared, round + 100);
+    EXPECT_TRUE(eventually(
+        [&, before = killed.answered.load()] { return killed.answered > before + random() % 20; }));
+    victim.kill();
+    self->wait_for(doomed);
+    const auto before = spared.answered.load();
+    EXPECT_TRUE(eventually([&] { return spared.answered > before; }));
+    spared.stop = true;
+    self->wait_for(other);
+    EXPECT_EQ(spared.sent, spared.answered);
+    EXPECT_EQ(spared.wrong, 0U);
+  }
+  EXPECT_EQ(killed.sent, killed.answered + killed.failed);
+  EXPECT_GE(killed.failed, 5U);
+  EXPECT_EQ(killed.wrong, 0U);
+  EXPECT_EQ(here.net->stats().requests_pending, 0U);
+}
+
+TEST(transport_failure_test, a_stopped_process_is_dead_and_is_fenced_when_it_comes_back) {
+  node here{quick_to_notice()};
+  child peer;
+  const auto remote = here.server_at(peer.endpoint());
+  caf::scoped_actor self{here.system};
+  self->monitor(remote);
+  peer.signal(SIGSTOP);
+  auto pending = self->request(remote, caf::infinite, batch{1, "", {patterned(4'000'000, 1)}});
+  caf::error reason;
+  pending.receive([](batch&) {}, [&](caf::error& err) { reason = std::move(err); });
+  EXPECT_EQ(reason, caf::exit_reason::remote_link_unreachable);
+  EXPECT_TRUE(await_down(self));
+  EXPECT_TRUE(here.logged("silent for 600 ms"));
+  peer.signal(SIGCONT);
+  // The old handle stays dead; a new one works, over a new connection.
+  batch answer;
+  EXPECT_EQ(echo(here, remote, {}, answer), caf::sec::request_receiver_down);
+  const auto again = here.server_at(peer.endpoint());
+  ASSERT_FALSE(echo(here, again, {5, "", {patterned(3'000'000, 9)}}, answer));
+  EXPECT_EQ(answer.id, 6U);
+  EXPECT_EQ(answer.parts.front(), patterned(3'000'000, 9));
+}
+
+TEST(transport_failure_test, buffers_of_a_stopped_peer_come_back_only_when_nobody_writes_to_them) {
+  auto& pool = buffer_pool::instance();
+  node here{quick_to_notice()};
+  child peer;
+  const auto before = pool.stats().live_bytes;
+  tally counts;
+  caf::scoped_actor self{here.system};
+  const auto load = self->spawn(pump, here.server_at(peer.endpoint()), &counts, 3U);
+  EXPECT_TRUE(eventually([&] { return counts.answered > 20; }));
+  // Rendezvous are under way in both directions.
+  peer.signal(SIGSTOP);
+  self->wait_for(load);
+  EXPECT_EQ(counts.sent, counts.answered + counts.failed);
+  EXPECT_TRUE(eventually([&] { return pool.stats().live_bytes == before; }));
+  std::vector<payload> fresh;
+  for (const std::size_t size : {131'072, 1'048'576, 1'048'576, 3'000'000, 3'000'000, 3'000'000})
+    fresh.push_back(patterned(size, size));
+  peer.signal(SIGCONT);
+  const auto again = here.server_at(peer.endpoint());
+  batch answer;
+  ASSERT_FALSE(echo(here, again, {}, answer));
+  for (const auto& x : fresh)
+    EXPECT_EQ(x, patterned(x.size(), x.size()));
+}
+
+TEST(transport_failure_test, notifications_beyond_the_second_window_end_the_connection) {
+  auto options = patient();
+  options.window_bytes = 1 << 20;
+  node here{options};
+  child peer;
+  const auto remote = here.server_at(peer.endpoint());
+  caf::scoped_actor self{here.system};
+  self->monitor(remote);
+  peer.signal(SIGSTOP);
+  for (int i = 0; i < 30; ++i)
+    self->send(remote, caf::put_atom_v, batch{1, "", {patterned(100'000, 1)}});
+  EXPECT_TRUE(await_down(self));
+  EXPECT_TRUE(here.logged("does not keep up"));
+}
+
+TEST(transport_failure_test, a_message_too_large_is_refused_and_harms_nobody) {
+  auto options = loopback_options();
+  options.max_message_bytes = 1 << 20;
+  node here{options};
+  child peer;
+  const auto remote = here.server_at(peer.endpoint());
+  batch answer;
+  const auto err = echo(here, remote, {1, "", {patterned(1 << 20, 1)}}, answer);
+  EXPECT_TRUE(is_transport_error(err, transport_error::message_too_large));
+  ASSERT_FALSE(echo(here, remote, {1, "", {patterned(1'000'000, 1)}}, answer));
+}
+
+TEST(transport_failure_test, a_process_started_again_at_the_same_place_is_found) {
+  node here;
+  std::string endpoint;
+  {
+    child first;
+    endpoint = first.endpoint();
+    batch answer;
+    ASSERT_FALSE(echo(here, here.server_at(endpoint), {}, answer));
+  }
+  EXPECT_TRUE(here.await_line("peer-down"));
+  child second{{"--listen", endpoint}};
+  batch answer;
+  ASSERT_FALSE(echo(here, here.server_at(endpoint), {1, "", {patterned(500'000, 2)}}, answer));
+  EXPECT_EQ(answer.id, 2U);
+}
+
+TEST(transport_failure_test, a_transport_that_leaves_is_noticed_at_once) {
+  node here;
+  auto there = std::make_unique<node>();
+  const auto server = spawn_server(there->system);
+  there->net->publish("server", server);
+  const auto remote = here.server_at(there->net->endpoint());
+  caf::scoped_actor self{here.system};
+  self->monitor(remote);
+  caf::anon_send(server, caf::put_atom_v, batch{});
+  there->net.reset();
+  EXPECT_TRUE(await_down(self));
+  caf::anon_send_exit(server, caf::exit_reason::user_shutdown);
+}
+
+TEST(transport_failure_test, data_ports_come_from_the_range) {
+  const auto listening = [](unsigned low, unsigned high) {
+    std::ifstream table{"/proc/self/net/tcp"};
+    std::string line;
+    unsigned count = 0;
+    while (std::getline(table, line)) {
+      std::istringstream fields{line};
+      std::string slot;
+      std::string local;
+      std::string remote;
+      std::string state;
+      fields >> slot >> local >> remote >> state;
+      const auto colon = local.find(':');
+      if (colon == std::string::npos || state != "0A")
+        continue;
+      const auto port = std::stoul(local.substr(colon + 1), nullptr, 16);
+      count += port >= low && port <= high ? 1 : 0;
+    }
+    return count;
+  };
+  node here;
+  ASSERT_EQ(listening(23'450, 23'469), 0U);
+  child peer{{"--data-ports", "23450-23469"}};
+  EXPECT_GE(listening(23'450, 23'469), 1U);
+  batch answer;
+  ASSERT_FALSE(echo(here, here.server_at(peer.endpoint()), {1, "", {patterned(2'000'000, 2)}}, answer));
+}
+
+TEST(transport_failure_test, injected_faults_do_what_they_say) {
+  struct script : fault_injector {
+    fault decide(wire::frame_kind kind, std::size_t) override {
+      return kind == wire::frame_kind::message ? fault{next.exchange(fault::action::pass), 50ms} : fault{};
+    }
+
+    std::atomic<fault::action> next{fault::action::pass};
+  };
+
+  auto options = loopback_options();
+  const auto faults = std::make_shared<script>();
+  options.faults = faults;
+  node here{options};
+  child peer;
+  const auto remote = here.server_at(peer.endpoint());
+  batch answer;
+  faults->next = fault::action::drop;
+  EXPECT_EQ(echo(here, remote, {}, answer, 200ms), caf::sec::request_timeout);
+  faults->next = fault::action::delay;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_FALSE(echo(here, remote, {}, answer));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 50ms);
+  faults->next = fault::action::duplicate;
+  caf::scoped_actor self{here.system};
+  self->send(remote, caf::put_atom_v, batch{1, "", {}});
+  self->request(remote, 5s, caf::get_atom_v)
+      .receive([](std::uint64_t taken, std::uint64_t) { EXPECT_EQ(taken, 2U); },
+               [](caf::error&) { ADD_FAILURE(); });
+  self->monitor(remote);
+  faults->next = fault::action::kill;
+  EXPECT_EQ(echo(here, remote, {}, answer), caf::exit_reason::remote_link_unreachable);
+  EXPECT_TRUE(await_down(self));
+}
+
+TEST(transport_failure_test, seeded_faults_repeat) {
+  const auto draw = [](std::uint64_t seed) {
+    seeded_faults x{seed, {100, 100, 100, 10, 20ms}};
+    std::vector<fault::action> result;
+    for (int i = 0; i < 1000; ++i)
+      result.push_back(x.decide(wire::frame_kind::message, 1).what);
+    return result;
+  };
+  EXPECT_EQ(draw(1), draw(1));
+  EXPECT_NE(draw(1), draw(2));
+  seeded_faults x{1, {1000, 0, 0, 0, 20ms}};
+  EXPECT_EQ(x.decide(wire::frame_kind::message, 1).what, fault::action::drop);
+  EXPECT_EQ(x.decide(wire::frame_kind::monitor, 1).what, fault::action::pass);
+}
+
+} // namespace
+} // namespace troupe::test

@@ -1,0 +1,112 @@
+// Actors and systems for tests of the transport: an echo server, clients, two systems in one process, child
+// processes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "actors/transport/transport.hpp"
+
+namespace troupe::test {
+
+/// What travels: some metadata and several payloads.
+struct batch {
+  std::uint64_t id = 0;
+  std::string note;
+  std::vector<payload> parts;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, batch& x) {
+  return f(caf::meta::type_name("troupe::test::batch"), x.id, x.note, x.parts);
+}
+
+/// The SERVER interface of the transport tests.
+using server_actor = caf::typed_actor<
+    // Comes back with `id + 1`.
+    caf::replies_to<batch>::with<batch>,
+    // Takes a batch and notes whether its id follows the last one.
+    caf::reacts_to<caf::put_atom, batch>,
+    // How many batches were taken, and how many of them were out of order.
+    caf::replies_to<caf::get_atom>::with<std::uint64_t, std::uint64_t>,
+    // Never answers, and keeps the promise.
+    caf::replies_to<caf::pending_atom, batch>::with<batch>,
+    // Sends `x + 1` to the handle that came along.
+    caf::reacts_to<caf::forward_atom, caf::actor, std::int32_t>,
+    // Ends.
+    caf::reacts_to<caf::close_atom>>;
+
+server_actor spawn_server(caf::actor_system& sys);
+
+/// A payload of `num_bytes` whose content follows from `seed`.
+payload patterned(std::size_t num_bytes, std::uint64_t seed);
+
+struct system_config : caf::actor_system_config {
+  system_config();
+};
+
+/// Options for loopback: a secret, any port, the loopback device, log lines collected.
+transport_options loopback_options();
+
+/// An actor system with its transport; the transport goes first.
+struct node {
+  explicit node(transport_options options = loopback_options());
+  ~node();
+
+  /// Resolves through the transport actor, as actors do.
+  caf::expected<caf::strong_actor_ptr> resolve(const std::string& endpoint, const std::string& name);
+
+  server_actor server_at(const std::string& endpoint, const std::string& name = "server");
+
+  /// Log lines so far, "event: text".
+  std::vector<std::string> lines() const;
+  bool logged(const std::string& part) const;
+  /// Waits until a line contains `part`.
+  bool await_line(const std::string& part,
+                  std::chrono::milliseconds deadline = std::chrono::seconds{5}) const;
+
+  struct journal;
+  std::shared_ptr<journal> log;
+  system_config config;
+  caf::actor_system system;
+  std::unique_ptr<transport> net;
+};
+
+/// A child process that serves "server"; killed at the end.
+class child {
+ public:
+  /// @param args  further arguments, see transport_node.cpp
+  explicit child(const std::vector<std::string>& args = {});
+  child(const child&) = delete;
+  child& operator=(const child&) = delete;
+  ~child();
+
+  const std::string& endpoint() const { return endpoint_; }
+
+  void signal(int number) const;
+
+  /// SIGKILL, and waits until the process is gone.
+  void kill();
+
+ private:
+  int pid_ = -1;
+  int stdin_ = -1;
+  std::string endpoint_;
+};
+
+} // namespace troupe::test
+
+CAF_BEGIN_TYPE_ID_BLOCK(transport_test, troupe::transport_type_ids_end)
+
+  CAF_ADD_TYPE_ID(transport_test, (troupe::test::batch))
+
+CAF_END_TYPE_ID_BLOCK(transport_test)

@@ -1,0 +1,250 @@
+// The transport between two actor systems in one process: what actors may rely on.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+
+#include <caf/event_based_actor.hpp>
+#include <caf/send.hpp>
+
+#include "tests/protocol/transport_fixture.hpp"
+
+namespace troupe::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class transport_test : public testing::Test {
+ protected:
+  void serve() {
+    server = spawn_server(there.system);
+    there.net->publish("server", server);
+  }
+
+  void TearDown() override {
+    if (server)
+      caf::anon_send_exit(server, caf::exit_reason::user_shutdown);
+  }
+
+  // An echo through `to`; the error if there is one.
+  caf::error echo(const server_actor& to, batch what, batch& answer,
+                  std::chrono::milliseconds deadline = 5s) {
+    caf::scoped_actor self{here.system};
+    caf::error result;
+    self->request(to, deadline, std::move(what))
+        .receive([&](batch& x) { answer = std::move(x); }, [&](caf::error& err) { result = std::move(err); });
+    return result;
+  }
+
+  node here;
+  node there;
+  server_actor server;
+};
+
+TEST_F(transport_test, answers_a_request_without_payload) {
+  serve();
+  const auto remote = here.server_at(there.net->endpoint());
+  batch answer;
+  ASSERT_FALSE(echo(remote, {41, "note", {}}, answer));
+  EXPECT_EQ(answer.id, 42U);
+  EXPECT_EQ(answer.note, "note");
+  EXPECT_TRUE(answer.parts.empty());
+}
+
+TEST_F(transport_test, carries_payloads_of_every_size_in_order) {
+  serve();
+  const auto remote = here.server_at(there.net->endpoint());
+  batch question{7, std::string(10'000, 'n'), {}};
+  for (const std::size_t size : {0, 1, 63, 64, 65, 8192, 131'072, 300'001, 1'048'576})
+    question.parts.push_back(patterned(size, size));
+  batch answer;
+  ASSERT_FALSE(echo(remote, question, answer));
+  EXPECT_EQ(answer.id, 8U);
+  EXPECT_EQ(answer.note, question.note);
+  ASSERT_EQ(answer.parts.size(), question.parts.size());
+  for (std::size_t i = 0; i < answer.parts.size(); ++i) {
+    EXPECT_EQ(answer.parts[i], question.parts[i]) << i;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(answer.parts[i].data()) % 64, 0U) << i;
+  }
+}
+
+TEST_F(transport_test, keeps_order_over_sizes_that_travel_differently) {
+  serve();
+  const auto remote = here.server_at(there.net->endpoint());
+  const std::size_t sizes[] = {0, 100, 9'000, 300'000, 64, 2'000'000};
+  caf::scoped_actor self{here.system};
+  constexpr std::uint64_t count = 300;
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    // Metadata beyond what fits beside the header, every now and then.
+    batch x{i, std::string(i % 7 == 0 ? 20'000 : 5, 'x'), {patterned(sizes[i % 6], i)}};
+    if (i % 5 == 0)
+      x.parts.push_back(patterned(77, i));
+    self->send(remote, caf::put_atom_v, std::move(x));
+  }
+  self->request(remote, 10s, caf::get_atom_v)
+      .receive(
+          [&](std::uint64_t taken, std::uint64_t disordered) {
+            EXPECT_EQ(taken, count);
+            EXPECT_EQ(disordered, 0U);
+          },
+          [&](caf::error& err) { ADD_FAILURE() << here.system.render(err); });
+}
+
+TEST_F(transport_test, tells_monitors_that_a_remote_actor_has_ended) {
+  serve();
+  const auto remote = here.server_at(there.net->endpoint());
+  caf::scoped_actor self{here.system};
+  self->monitor(remote);
+  self->send(remote, caf::close_atom_v);
+  bool down = false;
+  self->receive([&](const caf::down_msg& x) { down = x.reason == caf::exit_reason::user_shutdown; },
+                caf::after(5s) >> [] {});
+  EXPECT_TRUE(down);
+  batch answer;
+  EXPECT_EQ(echo(remote, {}, answer), caf::sec::request_receiver_down);
+}
+
+TEST_F(transport_test, resolves_its_own_endpoint_locally) {
+  const auto local = spawn_server(here.system);
+  here.net->publish("mine", local);
+  const auto found = here.resolve(here.net->endpoint(), "mine");
+  ASSERT_TRUE(found);
+  EXPECT_EQ((*found)->get(), caf::actor_cast<caf::strong_actor_ptr>(local)->get());
+  caf::anon_send_exit(local, caf::exit_reason::user_shutdown);
+}
+
+TEST_F(transport_test, knows_itself_under_another_name) {
+  const auto local = spawn_server(here.system);
+  here.net->publish("mine", local);
+  const auto found = here.resolve("localhost:" + std::to_string(here.net->port()), "mine");
+  ASSERT_TRUE(found) << here.system.render(found.error());
+  EXPECT_EQ((*found)->node(), here.system.node());
+  caf::anon_send_exit(local, caf::exit_reason::user_shutdown);
+}
+
+TEST_F(transport_test, says_what_cannot_be_resolved) {
+  const auto nobody = here.resolve(there.net->endpoint(), "nobody");
+  ASSERT_FALSE(nobody);
+  EXPECT_TRUE(is_transport_error(nobody.error(), transport_error::no_such_service));
+  EXPECT_NE(here.system.render(nobody.error()).find("nobody"), std::string::npos);
+  // Port 1 on loopback: nothing listens there.
+  const auto nowhere = here.resolve("127.0.0.1:1", "server");
+  ASSERT_FALSE(nowhere);
+  EXPECT_TRUE(is_transport_error(nowhere.error(), transport_error::cannot_connect));
+  const auto nonsense = here.resolve("no port", "server");
+  ASSERT_FALSE(nonsense);
+  EXPECT_TRUE(is_transport_error(nonsense.error(), transport_error::cannot_connect));
+}
+
+TEST_F(transport_test, handles_in_messages_work_both_ways) {
+  serve();
+  const auto remote = here.server_at(there.net->endpoint());
+  caf::scoped_actor self{here.system};
+  self->send(remote, caf::forward_atom_v, caf::actor_cast<caf::actor>(self), std::int32_t{41});
+  std::int32_t got = 0;
+  self->receive([&](std::int32_t x) { got = x; }, caf::after(5s) >> [] {});
+  EXPECT_EQ(got, 42);
+}
+
+TEST(transport_process_test, kill_9_ends_requests_monitors_and_links_at_once) {
+  node here;
+  child peer;
+  const auto remote = here.server_at(peer.endpoint());
+  caf::scoped_actor self{here.system};
+  self->monitor(remote);
+  for (int i = 0; i < 5; ++i)
+    self->send(remote, caf::put_atom_v, batch{});
+  const auto start = std::chrono::steady_clock::now();
+  auto handle =
+      self->request(remote, caf::infinite, caf::pending_atom_v, batch{1, "", {patterned(1 << 20, 1)}});
+  peer.kill();
+  caf::error reason;
+  handle.receive([](batch&) {}, [&](caf::error& err) { reason = std::move(err); });
+  EXPECT_EQ(reason, caf::exit_reason::remote_link_unreachable);
+  bool down = false;
+  self->receive([&](const caf::down_msg& x) { down = x.reason == caf::exit_reason::remote_link_unreachable; },
+                caf::after(5s) >> [] {});
+  EXPECT_TRUE(down);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 1s);
+  self->request(remote, 5s, batch{})
+      .receive([](batch&) { ADD_FAILURE(); },
+               [&](caf::error& err) { EXPECT_EQ(err, caf::sec::request_receiver_down); });
+}
+
+TEST_F(transport_test, links_work_both_ways) {
+  serve();
+  const auto remote = here.server_at(there.net->endpoint());
+  caf::scoped_actor self{here.system};
+  const auto linked = self->spawn<caf::monitored>([&](caf::event_based_actor* me) -> caf::behavior {
+    me->link_to(remote);
+    return {[](caf::unit_t) {}};
+  });
+  self->send(remote, caf::close_atom_v);
+  caf::error reason;
+  self->receive([&](caf::down_msg& x) { reason = x.reason; }, caf::after(5s) >> [] {});
+  EXPECT_EQ(reason, caf::exit_reason::user_shutdown);
+}
+
+TEST_F(transport_test, a_request_may_be_delegated_to_a_third_process) {
+  serve();
+  node middle;
+  // The third process must know the first to answer it.
+  const auto known = there.resolve(here.net->endpoint(), "nothing");
+  EXPECT_TRUE(is_transport_error(known.error(), transport_error::no_such_service));
+  const auto remote = middle.server_at(there.net->endpoint());
+  const auto relay = middle.system.spawn([remote](caf::event_based_actor* me) -> caf::behavior {
+    return {[me, remote](batch& x) { return me->delegate(remote, std::move(x)); }};
+  });
+  middle.net->publish("relay", relay);
+  const auto found = here.resolve(middle.net->endpoint(), "relay");
+  ASSERT_TRUE(found);
+  caf::scoped_actor self{here.system};
+  self->request(caf::actor_cast<caf::actor>(*found), 5s, batch{1, "", {patterned(1000, 1)}})
+      .receive([](batch& x) { EXPECT_EQ(x.id, 2U); },
+               [&](caf::error& err) { ADD_FAILURE() << here.system.render(err); });
+  caf::anon_send_exit(relay, caf::exit_reason::user_shutdown);
+}
+
+TEST(transport_trust_test, another_secret_is_refused_and_said_on_both_sides) {
+  node here;
+  auto options = loopback_options();
+  options.secret = "something else";
+  node there{options};
+  const auto found = here.resolve(there.net->endpoint(), "server");
+  ASSERT_FALSE(found);
+  EXPECT_TRUE(is_transport_error(found.error(), transport_error::cannot_connect));
+  EXPECT_NE(here.system.render(found.error()).find("secret"), std::string::npos);
+  EXPECT_TRUE(there.await_line("guest-refused: authentication failed"));
+}
+
+TEST(transport_trust_test, another_model_is_refused_by_name) {
+  auto options = loopback_options();
+  options.fingerprint = "mixtral-1";
+  node here{options};
+  options.fingerprint = "olmoe-2";
+  node there{options};
+  const auto found = here.resolve(there.net->endpoint(), "server");
+  ASSERT_FALSE(found);
+  const auto text = here.system.render(found.error());
+  EXPECT_NE(text.find("mixtral-1"), std::string::npos) << text;
+  EXPECT_NE(text.find("olmoe-2"), std::string::npos) << text;
+  // Who serves no model may talk to both.
+  node gateway;
+  EXPECT_TRUE(is_transport_error(gateway.resolve(there.net->endpoint(), "x").error(),
+                                 transport_error::no_such_service));
+  EXPECT_TRUE(is_transport_error(gateway.resolve(here.net->endpoint(), "x").error(),
+                                 transport_error::no_such_service));
+}
+
+TEST(transport_trust_test, bad_endpoints_are_refused_at_the_start) {
+  auto options = loopback_options();
+  options.listen = "nonsense";
+  system_config cfg;
+  caf::actor_system sys{cfg};
+  EXPECT_THROW((transport{sys, options}), std::runtime_error);
+}
+
+} // namespace
+} // namespace troupe::test

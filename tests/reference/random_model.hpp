@@ -1,0 +1,51 @@
+// Small models with random weights, written by make_model.py, and the float64 reference's answers about them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace troupe::test {
+
+/// A folder of its own that disappears with the object.
+class scratch_folder {
+ public:
+  scratch_folder();
+  ~scratch_folder();
+  scratch_folder(const scratch_folder&) = delete;
+  scratch_folder& operator=(const scratch_folder&) = delete;
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// One of make_model.py's variants in a folder that disappears with the object.
+class random_model {
+ public:
+  /// @errors  std::runtime_error when the script fails
+  explicit random_model(const std::string& variant, unsigned seed = 1);
+
+  const std::filesystem::path& folder() const noexcept { return folder_.path(); }
+
+ private:
+  scratch_folder folder_;
+};
+
+/// What reference.py computes in float64.
+struct reference_result {
+  std::vector<std::vector<double>> logprobs; // [prompt][vocab], behind every prompt token
+  std::vector<std::uint32_t> greedy;         // the most probable continuation
+  std::vector<double> margins;               // [greedy], by how much each beat the second
+  std::vector<double> rounding_errors;       // [greedy], by how much bfloat16 moves that margin
+};
+
+/// @param rounded_runs  runs in bfloat16 that `rounding_errors` are measured with; 0: they are zeros
+/// @errors  std::runtime_error when the script fails
+reference_result run_reference(const std::filesystem::path& folder, std::span<const std::uint32_t> prompt,
+                               std::size_t greedy, std::size_t rounded_runs);
+
+} // namespace troupe::test

@@ -1,0 +1,146 @@
+"""Starts and stops Troupe as its users do, for the system tests. Standard library only."""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+READY_DEADLINE = 120  # seconds until a cluster must be ready
+STOP_DEADLINE = 60
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Cluster:
+    """A running `troupe serve` or `troupe up`; a context manager that stops it."""
+
+    def __init__(self, binaries, command, model, *flags, run_dir=None, log=None):
+        self.port = free_port()
+        self.run_dir = pathlib.Path(run_dir) if run_dir else None
+        argv = [str(pathlib.Path(binaries) / "troupe"), command, str(model), "--port", str(self.port), *flags]
+        if self.run_dir:
+            argv += ["--run-dir", str(self.run_dir)]
+        self.log_path = log
+        self.log = open(log, "w") if log else subprocess.DEVNULL
+        self.process = subprocess.Popen(argv, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+
+    def __enter__(self):
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.stop(check=False)
+            raise
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.stop(check=kind is None)
+        if kind is not None and self.log_path:
+            sys.stderr.write(pathlib.Path(self.log_path).read_text()[-8000:])
+
+    def wait_ready(self, deadline=READY_DEADLINE):
+        end = time.monotonic() + deadline
+        while True:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the server ended with status {self.process.returncode}")
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if self.request("GET", "/ready")[0] == 200:
+                    return
+            if time.monotonic() > end:
+                raise AssertionError("the server was not ready in time")
+            time.sleep(0.02)  # between two questions to another process
+
+    def stop(self, check=True):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_DEADLINE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                if check:
+                    raise AssertionError("SIGTERM did not stop the server in time") from None
+        if check and self.process.returncode != 0:
+            raise AssertionError(f"the server ended with status {self.process.returncode}")
+
+    def pids(self):
+        return json.loads((self.run_dir / "pids.json").read_text())
+
+    def kill(self, name):
+        pid = self.pids()[name]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def request(self, method, path, body=None, timeout=120):
+        """@returns (status, headers, body bytes)"""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            payload = json.dumps(body).encode() if body is not None else None
+            connection.request(method, path, payload, {"Content-Type": "application/json"} if body is not None else {})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+    def post(self, path, body, timeout=120):
+        status, _, raw = self.request("POST", path, body, timeout)
+        answer = json.loads(raw)
+        assert status == 200, f"{path}: {status} {answer}"
+        return answer
+
+    def stream(self, path, body, timeout=120, on_chunk=None):
+        """@returns the list of SSE chunks, [DONE] checked and left out"""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        chunks = []
+        try:
+            connection.request("POST", path, json.dumps({**body, "stream": True}).encode(),
+                               {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            assert response.status == 200, (response.status, response.read())
+            for line in response:
+                line = line.strip()
+                if not line.startswith(b"data: "):
+                    continue
+                if line == b"data: [DONE]":
+                    return chunks
+                chunks.append(json.loads(line[6:]))
+                assert "error" not in chunks[-1], chunks[-1]
+                if on_chunk:
+                    on_chunk(len(chunks))
+            raise AssertionError("the stream ended without [DONE]")
+        finally:
+            connection.close()
+
+
+def run_all(tasks, workers):
+    """Runs callables on `workers` threads; @returns their results in order, or raises the first error."""
+    results, errors, numbers, lock = [None] * len(tasks), [], iter(range(len(tasks))), threading.Lock()
+
+    def work():
+        while not errors:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            try:
+                results[number] = tasks[number]()
+            except BaseException as error:  # handed to the caller below
+                errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results

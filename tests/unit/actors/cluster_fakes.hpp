@@ -1,0 +1,213 @@
+// Stand-ins for the actors around the one under test. They implement the same typed interfaces, record what
+// they are told, and answer as the test says.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/attention_worker.hpp"
+#include "actors/member.hpp"
+#include "actors/scheduler.hpp"
+#include "actors/scheduler_metrics.hpp"
+#include "actors/session.hpp"
+#include "tests/unit/actors/deterministic_system.hpp"
+
+namespace troupe {
+
+/// A member that hosts whatever it is ordered to. The test makes it speak to the scheduler.
+using fake_member_actor = member_actor::extend<
+    // Joins there with this hello.
+    caf::reacts_to<caf::connect_atom, caf::strong_actor_ptr, worker_hello>,
+    // Renews there.
+    caf::reacts_to<caf::update_atom, caf::strong_actor_ptr, lease_renewal>>;
+
+struct fake_member_log {
+  caf::expected<worker_welcome> welcome{caf::sec::none};
+  std::vector<cluster_view> views;
+  std::vector<host_order> orders;
+  size_t fences = 0;
+  std::vector<expert_id> hosted;
+  bool answers_orders = true; ///< otherwise orders stay open
+  std::string order_error;    ///< not empty: orders fail so
+
+  bool is_ready() const { return !views.empty() && views.back().ready; }
+
+  uint64_t epoch() const { return views.empty() ? 0 : views.back().experts.epoch; }
+
+  uint64_t term() const { return views.empty() ? 0 : views.back().experts.term; }
+};
+
+struct fake_member_state {
+  static inline const char* name = "fake_member";
+  std::vector<std::pair<caf::typed_response_promise<host_report>, host_order>> open;
+};
+
+inline fake_member_actor::behavior_type
+fake_member(fake_member_actor::stateful_pointer<fake_member_state> self,
+            std::shared_ptr<fake_member_log> log) {
+  return {
+      [self, log](caf::connect_atom, const caf::strong_actor_ptr& scheduler, const worker_hello& hello) {
+        log->welcome = caf::sec::none;
+        self->request(caf::actor_cast<scheduler_actor>(scheduler), std::chrono::seconds{1}, caf::join_atom_v,
+                      hello)
+            .then([log](worker_welcome& welcome) { log->welcome = std::move(welcome); },
+                  [log](caf::error& error) { log->welcome = std::move(error); });
+      },
+      [self](caf::update_atom, const caf::strong_actor_ptr& scheduler, const lease_renewal& load) {
+        self->send(caf::actor_cast<scheduler_actor>(scheduler), load);
+      },
+      [log](const cluster_view& view) { log->views.push_back(view); },
+      [self, log](const host_order& order) -> caf::result<host_report> {
+        log->orders.push_back(order);
+        auto promise = self->make_response_promise<host_report>();
+        if (!log->answers_orders) {
+          self->state.open.emplace_back(promise, order);
+          return promise;
+        }
+        if (log->order_error.empty())
+          log->hosted = order.experts;
+        promise.deliver(host_report{order.term, order.order, log->hosted, log->order_error});
+        return promise;
+      },
+      [log](fence_atom) { ++log->fences; },
+      // A tick answers the orders that are open.
+      [self, log](caf::tick_atom) {
+        for (auto& [promise, order] : std::exchange(self->state.open, {})) {
+          log->hosted = order.experts;
+          promise.deliver(host_report{order.term, order.order, log->hosted, {}});
+        }
+      },
+      [](caf::leave_atom) {},
+  };
+}
+
+/// Records what a session tells its client.
+struct recording_listener : session_listener {
+  struct choice {
+    std::vector<int32_t> tokens;
+    finish_reason finish = finish_reason::none;
+    int32_t stop_token = -1;
+  };
+
+  std::map<uint32_t, choice> choices;
+  std::vector<std::vector<generated_token>> prompt_logprobs;
+  std::vector<caf::error> errors;
+  size_t calls_after_end = 0;
+  uint32_t num_choices = 1;
+
+  bool is_over() const {
+    size_t finished = 0;
+    for (const auto& [index, entry] : choices)
+      finished += entry.finish != finish_reason::none ? 1 : 0;
+    return !errors.empty() || finished == num_choices;
+  }
+
+  void on_tokens(uint32_t index, const std::vector<generated_token>& tokens) override {
+    calls_after_end += is_over() || choices[index].finish != finish_reason::none ? 1 : 0;
+    for (const auto& token : tokens)
+      choices[index].tokens.push_back(token.token);
+  }
+
+  void on_prompt_logprobs(const std::vector<generated_token>& tokens) override {
+    calls_after_end += is_over() ? 1 : 0;
+    prompt_logprobs.push_back(tokens);
+  }
+
+  void on_finish(uint32_t index, finish_reason reason, int32_t stop_token) override {
+    calls_after_end += is_over() || choices[index].finish != finish_reason::none ? 1 : 0;
+    choices[index].finish = reason;
+    choices[index].stop_token = stop_token;
+  }
+
+  void on_error(const caf::error& error) override {
+    calls_after_end += is_over() ? 1 : 0;
+    errors.push_back(error);
+  }
+};
+
+/// What a scheduler tells its service.
+struct recording_metrics : scheduler_metrics {
+  size_t num_queued = 0;
+  size_t num_placed = 0;
+  std::vector<std::chrono::nanoseconds> waits;
+  std::map<ec, size_t> refusals;
+  std::vector<std::pair<std::string, std::string>> events;
+  std::vector<placement> placements;
+
+  void on_requests(size_t queued, size_t placed) override {
+    num_queued = queued;
+    num_placed = placed;
+  }
+
+  void on_admitted(std::chrono::nanoseconds waited) override { waits.push_back(waited); }
+
+  void on_refused(ec code) override { ++refusals[code]; }
+
+  void on_published(const placement& experts, bool) override { placements.push_back(experts); }
+
+  void on_event(const char* what, const std::string& text) override { events.emplace_back(what, text); }
+
+  size_t count(const std::string& what) const {
+    size_t result = 0;
+    for (const auto& entry : events)
+      result += entry.first == what ? 1 : 0;
+    return result;
+  }
+};
+
+/// Asks for something that is answered with nothing but the word that it is done. (CAF answers unit_t with an
+/// empty message.)
+template <class Handle, class... Parts>
+bool is_acknowledged(deterministic_system& test, const Handle& handle, Parts... parts) {
+  bool done = false;
+  bool failed = false;
+  test.system.spawn([&](caf::event_based_actor* self) {
+    self->request(handle, std::chrono::seconds{5}, std::move(parts)...)
+        .then([&] { done = true; }, [&](const caf::error&) { failed = true; });
+  });
+  test.run_until([&] { return done || failed; });
+  return done;
+}
+
+inline worker_hello attention_hello(uint64_t id, std::vector<uint32_t> layer_experts = {4, 0, 4}) {
+  worker_hello hello;
+  hello.address = {
+      .id = {id}, .role = worker_role::attention, .name = "attention-" + std::to_string(id), .endpoint = ""};
+  hello.fingerprint = "model-a";
+  hello.numerics_class = "cpu/float32";
+  hello.max_num_seqs = 4;
+  hello.kv_capacity_tokens = 1000;
+  hello.max_model_len = 500;
+  hello.layer_experts = std::move(layer_experts);
+  return hello;
+}
+
+inline worker_hello expert_hello(uint64_t id, uint64_t max_experts = 0) {
+  worker_hello hello;
+  hello.address = {
+      .id = {id}, .role = worker_role::expert, .name = "expert-" + std::to_string(id), .endpoint = ""};
+  hello.fingerprint = "model-a";
+  hello.numerics_class = "cpu/float32";
+  hello.expert_bytes = 100;
+  hello.expert_memory_bytes = 100 * max_experts;
+  return hello;
+}
+
+inline admission_request request_of(uint64_t id, uint32_t prompt_tokens = 10, uint32_t max_new_tokens = 10) {
+  admission_request request;
+  request.id = {id};
+  request.prompt_tokens = prompt_tokens;
+  request.max_new_tokens = max_new_tokens;
+  request.deadline_ms = 10'000;
+  return request;
+}
+
+} // namespace troupe

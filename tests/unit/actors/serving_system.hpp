@@ -1,0 +1,290 @@
+// A small cluster on modelled engines under virtual time: attention workers, expert hosts, and clients that
+// collect what they get. Sessions, scheduler and members are left out: the test plays them.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/attention_metrics.hpp"
+#include "actors/attention_worker.hpp"
+#include "actors/directory.hpp"
+#include "actors/expert_host.hpp"
+#include "actors/expert_host_metrics.hpp"
+#include "actors/modelled_engine.hpp"
+#include "actors/serving_loop.hpp"
+#include "tests/unit/actors/deterministic_system.hpp"
+
+namespace troupe {
+
+/// What a client has got of one sequence, checked as it came.
+struct outcome {
+  modelled_output output;
+  std::vector<uint32_t> attempts; ///< of each update
+  size_t first_index = 0;         ///< of the first update
+  bool finished = false;
+  ec failure = ec::none;
+  std::string failure_text;
+};
+
+/// Counts what the metrics listeners are told.
+struct counted_attention : attention_metrics {
+  void on_iteration(const iteration& done) override {
+    ++iterations;
+    widest = std::max(widest, done.in_flight);
+    most_rows = std::max(most_rows, done.rows);
+  }
+
+  void on_preemption() override { ++preemptions; }
+
+  void on_expert_retry(ec code) override { ++retries[code]; }
+
+  void on_hedge() override { ++hedges; }
+
+  void on_failure(ec code) override { ++failures[code]; }
+
+  uint64_t iterations = 0;
+  uint32_t widest = 0;
+  uint32_t most_rows = 0;
+  uint64_t preemptions = 0;
+  uint64_t hedges = 0;
+  std::map<ec, uint64_t> retries;
+  std::map<ec, uint64_t> failures;
+};
+
+struct counted_host : expert_host_metrics {
+  void on_step(uint32_t, uint32_t num_batches, std::span<const uint64_t>, uint64_t) override {
+    ++steps;
+    most_merged = std::max(most_merged, num_batches);
+  }
+
+  void on_refusal(ec code) override { ++refusals[code]; }
+
+  uint64_t steps = 0;
+  uint32_t most_merged = 0;
+  std::map<ec, uint64_t> refusals;
+};
+
+class serving_system : public deterministic_system {
+ public:
+  struct host {
+    worker_address address;
+    std::shared_ptr<modelled_device> device;
+    std::shared_ptr<modelled_device> loader;
+    std::shared_ptr<modelled_expert_engine> engine;
+    std::shared_ptr<counted_host> metrics;
+    expert_host_actor actor;
+  };
+
+  struct worker {
+    worker_address address;
+    std::shared_ptr<modelled_device> device;
+    std::shared_ptr<modelled_attention_engine> engine;
+    std::shared_ptr<counted_attention> metrics;
+    attention_worker_actor actor;
+  };
+
+  using outcomes = std::map<sequence_id, outcome>;
+
+  static model_shape small_shape() {
+    model_shape result;
+    result.fingerprint = "modelled";
+    result.numerics_class = "modelled";
+    result.vocab_size = 997;
+    result.max_model_len = 96;
+    result.row_bytes = 64;
+    result.num_topk = 2;
+    result.layer_experts = {8, 0, 6, 8};
+    return result;
+  }
+
+  modelled_model model{small_shape(), 0.5};
+  modelled_costs costs;
+  placement experts;
+  std::vector<worker_address> members;
+  local_directory_actor directory;
+
+  void SetUp() override {
+    deterministic_system::SetUp();
+    directory = root(system.spawn(local_directory));
+    experts.term = 1;
+    for (const auto count : model.shape.layer_experts) {
+      experts.layers.push_back({1, {}});
+      experts.layers.back().experts.resize(count);
+    }
+  }
+
+  /// An expert host that holds nothing yet.
+  host add_host(const std::string& name, expert_host_config config = {}) {
+    host result;
+    result.address = {{++last_worker_}, worker_role::expert, name, ""};
+    result.device = add_device();
+    result.loader = add_device();
+    modelled_expert_engine::config settings;
+    settings.model = model;
+    settings.costs = costs;
+    result.engine = std::make_shared<modelled_expert_engine>(result.device, result.loader, settings);
+    result.metrics = std::make_shared<counted_host>();
+    config.address = result.address;
+    config.engine = result.engine;
+    config.metrics = result.metrics;
+    result.actor = root(spawn_expert_host(system, config));
+    announce(result.address, caf::actor_cast<caf::strong_actor_ptr>(result.actor));
+    return result;
+  }
+
+  /// An attention worker with the blocks and limits of `config` and `settings`.
+  worker add_worker(const std::string& name, attention_worker_config config = {},
+                    modelled_attention_engine::config settings = {}) {
+    worker result;
+    result.address = {{++last_worker_}, worker_role::attention, name, ""};
+    result.device = add_device();
+    settings.model = model;
+    settings.costs = costs;
+    result.engine = std::make_shared<modelled_attention_engine>(result.device, settings);
+    result.metrics = std::make_shared<counted_attention>();
+    config.address = result.address;
+    config.directory = directory;
+    config.engine = result.engine;
+    config.metrics = result.metrics;
+    result.actor = root(spawn_attention_worker(system, config));
+    announce(result.address, caf::actor_cast<caf::strong_actor_ptr>(result.actor));
+    return result;
+  }
+
+  /// Every expert, or those that `wanted` picks.
+  std::vector<expert_id> all_experts(const std::function<bool(expert_id)>& wanted = {}) const {
+    std::vector<expert_id> result;
+    for (uint32_t layer = 0; layer < model.shape.layer_experts.size(); ++layer)
+      for (uint32_t index = 0; index < model.shape.layer_experts[layer]; ++index)
+        if (!wanted || wanted({layer, index}))
+          result.push_back({layer, index});
+    return result;
+  }
+
+  /// Orders a host to hold `wanted`, waits until it does, and puts it into the placement.
+  void load(const host& at, const std::vector<expert_id>& wanted) {
+    const auto report = ask_within<host_report>(std::chrono::seconds{60}, at.actor,
+                                                host_order{experts.term, ++orders_, wanted});
+    ASSERT_TRUE(report);
+    ASSERT_EQ(report->error, "");
+    place(at, wanted);
+  }
+
+  /// Says in the placement, truly or not, that `at` hosts `wanted`.
+  void place(const host& at, const std::vector<expert_id>& wanted) {
+    for (const auto id : wanted) {
+      auto& hosts = experts.layers[id.layer].experts[id.index].hosts;
+      if (std::find(hosts.begin(), hosts.end(), at.address.id) == hosts.end())
+        hosts.push_back(at.address.id);
+    }
+  }
+
+  /// Takes a host out of placement and membership.
+  void remove(const worker_address& gone) {
+    std::erase_if(members, [&](const worker_address& member) { return member.id == gone.id; });
+    for (auto& layer : experts.layers)
+      for (auto& hosts : layer.experts)
+        std::erase(hosts.hosts, gone.id);
+  }
+
+  /// Publishes placement and members to `receivers` under the next epoch; every layer gets a new version.
+  template <class... Receivers>
+  void publish(const Receivers&... receivers) {
+    ++experts.epoch;
+    for (auto& layer : experts.layers)
+      ++layer.version;
+    const cluster_view view{experts, members, true};
+    (caf::anon_send(receivers.actor, view), ...);
+    run();
+  }
+
+  /// A session that keeps what it gets in `results`. Any number of sequences.
+  token_receiver_actor add_client(outcomes& results) {
+    return root(
+        system.spawn([&results](token_receiver_actor::pointer) -> token_receiver_actor::behavior_type {
+          return {[&results](const token_update& update) { record(results, update); },
+                  [&results](const sequence_failed& failed) {
+                    auto& known = results[failed.id];
+                    EXPECT_FALSE(known.finished) << failed.text;
+                    known.failure = failed.code;
+                    known.failure_text = failed.text;
+                    known.finished = true;
+                  }};
+        }));
+  }
+
+  void submit(const worker& at, const token_receiver_actor& client, const generation_request& request) {
+    caf::send_as(client, at.actor, request);
+  }
+
+  generation_request make_request(uint64_t number, uint32_t prompt_tokens, int32_t max_tokens) const {
+    generation_request result;
+    result.id = {{number}, 0};
+    result.sampling.seed = number * 7;
+    result.sampling.max_tokens = max_tokens;
+    for (uint32_t i = 0; i < prompt_tokens; ++i)
+      result.prompt.push_back(static_cast<int32_t>((number * 131 + i * 17) % model.shape.vocab_size));
+    return result;
+  }
+
+  modelled_output expected(const generation_request& request) const {
+    return modelled_tokens(model, request, model.shape.max_model_len);
+  }
+
+  static bool all_finished(const outcomes& results, size_t count) {
+    return results.size() == count && std::all_of(results.begin(), results.end(), [](const auto& entry) {
+             return entry.second.finished;
+           });
+  }
+
+  attention_status status_of(const worker& at) {
+    const auto result = ask<attention_status>(at.actor, status_atom_v);
+    EXPECT_TRUE(result);
+    return result ? *result : attention_status{};
+  }
+
+ private:
+  std::shared_ptr<modelled_device> add_device() {
+    auto result = std::make_shared<modelled_device>(system);
+    root(result->executor());
+    return result;
+  }
+
+  void announce(const worker_address& address, const caf::strong_actor_ptr& actor) {
+    members.push_back(address);
+    caf::anon_send(directory, caf::publish_atom_v, address.name, actor);
+    run();
+  }
+
+  static void record(outcomes& results, const token_update& update) {
+    auto& known = results[update.id];
+    EXPECT_FALSE(known.finished) << "tokens after the end";
+    EXPECT_TRUE(known.attempts.empty() || known.attempts.back() <= update.attempt);
+    known.attempts.push_back(update.attempt);
+    auto& output = known.output;
+    if (!update.prompt_logprobs.empty()) {
+      EXPECT_TRUE(output.prompt_logprobs.empty()) << "prompt logprobs came twice";
+      EXPECT_EQ(update.first_index, 0U);
+      output.prompt_logprobs = update.prompt_logprobs;
+    }
+    if (known.attempts.size() == 1)
+      known.first_index = update.first_index;
+    EXPECT_EQ(update.first_index, known.first_index + output.tokens.size())
+        << "a token is missing or came twice";
+    output.tokens.insert(output.tokens.end(), update.tokens.begin(), update.tokens.end());
+    output.finish = update.finish;
+    output.stop_token = update.stop_token;
+    known.finished = update.finish != finish_reason::none;
+  }
+
+  uint64_t orders_ = 0;
+  uint64_t last_worker_ = 100;
+};
+
+} // namespace troupe

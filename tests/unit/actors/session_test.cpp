@@ -1,0 +1,523 @@
+#include "actors/session.hpp"
+
+#include <random>
+
+#include "actors/defaults.hpp"
+#include "tests/unit/actors/cluster_fakes.hpp"
+#include "tests/unit/actors/deterministic_system.hpp"
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// The token that the pretended model gives at an index of a choice.
+int32_t token_at(uint64_t request, uint32_t choice, size_t index) {
+  return static_cast<int32_t>(request * 10'000 + choice * 1'000 + index);
+}
+
+struct worker_script {
+  std::vector<generation_request> submitted;
+  std::vector<caf::strong_actor_ptr> sessions;
+  std::vector<std::pair<sequence_id, uint32_t>> cancelled;
+};
+
+/// An attention worker that does what the test makes it do.
+struct scripted_state {
+  static inline const char* name = "scripted_worker";
+};
+
+attention_worker_actor::behavior_type
+scripted_worker(attention_worker_actor::stateful_pointer<scripted_state> self,
+                std::shared_ptr<worker_script> log) {
+  return {
+      [self, log](const generation_request& request) {
+        log->submitted.push_back(request);
+        log->sessions.push_back(self->current_sender());
+      },
+      [log](cancel_atom, const sequence_id& id, uint32_t attempt) {
+        log->cancelled.emplace_back(id, attempt);
+      },
+      [](const cluster_view&) {},
+      [](caf::join_atom) { return worker_hello{}; },
+      [](load_atom) { return lease_renewal{}; },
+      [](const attention_step_ptr&) {},
+      [](caf::tick_atom) {},
+      [](drain_atom) {},
+      [](status_atom) { return attention_status{}; },
+  };
+}
+
+struct counter_log {
+  std::vector<admission_request> asked;
+  std::vector<request_id> done;
+  caf::error refusal;
+  bool answers = true;
+  std::map<uint64_t, caf::strong_actor_ptr> workers; ///< by id; whoever is not avoided comes first
+};
+
+struct counter_state {
+  static inline const char* name = "counter";
+  std::vector<caf::typed_response_promise<assignment>> open;
+};
+
+/// A gateway that places requests at once.
+gateway_actor::behavior_type counter(gateway_actor::stateful_pointer<counter_state> self,
+                                     std::shared_ptr<counter_log> log) {
+  return {
+      [self, log](const admission_request& request) -> caf::result<assignment> {
+        log->asked.push_back(request);
+        if (log->refusal)
+          return log->refusal;
+        if (!log->answers || log->workers.empty())
+          return self->state.open.emplace_back(self->make_response_promise<assignment>());
+        auto chosen = log->workers.begin()->first;
+        for (auto entry = log->workers.rbegin(); entry != log->workers.rend(); ++entry)
+          if (std::find(request.avoid.begin(), request.avoid.end(), worker_id{entry->first})
+              == request.avoid.end())
+            chosen = entry->first;
+        return assignment{request.id, attention_hello(chosen).address};
+      },
+      [log](done_atom, request_id id) { log->done.push_back(id); },
+      [log](caf::resolve_atom, const worker_address& worker) -> caf::result<caf::strong_actor_ptr> {
+        auto found = log->workers.find(worker.id.value);
+        if (found == log->workers.end() || !found->second)
+          return make_error(ec::peer_down, "gone");
+        return found->second;
+      },
+      [](const cluster_view&) {},
+      [](scheduler_atom, const caf::strong_actor_ptr&) {},
+      [](caf::tick_atom) {},
+      [](caf::join_atom) { return worker_hello{}; },
+      [](load_atom) { return lease_renewal{}; },
+      [](caf::get_atom) { return cluster_view{}; },
+      [](status_atom) { return scheduler_status{}; },
+  };
+}
+
+class session_test : public deterministic_system {
+ protected:
+  void SetUp() override {
+    deterministic_system::SetUp();
+    gateway = root(system.spawn(counter, log));
+  }
+
+  void TearDown() override {
+    log->workers.clear();
+    for (auto& script : scripts)
+      script->sessions.clear();
+    session = nullptr;
+    workers.clear();
+    deterministic_system::TearDown();
+  }
+
+  std::shared_ptr<worker_script> add_worker(uint64_t id) {
+    auto script = std::make_shared<worker_script>();
+    scripts.push_back(script);
+    workers[id] = root(system.spawn(scripted_worker, script));
+    log->workers[id] = caf::actor_cast<caf::strong_actor_ptr>(workers[id]);
+    return script;
+  }
+
+  session_request make_request(uint32_t num_choices = 1, int32_t max_tokens = 8) {
+    session_request request;
+    request.id = {7};
+    request.prompt = {1, 2, 3};
+    request.sampling.max_tokens = max_tokens;
+    request.sampling.seed = 5;
+    request.num_choices = num_choices;
+    return request;
+  }
+
+  void open(session_request request) {
+    listener = std::make_shared<recording_listener>();
+    listener->num_choices = request.num_choices;
+    ended = false;
+    session = root(spawn_session(system, gateway, std::move(request), listener));
+    caf::actor_cast<caf::abstract_actor*>(session)->attach_functor(
+        [this](const caf::error&) { ended = true; });
+    run();
+  }
+
+  bool has_ended() const { return ended; }
+
+  static token_update update(uint32_t attempt, uint32_t first, uint32_t count, uint32_t choice = 0,
+                             finish_reason finish = finish_reason::none) {
+    token_update result;
+    result.id = {{7}, choice};
+    result.attempt = attempt;
+    result.first_index = first;
+    for (uint32_t index = first; index < first + count; ++index)
+      result.tokens.push_back({.token = token_at(7, choice, index), .logprob = 0.0F, .rank = 0, .top = {}});
+    result.finish = finish;
+    return result;
+  }
+
+  template <class... Parts>
+  void tell(Parts... parts) {
+    caf::anon_send(session, std::move(parts)...);
+    run();
+  }
+
+  void fail_sequence(uint32_t attempt, ec code, uint32_t choice = 0) {
+    tell(sequence_failed{{{7}, choice}, attempt, code, "no"});
+  }
+
+  std::vector<int32_t> expected_tokens(size_t count, uint32_t choice = 0) {
+    std::vector<int32_t> result;
+    for (size_t index = 0; index < count; ++index)
+      result.push_back(token_at(7, choice, index));
+    return result;
+  }
+
+  gateway_actor gateway;
+  std::shared_ptr<counter_log> log = std::make_shared<counter_log>();
+  std::vector<std::shared_ptr<worker_script>> scripts;
+  std::map<uint64_t, attention_worker_actor> workers;
+  std::shared_ptr<recording_listener> listener;
+  session_actor session;
+  bool ended = false;
+};
+
+TEST_F(session_test, submits_streams_and_ends) {
+  auto worker = add_worker(1);
+  open(make_request(2));
+  ASSERT_EQ(log->asked.size(), 1U);
+  EXPECT_EQ(log->asked[0].prompt_tokens, 3U);
+  EXPECT_EQ(log->asked[0].max_new_tokens, 8U);
+  EXPECT_EQ(log->asked[0].num_choices, 2U);
+  ASSERT_EQ(worker->submitted.size(), 2U);
+  EXPECT_EQ(worker->submitted[1].id.choice, 1U);
+  EXPECT_EQ(worker->submitted[1].prompt, (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(worker->submitted[1].sampling.seed, 5U);
+  tell(update(0, 0, 3));
+  tell(update(0, 0, 2, 1, finish_reason::stop));
+  EXPECT_FALSE(has_ended());
+  tell(update(0, 3, 5, 0, finish_reason::length));
+  EXPECT_EQ(listener->choices[0].tokens, expected_tokens(8));
+  EXPECT_EQ(listener->choices[0].finish, finish_reason::length);
+  EXPECT_EQ(listener->choices[1].tokens, expected_tokens(2, 1));
+  EXPECT_EQ(listener->choices[1].finish, finish_reason::stop);
+  EXPECT_EQ(log->done, (std::vector<request_id>{{7}}));
+  EXPECT_TRUE(has_ended());
+  EXPECT_EQ(listener->calls_after_end, 0U);
+}
+
+TEST_F(session_test, drops_duplicates_and_older_attempts) {
+  auto worker = add_worker(1);
+  add_worker(2);
+  open(make_request());
+  tell(update(0, 0, 3));
+  tell(update(0, 0, 3));
+  tell(update(0, 2, 2));
+  EXPECT_EQ(listener->choices[0].tokens, expected_tokens(4));
+  fail_sequence(0, ec::overloaded);
+  advance(1ms);
+  tell(update(0, 4, 1));
+  EXPECT_EQ(listener->choices[0].tokens, expected_tokens(4)) << "of attempt 0, which is over";
+  tell(update(1, 4, 1));
+  EXPECT_EQ(listener->choices[0].tokens, expected_tokens(5));
+  auto foreign = update(1, 5, 1);
+  foreign.id.request = {8};
+  tell(foreign);
+  foreign.id = {{7}, 3};
+  tell(foreign);
+  fail_sequence(0, ec::bad_request);
+  EXPECT_EQ(listener->choices.size(), 1U);
+  EXPECT_TRUE(listener->errors.empty());
+}
+
+TEST_F(session_test, replays_elsewhere_when_the_worker_dies) {
+  auto first = add_worker(1);
+  auto second = add_worker(2);
+  open(make_request());
+  tell(update(0, 0, 3));
+  kill(workers[1]);
+  advance(1ms);
+  ASSERT_EQ(second->submitted.size(), 1U);
+  EXPECT_EQ(second->submitted[0].attempt, 1U);
+  EXPECT_EQ(second->submitted[0].emitted, expected_tokens(3));
+  EXPECT_EQ(log->asked[1].avoid, (std::vector<worker_id>{{1}}));
+  EXPECT_EQ(log->asked[1].attempt, 1U);
+  EXPECT_EQ(log->done.size(), 1U) << "the old place is given back";
+  tell(update(1, 3, 5, 0, finish_reason::length));
+  EXPECT_EQ(listener->choices[0].tokens, expected_tokens(8));
+  EXPECT_TRUE(has_ended());
+}
+
+TEST_F(session_test, replays_what_another_worker_can_help_with) {
+  for (auto code : {ec::peer_down, ec::overloaded, ec::not_ready, ec::engine_failed, ec::shutting_down}) {
+    scripts.clear();
+    auto first = add_worker(1);
+    auto second = add_worker(2);
+    open(make_request(2));
+    tell(update(0, 0, 8, 1, finish_reason::length));
+    fail_sequence(0, code);
+    advance(1ms);
+    ASSERT_EQ(second->submitted.size(), 1U) << to_string(code) << ": only what is not finished";
+    tell(update(1, 0, 8, 0, finish_reason::length));
+    EXPECT_TRUE(has_ended());
+    EXPECT_TRUE(listener->errors.empty());
+    for (auto& [id, worker] : workers)
+      kill(worker);
+  }
+}
+
+TEST_F(session_test, other_failures_are_the_clients) {
+  for (auto code : {ec::bad_request, ec::context_exceeded, ec::deadline_exceeded, ec::cancelled,
+                    ec::incompatible, ec::not_hosted, ec::stale_term}) {
+    auto worker = add_worker(1);
+    open(make_request(2));
+    fail_sequence(0, code);
+    ASSERT_EQ(listener->errors.size(), 1U);
+    EXPECT_EQ(code_of(listener->errors[0]), code);
+    EXPECT_EQ(worker->cancelled.size(), 2U) << "nothing runs on";
+    EXPECT_TRUE(has_ended());
+    kill(workers[1]);
+  }
+}
+
+TEST_F(session_test, a_gap_is_never_passed_on) {
+  add_worker(1);
+  auto second = add_worker(2);
+  open(make_request());
+  tell(update(0, 0, 2));
+  tell(update(0, 3, 1));
+  advance(1ms);
+  ASSERT_EQ(second->submitted.size(), 1U);
+  EXPECT_EQ(second->submitted[0].emitted, expected_tokens(2));
+}
+
+TEST_F(session_test, gives_up_after_so_many_attempts) {
+  auto worker = add_worker(1);
+  open(make_request());
+  for (uint32_t attempt = 0; attempt < defaults::max_attempts; ++attempt) {
+    ASSERT_EQ(worker->submitted.size(), attempt + 1);
+    fail_sequence(attempt, ec::engine_failed);
+    advance(defaults::reconnect_max);
+  }
+  ASSERT_EQ(listener->errors.size(), 1U);
+  EXPECT_EQ(code_of(listener->errors[0]), ec::engine_failed);
+  EXPECT_TRUE(has_ended());
+}
+
+TEST_F(session_test, finishes_by_itself_when_only_the_last_word_was_lost) {
+  add_worker(1);
+  open(make_request());
+  tell(update(0, 0, 8));
+  kill(workers[1]);
+  EXPECT_EQ(listener->choices[0].finish, finish_reason::length);
+  EXPECT_TRUE(has_ended());
+}
+
+TEST_F(session_test, a_worker_that_cannot_be_found_is_replayed_elsewhere) {
+  log->workers[1] = nullptr;
+  auto second = add_worker(2);
+  open(make_request());
+  advance(1ms);
+  ASSERT_EQ(second->submitted.size(), 1U);
+  EXPECT_EQ(second->submitted[0].attempt, 1U);
+}
+
+TEST_F(session_test, a_worker_declared_dead_is_left_and_told) {
+  auto first = add_worker(1);
+  auto second = add_worker(2);
+  open(make_request());
+  tell(fence_atom_v, worker_id{9});
+  EXPECT_TRUE(first->cancelled.empty());
+  tell(fence_atom_v, worker_id{1});
+  advance(1ms);
+  EXPECT_EQ(second->submitted.size(), 1U);
+  ASSERT_EQ(first->cancelled.size(), 1U) << "it may still be there";
+  EXPECT_EQ(first->cancelled[0].second, 0U);
+}
+
+TEST_F(session_test, a_silent_worker_is_left_in_the_end) {
+  add_worker(1);
+  auto second = add_worker(2);
+  open(make_request());
+  advance(defaults::token_wait - 2s);
+  EXPECT_TRUE(second->submitted.empty());
+  advance(4s);
+  EXPECT_EQ(second->submitted.size(), 1U);
+}
+
+TEST_F(session_test, prompt_logprobs_come_once_and_first) {
+  add_worker(1);
+  auto second = add_worker(2);
+  auto request = make_request(2);
+  request.sampling.prompt_logprobs = 1;
+  open(request);
+  auto first = update(0, 0, 1, 1);
+  first.prompt_logprobs = {{.token = 2, .logprob = -1.0F, .rank = 1, .top = {}}};
+  tell(first);
+  auto other = update(0, 0, 1);
+  other.prompt_logprobs = first.prompt_logprobs;
+  tell(other);
+  ASSERT_EQ(listener->prompt_logprobs.size(), 1U);
+  EXPECT_EQ(listener->prompt_logprobs[0], first.prompt_logprobs);
+  kill(workers[1]);
+  advance(1ms);
+  ASSERT_EQ(second->submitted.size(), 2U);
+  EXPECT_EQ(second->submitted[0].sampling.prompt_logprobs, -1) << "the client has them";
+}
+
+TEST_F(session_test, a_stopped_choice_ends_while_others_go_on) {
+  auto worker = add_worker(1);
+  open(make_request(2));
+  tell(update(0, 0, 3));
+  tell(stop_atom_v, uint32_t{0});
+  EXPECT_EQ(listener->choices[0].finish, finish_reason::stop);
+  EXPECT_EQ(worker->cancelled, (std::vector<std::pair<sequence_id, uint32_t>>{{{{7}, 0}, 0}}));
+  tell(update(0, 3, 1));
+  EXPECT_EQ(listener->choices[0].tokens.size(), 3U);
+  tell(stop_atom_v, uint32_t{0});
+  tell(stop_atom_v, uint32_t{9});
+  EXPECT_FALSE(has_ended());
+  tell(stop_atom_v, uint32_t{1});
+  EXPECT_TRUE(has_ended());
+  EXPECT_EQ(log->done.size(), 1U);
+}
+
+TEST_F(session_test, cancel_in_the_queue) {
+  log->answers = false;
+  open(make_request());
+  tell(cancel_atom_v);
+  EXPECT_TRUE(has_ended());
+  EXPECT_EQ(log->done.size(), 1U) << "so that it leaves the queue";
+  EXPECT_TRUE(listener->errors.empty() && listener->choices.empty());
+}
+
+TEST_F(session_test, cancel_while_running) {
+  auto worker = add_worker(1);
+  open(make_request(2));
+  tell(update(0, 0, 8, 1, finish_reason::length));
+  tell(cancel_atom_v);
+  EXPECT_TRUE(has_ended());
+  EXPECT_EQ(worker->cancelled.size(), 1U);
+  EXPECT_EQ(log->done.size(), 1U);
+  EXPECT_TRUE(listener->errors.empty());
+  EXPECT_EQ(listener->calls_after_end, 0U);
+}
+
+TEST_F(session_test, cancel_while_pausing_before_a_replay) {
+  auto worker = add_worker(1);
+  open(make_request());
+  fail_sequence(0, ec::engine_failed);
+  advance(1ms);
+  fail_sequence(1, ec::engine_failed);
+  tell(cancel_atom_v);
+  EXPECT_TRUE(has_ended());
+  advance(5s);
+  EXPECT_EQ(worker->submitted.size(), 2U);
+}
+
+TEST_F(session_test, a_refusal_is_the_clients) {
+  log->refusal = make_error(ec::overloaded, "full");
+  open(make_request());
+  ASSERT_EQ(listener->errors.size(), 1U);
+  EXPECT_EQ(code_of(listener->errors[0]), ec::overloaded);
+  EXPECT_TRUE(has_ended());
+}
+
+TEST_F(session_test, an_admission_without_an_answer_ends) {
+  log->answers = false;
+  auto request = make_request();
+  request.admission_wait = 3s;
+  open(request);
+  EXPECT_EQ(log->asked[0].deadline_ms, 3000U);
+  advance(12s);
+  EXPECT_FALSE(has_ended());
+  advance(2s);
+  ASSERT_EQ(listener->errors.size(), 1U);
+  EXPECT_EQ(code_of(listener->errors[0]), ec::deadline_exceeded);
+  EXPECT_TRUE(has_ended());
+}
+
+TEST_F(session_test, the_whole_request_has_a_timeout) {
+  auto worker = add_worker(1);
+  auto request = make_request();
+  request.timeout = 5s;
+  open(request);
+  advance(4s);
+  EXPECT_TRUE(listener->errors.empty());
+  advance(2s);
+  ASSERT_EQ(listener->errors.size(), 1U);
+  EXPECT_EQ(code_of(listener->errors[0]), ec::deadline_exceeded);
+  EXPECT_EQ(worker->cancelled.size(), 1U);
+}
+
+TEST_F(session_test, exit_while_busy_tells_client_worker_and_gateway) {
+  auto worker = add_worker(1);
+  open(make_request());
+  caf::anon_send_exit(session, caf::exit_reason::user_shutdown);
+  run();
+  ASSERT_EQ(listener->errors.size(), 1U);
+  EXPECT_EQ(code_of(listener->errors[0]), ec::shutting_down);
+  EXPECT_EQ(worker->cancelled.size(), 1U);
+  EXPECT_EQ(log->done.size(), 1U);
+}
+
+TEST_F(session_test, the_death_of_the_gateway_ends_a_request_without_a_place) {
+  log->answers = false;
+  open(make_request());
+  kill(gateway);
+  advance(140s);
+  ASSERT_EQ(listener->errors.size(), 1U);
+  EXPECT_TRUE(listener->is_over());
+}
+
+/// Whatever a worker does before it dies, the client gets every token once and in order.
+TEST_F(session_test, property_no_token_is_lost_doubled_or_reordered) {
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random{seed};
+    const auto below = [&random](uint32_t bound) { return static_cast<uint32_t>(random() % bound); };
+    const auto num_choices = 1 + below(3);
+    const auto length = 1 + below(20);
+    for (uint64_t id : {1U, 2U, 3U})
+      add_worker(id);
+    open(make_request(num_choices, static_cast<int32_t>(length)));
+    uint32_t attempt = 0;
+    for (uint32_t step = 0; step < 500 && !listener->is_over(); ++step) {
+      const auto choice = below(num_choices);
+      const auto has = static_cast<uint32_t>(listener->choices[choice].tokens.size());
+      if (below(12) == 0 && attempt + 2 < defaults::max_attempts) {
+        if (below(2) == 0) {
+          const auto victim = log->asked.back().avoid.size() < 3 ? scripts.size() - 1 : 0;
+          fail_sequence(attempt, below(2) == 0 ? ec::engine_failed : ec::peer_down,
+                        static_cast<uint32_t>(victim) % num_choices);
+        } else {
+          tell(fence_atom_v, worker_id{1});
+          tell(fence_atom_v, worker_id{2});
+          tell(fence_atom_v, worker_id{3});
+        }
+        advance(defaults::reconnect_max);
+        attempt = log->asked.back().attempt;
+      } else if (below(6) == 0) {
+        const auto from = below(has + 1); // stale or overlapping
+        tell(update(below(attempt + 1), from, std::min(length - from, 1 + below(length)), choice));
+      } else {
+        const auto from = has - std::min(has, below(3));
+        const auto count = std::min(length - from, 1 + below(4));
+        const auto finish = from + count == length ? finish_reason::length : finish_reason::none;
+        tell(update(attempt, from, count, choice, finish));
+      }
+    }
+    EXPECT_TRUE(listener->errors.empty());
+    for (uint32_t choice = 0; choice < num_choices; ++choice) {
+      const auto& tokens = listener->choices[choice].tokens;
+      EXPECT_EQ(tokens, expected_tokens(tokens.size(), choice)) << "choice " << choice;
+      EXPECT_EQ(tokens.size(), length);
+    }
+    EXPECT_EQ(listener->calls_after_end, 0U);
+    EXPECT_TRUE(has_ended());
+    for (auto& script : scripts)
+      script->sessions.clear();
+    for (auto& [id, worker] : workers)
+      kill(worker);
+  }
+}
+
+} // namespace
+} // namespace troupe

@@ -1,0 +1,107 @@
+// The seam between HTTP and actors, with a gateway actor that plays a part.
+#include <chrono>
+#include <future>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/send.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <gtest/gtest.h>
+
+#include "actors/type_ids.hpp"
+#include "services/gateway/actor_backend.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Refuses every request as overloaded, and knows a view and a status.
+gateway_actor::behavior_type refusing_gateway(gateway_actor::pointer self) {
+  return {
+      [](const admission_request&) -> caf::result<assignment> { return make_error(ec::overloaded, "full"); },
+      [](done_atom, request_id) {},
+      [](caf::resolve_atom, const worker_address&) -> caf::result<caf::strong_actor_ptr> {
+        return make_error(ec::peer_down, "nobody");
+      },
+      [](const cluster_view&) {},
+      [](scheduler_atom, const caf::strong_actor_ptr&) {},
+      [self](caf::tick_atom) { self->quit(); },
+      [](caf::join_atom) { return worker_hello{}; },
+      [](load_atom) { return lease_renewal{}; },
+      [](caf::get_atom) {
+        cluster_view view;
+        view.ready = true;
+        return view;
+      },
+      [](status_atom) -> caf::result<scheduler_status> { return make_error(ec::not_ready, "no scheduler"); },
+  };
+}
+
+/// Keeps the error.
+class error_listener final : public generation_listener {
+ public:
+  void on_tokens(uint32_t, const std::vector<generated_token>&) override {}
+
+  void on_prompt_logprobs(const std::vector<generated_token>&) override {}
+
+  void on_finish(uint32_t, finish_reason, int32_t) override {}
+
+  void on_error(ec code, const std::string& text) override { heard.set_value({code, text}); }
+
+  std::promise<backend_error> heard;
+};
+
+class actor_backend_test : public testing::Test {
+ protected:
+  actor_backend_test() : system_(configured(config_)), gateway_(system_.spawn(refusing_gateway)) {}
+
+  ~actor_backend_test() override { caf::anon_send(gateway_, caf::tick_atom_v); }
+
+  static caf::actor_system_config& configured(caf::actor_system_config& config) {
+    configure(config);
+    return config;
+  }
+
+  template <class T>
+  static T wait_for(std::promise<T>& promise) {
+    auto future = promise.get_future();
+    if (future.wait_for(std::chrono::seconds{10}) != std::future_status::ready)
+      throw std::runtime_error("no answer");
+    return future.get();
+  }
+
+  caf::actor_system_config config_;
+  caf::actor_system system_;
+  gateway_actor gateway_;
+};
+
+} // namespace
+
+TEST_F(actor_backend_test, a_refusal_reaches_the_listener_with_its_code) {
+  const auto backend = make_actor_backend(system_, gateway_);
+  const auto listener = std::make_shared<error_listener>();
+  generation_job job;
+  job.prompt = {1, 2, 3};
+  const auto handle = backend->start(job, listener);
+  const backend_error error = wait_for(listener->heard);
+  EXPECT_EQ(error.code, ec::overloaded);
+  EXPECT_EQ(error.text, "full");
+  // The session is gone: telling it anything does no harm.
+  handle->stop(0);
+  handle->cancel();
+}
+
+TEST_F(actor_backend_test, view_and_status_are_the_gateways) {
+  const auto backend = make_actor_backend(system_, gateway_);
+  std::promise<std::variant<cluster_view, backend_error>> view;
+  backend->view([&view](auto answer) { view.set_value(std::move(answer)); });
+  EXPECT_TRUE(std::get<cluster_view>(wait_for(view)).ready);
+  std::promise<std::variant<scheduler_status, backend_error>> status;
+  backend->status([&status](auto answer) { status.set_value(std::move(answer)); });
+  const auto answer = wait_for(status);
+  EXPECT_EQ(std::get<backend_error>(answer).code, ec::not_ready);
+  EXPECT_EQ(std::get<backend_error>(answer).text, "no scheduler");
+}
+
+} // namespace troupe

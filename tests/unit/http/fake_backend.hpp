@@ -1,0 +1,74 @@
+// A cluster that plays scripts: every job runs one, on a thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "services/gateway/http/generation_backend.hpp"
+
+namespace troupe::http_test {
+
+/// A job as its script sees it.
+class fake_job {
+ public:
+  fake_job(generation_job ordered, std::shared_ptr<generation_listener> to)
+      : asked(std::move(ordered)), listener(std::move(to)) {}
+
+  /// New tokens of a choice, one for each byte of `text`, in one update. Logprobs as asked for.
+  void say(uint32_t choice, const std::string& text);
+  void finish(uint32_t choice, finish_reason reason, int32_t stop_token = -1);
+  void fail(ec code, const std::string& text);
+  /// Logprobs of the prompt, when asked for.
+  void say_prompt();
+
+  /// Waits until the client's side cancels; false after ten seconds.
+  bool wait_cancelled();
+  /// Waits until it stops this choice; false after ten seconds.
+  bool wait_stopped(uint32_t choice);
+  bool cancelled() const;
+
+  const generation_job asked;
+  const std::shared_ptr<generation_listener> listener;
+
+ private:
+  friend class fake_handle;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool cancelled_ = false;
+  std::set<uint32_t> stopped_;
+};
+
+class fake_backend final : public generation_backend {
+ public:
+  using script = std::function<void(fake_job&)>;
+
+  ~fake_backend() override;
+
+  std::unique_ptr<generation_handle> start(generation_job job,
+                                           std::shared_ptr<generation_listener> listener) override;
+  void view(std::function<void(std::variant<cluster_view, backend_error>)> then) override;
+  void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override;
+
+  /// Every choice says "hello wörld", as far as its tokens go, and ends with the end token.
+  static void say_hello(fake_job& job);
+
+  script play = say_hello; ///< set before the first job
+  bool ready = true;
+  bool scheduler_away = false;
+  /// Jobs begun; waits for the n-th, ten seconds at most.
+  std::shared_ptr<fake_job> job(size_t n);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable begun_;
+  std::vector<std::shared_ptr<fake_job>> jobs_;
+  std::vector<std::thread> threads_;
+};
+
+} // namespace troupe::http_test

@@ -1,0 +1,36 @@
+// A text codec over single bytes: token 0..255 is that byte, 256 the end of text, 257 the beginning, 258
+// "Hello".
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "services/gateway/openai/text_codec.hpp"
+
+namespace troupe::http_test {
+
+inline constexpr int32_t eos = 256;
+inline constexpr int32_t bos = 257;
+inline constexpr int32_t hello = 258;
+inline constexpr int32_t vocab_size = 259;
+
+class fake_codec final : public openai::text_codec {
+ public:
+  std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const override;
+  std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const override;
+  std::unique_ptr<openai::text_stream> stream(bool skip_special_tokens) const override;
+  std::string token_text(int32_t token) const override;
+  std::string token_bytes(int32_t token) const override;
+  std::string token_entry(int32_t token) const override;
+
+  int32_t vocab_size() const override { return http_test::vocab_size; }
+
+  bool has_chat_template() const override { return has_template; }
+
+  /// Writes messages, tools and extra behind one another; refuses conversations that hold "refuse me".
+  std::string render(const text::chat_request& request) const override;
+
+  bool has_template = true;
+};
+
+} // namespace troupe::http_test

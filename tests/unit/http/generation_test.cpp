@@ -1,0 +1,313 @@
+// Completions and chats over HTTP: shapes, numbering, streams, failures of the cluster.
+#include <set>
+
+#include "tests/unit/http/http_server_fixture.hpp"
+
+namespace troupe::http_test {
+
+namespace {
+
+class generation_test : public http_server_test {};
+
+std::vector<json> chunks_of(const raw_response& response) {
+  std::vector<json> chunks;
+  for (const std::string& event : events_of(response.body))
+    if (event != "[DONE]")
+      chunks.push_back(json::parse(event));
+  return chunks;
+}
+
+/// The text of one choice of a streamed completion.
+std::string text_of(const std::vector<json>& chunks, int index) {
+  std::string text;
+  for (const json& chunk : chunks)
+    for (const json& choice : chunk["choices"])
+      if (choice["index"] == index)
+        text += choice.contains("text") ? choice["text"].get<std::string>()
+                                        : choice["delta"].value("content", std::string{});
+  return text;
+}
+
+} // namespace
+
+TEST_F(generation_test, completion_has_openais_shape) {
+  serve();
+  const raw_response response = post("/v1/completions", R"({"model":"tiny","prompt":"ab","seed":7})");
+  ASSERT_EQ(response.status, 200) << response.body;
+  EXPECT_EQ(response.headers.at("content-type"), "application/json");
+  EXPECT_EQ(response.headers.at("x-troupe-seed"), "7");
+  json body = json::parse(response.body);
+  EXPECT_EQ(body["id"], "cmpl-" + response.headers.at("x-request-id"));
+  EXPECT_TRUE(body["created"].is_number_integer());
+  body.erase("id");
+  body.erase("created");
+  EXPECT_EQ(body, json::parse(R"({"object":"text_completion","model":"tiny","seed":7,
+      "choices":[{"index":0,"text":"hello wörld","logprobs":null,"finish_reason":"stop","stop_reason":null}],
+      "usage":{"prompt_tokens":3,"completion_tokens":13,"total_tokens":16}})"));
+}
+
+TEST_F(generation_test, chat_has_openais_shape) {
+  serve();
+  const raw_response response =
+      post("/v1/chat/completions",
+           R"({"model":"tiny","messages":[{"role":"user","content":"hi"}],"max_tokens":5,"seed":1})");
+  ASSERT_EQ(response.status, 200) << response.body;
+  const json body = json::parse(response.body);
+  EXPECT_EQ(body["id"], "chatcmpl-" + response.headers.at("x-request-id"));
+  EXPECT_EQ(body["object"], "chat.completion");
+  EXPECT_EQ(body["choices"], json::parse(R"([{"index":0,"message":{"role":"assistant","content":"hello",
+      "refusal":null},"logprobs":null,"finish_reason":"length","stop_reason":null}])"));
+  EXPECT_EQ(body["usage"]["completion_tokens"], 5);
+}
+
+TEST_F(generation_test, a_seed_is_drawn_and_reported) {
+  serve();
+  std::set<int64_t> seeds;
+  for (int i = 0; i < 3; ++i) {
+    const json body = json::parse(post("/v1/completions", R"({"prompt":"a"})").body);
+    seeds.insert(body["seed"].get<int64_t>());
+    EXPECT_EQ(backend->job(static_cast<size_t>(i))->asked.sampling.seed, body["seed"].get<uint64_t>());
+  }
+  EXPECT_EQ(seeds.size(), 3U);
+}
+
+TEST_F(generation_test, several_prompts_and_choices_are_numbered_as_openai_does) {
+  play = [](fake_job& job) {
+    for (uint32_t choice = job.asked.num_choices; choice-- > 0;) {
+      job.say(choice, std::string(1, static_cast<char>(job.asked.prompt.back())) + std::to_string(choice));
+      job.finish(choice, finish_reason::length);
+    }
+  };
+  serve();
+  const json body = json::parse(post("/v1/completions", R"({"prompt":["a","b"],"n":2})").body);
+  ASSERT_EQ(body["choices"].size(), 4U);
+  const char* expected[] = {"a0", "a1", "b0", "b1"};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(body["choices"][i]["index"], i);
+    EXPECT_EQ(body["choices"][i]["text"], expected[i]);
+  }
+  EXPECT_EQ(body["usage"], json::parse(R"({"prompt_tokens":4,"completion_tokens":8,"total_tokens":12})"));
+  const auto chunks = chunks_of(post("/v1/completions", R"({"prompt":["a","b"],"n":2,"stream":true})"));
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(text_of(chunks, i), expected[i]);
+}
+
+TEST_F(generation_test, a_streamed_completion_ends_with_done) {
+  serve();
+  const raw_response response =
+      post("/v1/completions",
+           R"({"prompt":"a","stream":true,"max_tokens":3,"stream_options":{"include_usage":true}})");
+  EXPECT_EQ(response.headers.at("content-type"), "text/event-stream; charset=utf-8");
+  ASSERT_TRUE(response.complete);
+  EXPECT_EQ(events_of(response.body).back(), "[DONE]");
+  const auto chunks = chunks_of(response);
+  ASSERT_EQ(chunks.size(), 5U); // three tokens, the end, the usage
+  EXPECT_EQ(text_of(chunks, 0), "hel");
+  for (const json& chunk : chunks) {
+    EXPECT_EQ(chunk["object"], "text_completion");
+    EXPECT_EQ(chunk["id"], "cmpl-" + response.headers.at("x-request-id"));
+  }
+  EXPECT_TRUE(chunks[0]["usage"].is_null());
+  EXPECT_TRUE(chunks[0]["choices"][0]["finish_reason"].is_null());
+  EXPECT_EQ(chunks[3]["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(chunks[4]["choices"], json::array());
+  EXPECT_EQ(chunks[4]["usage"], json::parse(R"({"prompt_tokens":2,"completion_tokens":3,"total_tokens":5})"));
+}
+
+TEST_F(generation_test, a_streamed_chat_opens_with_the_role) {
+  serve();
+  const auto chunks = chunks_of(post(
+      "/v1/chat/completions",
+      R"({"messages":[{"role":"user","content":"a"}],"stream":true,"n":2,"logprobs":true,"top_logprobs":1})"));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(text_of(chunks, i), "hello wörld");
+    std::vector<json> own;
+    for (const json& chunk : chunks)
+      if (chunk["choices"][0]["index"] == i)
+        own.push_back(chunk["choices"][0]);
+    EXPECT_EQ(own.front()["delta"], json::parse(R"({"role":"assistant","content":""})"));
+    EXPECT_EQ(own[1]["delta"], json::parse(R"({"content":"h"})"));
+    EXPECT_EQ(own[1]["logprobs"]["content"][0]["token"], "h");
+    EXPECT_EQ(own[1]["logprobs"]["content"][0]["top_logprobs"].size(), 1U);
+    EXPECT_EQ(own.back()["delta"], json::object());
+    EXPECT_EQ(own.back()["finish_reason"], "stop");
+  }
+  EXPECT_EQ(chunks[0]["object"], "chat.completion.chunk");
+}
+
+TEST_F(generation_test, half_characters_are_never_sent) {
+  serve();
+  const raw_response response = post("/v1/completions", R"({"prompt":"a","stream":true,"max_tokens":8})");
+  // The eighth token is the first byte of "ö".
+  EXPECT_EQ(text_of(chunks_of(response), 0), "hello w\xEF\xBF\xBD");
+}
+
+TEST_F(generation_test, a_stop_string_across_tokens_stops_the_sequence) {
+  play = [](fake_job& job) {
+    job.say(0, "one E");
+    job.say(0, "N");
+    job.say(0, "D two");
+    EXPECT_TRUE(job.wait_stopped(0));
+    job.finish(0, finish_reason::stop);
+  };
+  serve();
+  const json body = json::parse(post("/v1/completions", R"({"prompt":"a","stop":["END","zzz"]})").body);
+  EXPECT_EQ(body["choices"][0]["text"], "one ");
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(body["choices"][0]["stop_reason"], "END");
+  EXPECT_EQ(body["usage"]["completion_tokens"], 7);
+  const auto chunks = chunks_of(post(
+      "/v1/completions", R"({"prompt":"a","stop":"END","stream":true,"include_stop_str_in_output":true})"));
+  EXPECT_EQ(text_of(chunks, 0), "one END");
+}
+
+TEST_F(generation_test, echo_with_logprobs_covers_prompt_and_completion) {
+  serve();
+  const json body =
+      json::parse(post("/v1/completions", R"({"prompt":"ab","echo":true,"logprobs":1,"max_tokens":2})").body);
+  const json& choice = body["choices"][0];
+  EXPECT_EQ(choice["text"], "abhe");
+  EXPECT_EQ(choice["logprobs"]["tokens"], json::parse(R"(["<bos>","a","b","h","e"])"));
+  EXPECT_EQ(choice["logprobs"]["token_logprobs"], json::parse("[null,-0.5,-0.5,-0.5,-0.5]"));
+  EXPECT_EQ(choice["logprobs"]["text_offset"], json::parse("[0,0,1,2,3]"));
+  EXPECT_TRUE(choice["logprobs"]["top_logprobs"][0].is_null());
+  EXPECT_EQ(choice["logprobs"]["top_logprobs"][4], json::parse(R"({"e":-0.5})"));
+}
+
+TEST_F(generation_test, echo_without_new_tokens_scores_the_prompt_alone) {
+  serve();
+  const json body = json::parse(
+      post("/v1/completions", R"({"prompt":"abc","echo":true,"logprobs":0,"max_tokens":0})").body);
+  EXPECT_EQ(body["choices"][0]["text"], "abc");
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(body["choices"][0]["logprobs"]["tokens"].size(), 4U);
+  EXPECT_EQ(body["usage"], json::parse(R"({"prompt_tokens":4,"completion_tokens":0,"total_tokens":4})"));
+  const auto chunks = chunks_of(
+      post("/v1/completions", R"({"prompt":"abc","echo":true,"logprobs":0,"max_tokens":0,"stream":true})"));
+  EXPECT_EQ(text_of(chunks, 0), "abc");
+  EXPECT_EQ(chunks[0]["choices"][0]["logprobs"]["tokens"].size(), 4U);
+}
+
+TEST_F(generation_test, vllms_extras_are_answered) {
+  serve();
+  const json body = json::parse(
+      post("/v1/completions", R"({"prompt":"ab","max_tokens":1,"return_token_ids":true,"prompt_logprobs":1})")
+          .body);
+  const json& choice = body["choices"][0];
+  EXPECT_EQ(choice["token_ids"], json::parse("[104]"));
+  EXPECT_EQ(choice["prompt_token_ids"], json::parse("[257,97,98]"));
+  ASSERT_EQ(choice["prompt_logprobs"].size(), 3U);
+  EXPECT_TRUE(choice["prompt_logprobs"][0].is_null());
+  EXPECT_EQ(choice["prompt_logprobs"][1]["97"]["decoded_token"], "a");
+  const json chat = json::parse(post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}],
+      "max_tokens":1,"return_token_ids":true,"prompt_logprobs":0})")
+                                    .body);
+  EXPECT_EQ(chat["choices"][0]["token_ids"], json::parse("[104]"));
+  EXPECT_EQ(chat["prompt_token_ids"].size(), chat["usage"]["prompt_tokens"].get<size_t>());
+  EXPECT_EQ(chat["prompt_logprobs"].size(), chat["prompt_token_ids"].size());
+}
+
+TEST_F(generation_test, what_the_cluster_refuses_has_its_status) {
+  struct {
+    ec code;
+    int status;
+    const char* retry_after;
+  } const cases[] = {{ec::overloaded, 429, "1"},        {ec::not_ready, 503, "2"},
+                     {ec::deadline_exceeded, 503, "5"}, {ec::context_exceeded, 400, nullptr},
+                     {ec::engine_failed, 500, nullptr}, {ec::shutting_down, 503, "5"},
+                     {ec::none, 500, nullptr}};
+
+  ec code = ec::none;
+  play = [&code](fake_job& job) { job.fail(code, "this is why"); };
+  serve();
+  for (const auto& one : cases) {
+    code = one.code;
+    for (const char* body : {R"({"prompt":"a"})", R"({"prompt":"a","stream":true})"}) {
+      const raw_response response = post("/v1/completions", body);
+      EXPECT_EQ(response.status, one.status);
+      EXPECT_EQ(error_of(response)["message"], "this is why");
+      if (one.retry_after != nullptr)
+        EXPECT_EQ(response.headers.at("retry-after"), one.retry_after);
+      else
+        EXPECT_EQ(response.headers.count("retry-after"), 0U);
+    }
+  }
+  EXPECT_EQ(metric("troupe_admission_rejections_total{reason=\"overloaded\"}"), 2);
+}
+
+TEST_F(generation_test, a_failure_within_a_stream_is_an_event) {
+  play = [](fake_job& job) {
+    job.say(0, "one");
+    job.fail(ec::engine_failed, "out of memory");
+  };
+  serve();
+  const raw_response response = post("/v1/completions", R"({"prompt":"a","stream":true})");
+  // Both may arrive before anything was sent: then it is a status.
+  if (response.status == 200) {
+    const auto events = events_of(response.body);
+    EXPECT_EQ(json::parse(events[events.size() - 2])["error"]["message"], "out of memory");
+    EXPECT_EQ(events.back(), "[DONE]");
+  } else {
+    EXPECT_EQ(response.status, 500);
+  }
+}
+
+TEST_F(generation_test, when_one_prompt_fails_the_others_are_cancelled) {
+  play = [](fake_job& job) {
+    if (job.asked.prompt.back() == 'b')
+      job.fail(ec::overloaded, "full");
+    else
+      EXPECT_TRUE(job.wait_cancelled());
+  };
+  serve();
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":["a","b"]})").status, 429);
+}
+
+TEST_F(generation_test, metrics_tell_the_life_of_requests) {
+  serve();
+  post("/v1/completions", R"({"prompt":"ab","max_tokens":4,"n":2})");
+  post("/v1/completions", R"({"prompt":"ab"})");
+  EXPECT_EQ(metric("troupe_prompt_tokens_total"), 6);
+  EXPECT_EQ(metric("troupe_generation_tokens_total"), 20);
+  EXPECT_EQ(metric("troupe_request_success_total{finished_reason=\"length\"}"), 2);
+  EXPECT_EQ(metric("troupe_request_success_total{finished_reason=\"stop\"}"), 1);
+  EXPECT_EQ(metric("troupe_time_to_first_token_seconds_count"), 3);
+  EXPECT_EQ(metric("troupe_inter_token_latency_seconds_count"), 17);
+  EXPECT_EQ(metric("troupe_e2e_request_latency_seconds_count"), 3);
+  EXPECT_EQ(metric("troupe_request_generation_tokens_sum"), 21); // with the end token
+  EXPECT_EQ(metric("troupe_request_time_per_output_token_seconds_count"), 3);
+  EXPECT_EQ(metric("troupe_http_requests_total{handler=\"/v1/completions\",status=\"200\"}"), 2);
+}
+
+TEST_F(generation_test, a_request_that_is_never_answered_ends_in_time) {
+  config.limits.request = std::chrono::milliseconds{100};
+  play = [](fake_job& job) { EXPECT_TRUE(job.wait_cancelled()); };
+  serve();
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"a"})").status, 504);
+}
+
+TEST_F(generation_test, a_hundred_at_once_are_answered_each_with_its_own) {
+  config.threads = 2;
+  play = [](fake_job& job) {
+    job.say(0, std::to_string(job.asked.prompt[0]));
+    job.finish(0, finish_reason::length);
+  };
+  serve();
+  std::vector<std::thread> clients;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 100; ++i)
+    clients.emplace_back([this, i, &right] {
+      const bool stream = i % 2 == 0;
+      const raw_response response =
+          post("/v1/completions",
+               "{\"prompt\":[" + std::to_string(i) + "],\"stream\":" + (stream ? "true}" : "false}"));
+      const std::string text = stream ? text_of(chunks_of(response), 0)
+                                      : json::parse(response.body)["choices"][0]["text"].get<std::string>();
+      right += text == std::to_string(i) ? 1 : 0;
+    });
+  for (std::thread& client : clients)
+    client.join();
+  EXPECT_EQ(right, 100);
+}
+
+} // namespace troupe::http_test

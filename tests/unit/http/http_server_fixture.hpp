@@ -1,0 +1,69 @@
+// A server over the scripted backend and the byte codec.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "services/gateway/http/http_server.hpp"
+#include "services/gateway/metrics.hpp"
+#include "tests/unit/http/fake_backend.hpp"
+#include "tests/unit/http/fake_codec.hpp"
+#include "tests/unit/http/raw_client.hpp"
+
+namespace troupe::http_test {
+
+using nlohmann::json;
+
+class http_server_test : public testing::Test {
+ protected:
+  http_server_test() {
+    config.port = 0;
+    config.model_names = {"tiny", "org/other"};
+    config.version = "1.2.3";
+    config.requests.max_model_len = 4096;
+    config.requests.vocab_size = http_test::vocab_size;
+    config.requests.eos_token_ids = {eos};
+  }
+
+  /// Starts the server with `config` as the test has set it.
+  void serve() {
+    backend = std::make_shared<fake_backend>();
+    if (play)
+      backend->play = play;
+    server = std::make_unique<http_server>(config, backend, std::make_shared<fake_codec>(),
+                                           std::make_shared<gateway_metrics>(families));
+    port = server->port();
+  }
+
+  raw_response post(const std::string& path, const std::string& body, const std::string& headers = {}) const {
+    return ask(port, "POST", path, body, headers);
+  }
+
+  raw_response get(const std::string& path, const std::string& headers = {}) const {
+    return ask(port, "GET", path, {}, headers);
+  }
+
+  /// The number behind this line's beginning on /metrics; -1 when there is none.
+  double metric(const std::string& line) const {
+    const std::string page = get("/metrics").body;
+    const size_t at = page.find("\n" + line + " ");
+    return at == std::string::npos ? -1 : std::stod(page.substr(at + line.size() + 2));
+  }
+
+  http_server_config config;
+  fake_backend::script play;
+  std::shared_ptr<metrics::registry> families = std::make_shared<metrics::registry>("troupe_");
+  std::shared_ptr<fake_backend> backend;
+  std::unique_ptr<http_server> server;
+  uint16_t port = 0;
+};
+
+/// The `error` of a response in OpenAI's form.
+inline json error_of(const raw_response& response) {
+  return json::parse(response.body).at("error");
+}
+
+} // namespace troupe::http_test

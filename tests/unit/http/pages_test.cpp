@@ -1,0 +1,188 @@
+// Everything but generation: pages, probes, routing, keys, CORS.
+#include <fstream>
+
+#include "tests/unit/http/http_server_fixture.hpp"
+
+namespace troupe::http_test {
+
+namespace {
+
+class pages_test : public http_server_test {};
+
+} // namespace
+
+TEST_F(pages_test, health_ready_and_version) {
+  config.details = {{"isa", "avx2"}};
+  serve();
+  EXPECT_EQ(get("/health").status, 200);
+  EXPECT_EQ(get("/ready").status, 200);
+  backend->ready = false;
+  const raw_response waiting = get("/ready");
+  EXPECT_EQ(waiting.status, 503);
+  EXPECT_EQ(waiting.headers.at("retry-after"), "1");
+  EXPECT_EQ(json::parse(get("/version").body), json::parse(R"({"version":"1.2.3","isa":"avx2"})"));
+}
+
+TEST_F(pages_test, models_are_listed_and_found_by_name) {
+  serve();
+  const json list = json::parse(get("/v1/models").body);
+  EXPECT_EQ(list["object"], "list");
+  ASSERT_EQ(list["data"].size(), 2U);
+  EXPECT_EQ(list["data"][0]["id"], "tiny");
+  EXPECT_EQ(list["data"][0]["object"], "model");
+  EXPECT_EQ(list["data"][0]["max_model_len"], 4096);
+  EXPECT_EQ(json::parse(get("/v1/models/tiny").body)["id"], "tiny");
+  EXPECT_EQ(json::parse(get("/v1/models/org/other").body)["id"], "org/other");
+  EXPECT_EQ(json::parse(get("/v1/models/org%2Fother?x=1").body)["id"], "org/other");
+  const raw_response unknown = get("/v1/models/none");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(error_of(unknown)["code"], "model_not_found");
+  EXPECT_EQ(get("/v1/models/%zz").status, 404);
+}
+
+TEST_F(pages_test, an_unknown_model_is_a_404_everywhere) {
+  serve();
+  for (const char* path : {"/v1/completions", "/tokenize"}) {
+    const raw_response response = post(path, R"({"model":"gpt-4","prompt":"a"})");
+    EXPECT_EQ(response.status, 404) << path;
+    EXPECT_EQ(error_of(response)["code"], "model_not_found");
+    EXPECT_EQ(error_of(response)["param"], "model");
+  }
+}
+
+TEST_F(pages_test, tokenize_and_detokenize) {
+  serve();
+  EXPECT_EQ(json::parse(post("/tokenize", R"({"prompt":"hi","return_token_strs":true})").body),
+            json::parse(R"({"count":3,"max_model_len":4096,"tokens":[257,104,105],
+                            "token_strs":["<bos>","byte104","byte105"]})"));
+  EXPECT_EQ(json::parse(post("/tokenize", R"({"messages":[{"role":"user","content":"hi"}]})").body)["count"],
+            34); // what the fake template renders, a token a byte: the messages' JSON is 32 long, "A:" 2
+  EXPECT_EQ(json::parse(post("/detokenize", R"({"tokens":[104,105,256]})").body)["prompt"], "hi<eos>");
+}
+
+TEST_F(pages_test, cluster_shows_workers_and_placement) {
+  serve();
+  const json page = json::parse(get("/cluster").body);
+  EXPECT_EQ(page["scheduler"]["term"], 3);
+  EXPECT_EQ(page["workers"][0]["name"], "expert-0");
+  EXPECT_EQ(page["workers"][0]["role"], "expert");
+  EXPECT_EQ(page["workers"][0]["hosted"], json::parse("[[0,0],[0,1]]"));
+  EXPECT_EQ(page["placement"]["layers"][0]["experts"],
+            json::parse(R"([["expert-0"],["expert-0","0000000000000008"]])"));
+  backend->scheduler_away = true;
+  const json remembered = json::parse(get("/cluster").body);
+  EXPECT_EQ(remembered["scheduler"]["reachable"], false);
+  EXPECT_EQ(remembered["scheduler"]["error"], "the scheduler is away");
+  EXPECT_EQ(remembered["workers"][0]["name"], "expert-0");
+}
+
+TEST_F(pages_test, placement_by_hand_is_not_there) {
+  serve();
+  const raw_response response = post("/cluster/placement", "{}");
+  EXPECT_EQ(response.status, 501);
+  EXPECT_EQ(error_of(response)["code"], "not_implemented");
+}
+
+TEST_F(pages_test, unknown_paths_and_wrong_methods) {
+  serve();
+  const raw_response unknown = get("/v2/completions");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(error_of(unknown)["code"], "unknown_url");
+  EXPECT_EQ(get("/v1/models/").status, 404);
+  const raw_response wrong = get("/v1/completions");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.headers.at("allow"), "POST");
+  EXPECT_EQ(post("/health", "{}").headers.at("allow"), "GET, HEAD");
+  EXPECT_EQ(ask(port, "OPTIONS", "/v1/completions").status, 405);
+  EXPECT_EQ(ask(port, "BREW", "/health").status, 405);
+}
+
+TEST_F(pages_test, head_has_the_length_and_no_body) {
+  serve();
+  raw_client client{port};
+  client.request("HEAD", "/version");
+  const raw_response head = client.read(true);
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.headers.at("content-length"), std::to_string(get("/version").body.size()));
+  client.request("GET", "/health");
+  EXPECT_EQ(client.read().status, 200);
+}
+
+TEST_F(pages_test, keys_open_the_api_and_probes_stay_open) {
+  const std::string file = testing::TempDir() + "/api_keys_test";
+  std::ofstream{file} << "# comment\n\n  first-key \nsecond-key\n";
+  config.keys = http::api_keys::load(file);
+  serve();
+  const std::string body = R"({"prompt":"a"})";
+  const raw_response none = post("/v1/completions", body);
+  EXPECT_EQ(none.status, 401);
+  EXPECT_EQ(none.headers.at("www-authenticate"), "Bearer");
+  EXPECT_EQ(error_of(none)["code"], "invalid_api_key");
+  for (const char* wrong :
+       {"Bearer wrong", "Bearer first-ke", "Bearer first-key2", "Basic first-key", "Bearer"})
+    EXPECT_EQ(post("/v1/completions", body, std::string("Authorization: ") + wrong + "\r\n").status, 401)
+        << wrong;
+  EXPECT_EQ(post("/v1/completions", body, "Authorization: Bearer first-key\r\n").status, 200);
+  EXPECT_EQ(get("/v1/models", "authorization: bearer second-key\r\n").status, 200);
+  EXPECT_EQ(get("/v1/models").status, 401);
+  EXPECT_EQ(get("/cluster").status, 401);
+  for (const char* open : {"/health", "/ready", "/metrics"})
+    EXPECT_EQ(get(open).status, 200) << open;
+}
+
+TEST_F(pages_test, a_key_file_without_keys_is_refused) {
+  const std::string file = testing::TempDir() + "/api_keys_empty_test";
+  std::ofstream{file} << "# nothing\n";
+  EXPECT_THROW(http::api_keys::load(file), std::runtime_error);
+  EXPECT_THROW(http::api_keys::load(file + ".missing"), std::runtime_error);
+}
+
+TEST_F(pages_test, request_ids_are_kept_when_sane) {
+  serve();
+  EXPECT_EQ(get("/health", "X-Request-Id: my-id_1.2:3\r\n").headers.at("x-request-id"), "my-id_1.2:3");
+  const std::string drawn = get("/health", "X-Request-Id: <script>\r\n").headers.at("x-request-id");
+  EXPECT_EQ(drawn.size(), 32U);
+  EXPECT_NE(get("/none").headers.at("x-request-id"), drawn);
+}
+
+TEST_F(pages_test, cors_is_off_unless_configured) {
+  serve();
+  EXPECT_EQ(get("/health", "Origin: https://a.example\r\n").headers.count("access-control-allow-origin"), 0U);
+}
+
+TEST_F(pages_test, cors_lets_configured_origins_in) {
+  config.allowed_origins = {"https://a.example"};
+  serve();
+  EXPECT_EQ(get("/health", "Origin: https://a.example\r\n").headers.at("access-control-allow-origin"),
+            "https://a.example");
+  EXPECT_EQ(get("/health", "Origin: https://b.example\r\n").headers.count("access-control-allow-origin"), 0U);
+  const raw_response preflight = ask(port, "OPTIONS", "/v1/completions", {},
+                                     "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n"
+                                     "Access-Control-Request-Headers: content-type\r\n");
+  EXPECT_EQ(preflight.status, 204);
+  EXPECT_EQ(preflight.headers.at("access-control-allow-headers"), "content-type");
+}
+
+TEST_F(pages_test, other_content_types_are_refused) {
+  serve();
+  const std::string body = R"({"prompt":"a"})";
+  EXPECT_EQ(post("/v1/completions", body, "Content-Type: text/plain\r\n").status, 415);
+  EXPECT_EQ(post("/v1/completions", body, "Content-Type: application/json; charset=utf-8\r\n").status, 200);
+}
+
+TEST_F(pages_test, metrics_carry_prefix_and_labels) {
+  families = std::make_shared<metrics::registry>("vllm:", metrics::labels{{"model_name", "tiny"}});
+  serve();
+  post("/v1/completions", R"({"prompt":"a"})");
+  const raw_response page = get("/metrics");
+  EXPECT_EQ(page.headers.at("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_NE(page.body.find("\nvllm:time_to_first_token_seconds_bucket{model_name=\"tiny\",le=\"0.001\"}"),
+            std::string::npos)
+      << page.body;
+  EXPECT_NE(page.body.find("\nvllm:request_success_total{model_name=\"tiny\",finished_reason=\"stop\"} 1"),
+            std::string::npos)
+      << page.body;
+  EXPECT_THROW(metrics::registry("1bad"), std::invalid_argument);
+}
+
+} // namespace troupe::http_test

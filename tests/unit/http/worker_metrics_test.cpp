@@ -1,0 +1,124 @@
+// The metrics endpoint of worker processes, and what they expose.
+#include <atomic>
+
+#include <gtest/gtest.h>
+
+#include "services/metrics/attention_families.hpp"
+#include "services/metrics/endpoint.hpp"
+#include "services/metrics/expert_families.hpp"
+#include "services/metrics/scheduler_families.hpp"
+#include "tests/unit/http/raw_client.hpp"
+
+namespace troupe::metrics {
+
+namespace {
+
+using http_test::ask;
+using http_test::raw_client;
+
+/// Whether the page has this line.
+bool has(const registry& families, const std::string& line) {
+  return ("\n" + families.text()).find("\n" + line + "\n") != std::string::npos;
+}
+
+placement two_workers(std::vector<expert_hosts> experts) {
+  placement result;
+  result.term = 4;
+  result.epoch = 9;
+  result.layers = {{}, {1, std::move(experts)}};
+  return result;
+}
+
+} // namespace
+
+TEST(metrics_endpoint, answers_scrapes_and_probes) {
+  auto families = std::make_shared<registry>("troupe_");
+  families->counter("things_total", "Things").Increment(3);
+  std::atomic<bool> ready{false};
+  const endpoint served{{}, families, [&ready] { return ready.load(); }};
+  const auto page = ask(served.port(), "GET", "/metrics?x=1");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.headers.at("content-type"), text_content_type);
+  EXPECT_NE(page.body.find("# TYPE troupe_things_total counter\ntroupe_things_total 3\n"), std::string::npos);
+  EXPECT_EQ(ask(served.port(), "GET", "/health").status, 200);
+  EXPECT_EQ(ask(served.port(), "GET", "/ready").status, 503);
+  ready = true;
+  EXPECT_EQ(ask(served.port(), "GET", "/ready").status, 200);
+  EXPECT_EQ(ask(served.port(), "GET", "/").status, 404);
+  EXPECT_EQ(ask(served.port(), "POST", "/metrics").status, 405);
+  raw_client kept{served.port()};
+  for (int i = 0; i < 2; ++i) {
+    kept.request("HEAD", "/health");
+    EXPECT_EQ(kept.read(true).status, 200);
+  }
+  raw_client hostile{served.port()};
+  hostile.send("NONSENSE\r\n\r\n");
+  EXPECT_TRUE(hostile.ends());
+}
+
+TEST(metrics_endpoint, a_port_in_use_is_named) {
+  auto families = std::make_shared<registry>();
+  const endpoint first{{}, families, [] { return true; }};
+  EXPECT_THROW((endpoint{{"127.0.0.1", first.port()}, families, [] { return true; }}), std::runtime_error);
+  EXPECT_THROW((endpoint{{"nowhere", 0}, families, [] { return true; }}), std::runtime_error);
+}
+
+TEST(attention_families, levels_and_counts) {
+  auto families = std::make_shared<registry>("vllm:");
+  attention_families reports{families};
+  reports.on_level({3, 2, 25, 100});
+  reports.on_preemption();
+  reports.on_expert_retry(ec::peer_down);
+  reports.on_expert_retry(ec::none);
+  reports.on_start(1'000'000'000);
+  EXPECT_TRUE(has(*families, "vllm:num_requests_running 3"));
+  EXPECT_TRUE(has(*families, "vllm:num_sequences_waiting 2"));
+  EXPECT_TRUE(has(*families, "vllm:kv_cache_usage_perc 0.25"));
+  EXPECT_TRUE(has(*families, "vllm:num_preemptions_total 1"));
+  EXPECT_TRUE(has(*families, "vllm:expert_retries_total{reason=\"" + to_string(ec::peer_down) + "\"} 1"));
+  EXPECT_TRUE(has(*families, "vllm:expert_retries_total{reason=\"other\"} 1"));
+  EXPECT_TRUE(has(*families, "vllm:sequence_queue_time_seconds_sum 1"));
+}
+
+TEST(expert_families, rows_are_counted_by_layer_and_expert) {
+  auto families = std::make_shared<registry>();
+  expert_families reports{families};
+  const uint64_t rows[] = {5, 0, 7};
+  reports.on_step(2, 1, rows, 1000);
+  reports.on_step(2, 1, rows, 1000);
+  reports.on_batch(2, 12, 3'000'000, 1'000'000);
+  reports.on_queue(42);
+  EXPECT_TRUE(has(*families, "troupe_expert_rows_total{expert=\"0\",layer=\"2\"} 10"));
+  EXPECT_TRUE(has(*families, "troupe_expert_rows_total{expert=\"2\",layer=\"2\"} 14"));
+  EXPECT_EQ(families->text().find("expert=\"1\""), std::string::npos);
+  EXPECT_TRUE(has(*families, "troupe_expert_queue_rows 42"));
+  EXPECT_TRUE(has(*families, "troupe_expert_batch_seconds_bucket{le=\"0.005\"} 1"));
+  EXPECT_TRUE(has(*families, "troupe_expert_batch_seconds_bucket{le=\"0.002\"} 0"));
+}
+
+TEST(scheduler_families, placement_and_queue) {
+  auto families = std::make_shared<registry>();
+  std::string logged;
+  scheduler_families reports{families, [&logged](const char* name, const std::string& text) {
+                               logged = std::string(name) + ": " + text;
+                             }};
+  reports.on_requests(6, 2);
+  reports.on_published(two_workers({{{{1}}}, {{{2}}}}), true);
+  reports.on_event("worker-joined", "expert-0");
+  EXPECT_TRUE(has(*families, "troupe_num_requests_waiting 6"));
+  EXPECT_TRUE(has(*families, "troupe_placement_epoch 9"));
+  EXPECT_TRUE(has(*families, "troupe_placement_balancedness 1"));
+  EXPECT_TRUE(has(*families, "troupe_cluster_ready 1"));
+  EXPECT_EQ(logged, "worker-joined: expert-0");
+}
+
+TEST(scheduler_families, balancedness_is_mean_over_maximum) {
+  const worker_id a{1};
+  const worker_id b{2};
+  EXPECT_EQ(balancedness({}), 0);
+  EXPECT_EQ(balancedness(two_workers({{{a}}, {{}}})), 0);
+  EXPECT_EQ(balancedness(two_workers({{{a}}, {{a}}, {{a}}, {{b}}})), 2.0 / 3);
+  EXPECT_EQ(balancedness(two_workers({{{a, b}}, {{a, b}}})), 1);
+}
+
+} // namespace troupe::metrics

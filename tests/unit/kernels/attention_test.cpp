@@ -1,0 +1,267 @@
+#include "kernels/attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/kernels/test_data.hpp"
+
+namespace troupe::kernels {
+
+namespace {
+
+struct options {
+  std::size_t heads = 4;
+  std::size_t kv_heads = 2;
+  std::size_t head_dim = 64;
+  dtype type = dtype::bf16;
+  std::size_t block_tokens = 16;
+  std::size_t window = 0;
+  bool sinks = false;
+};
+
+// One sequence with keys, values and queries for every position, in scattered blocks.
+struct sequence_data {
+  options o;
+  std::size_t tokens;
+  std::vector<float> queries;
+  std::vector<float> keys;
+  std::vector<float> values;
+  std::vector<float> sinks;
+  std::vector<std::uint32_t> blocks;
+  kv_cache cache;
+  float scale;
+
+  sequence_data(const options& choice, std::size_t count, unsigned seed = 1)
+      : o(choice),
+        tokens(count),
+        queries(random_floats(count * o.heads * o.head_dim, seed)),
+        keys(random_floats(count * o.kv_heads * o.head_dim, seed + 1)),
+        values(random_floats(count * o.kv_heads * o.head_dim, seed + 2)),
+        sinks(random_floats(o.heads, seed + 3)),
+        scale(1.0F / std::sqrt(static_cast<float>(o.head_dim))) {
+    const std::size_t needed = (count + o.block_tokens - 1) / o.block_tokens;
+    for (std::size_t i = 0; i < needed; ++i)
+      blocks.push_back(static_cast<std::uint32_t>((i * 3 + 1) % (3 * needed + 1)));
+    cache = kv_cache({{{1, o.kv_heads, o.head_dim, o.type}}, o.block_tokens}, 3 * needed + 1);
+  }
+
+  std::uint32_t slot(std::size_t position) const {
+    return static_cast<std::uint32_t>(blocks[position / o.block_tokens] * o.block_tokens
+                                      + position % o.block_tokens);
+  }
+
+  void write(context& ctx, std::size_t first, std::size_t count) {
+    std::vector<std::uint32_t> slots;
+    for (std::size_t i = 0; i < count; ++i)
+      slots.push_back(slot(first + i));
+    const std::size_t columns = o.kv_heads * o.head_dim;
+    kv_write(ctx, {&cache, 0, view_of(keys.data() + first * columns, count, columns),
+                   view_of(values.data() + first * columns, count, columns), slots});
+  }
+
+  // Attention of positions [first, first + count).
+  std::vector<float> attend(context& ctx, std::size_t first, std::size_t count) const {
+    const std::size_t columns = o.heads * o.head_dim;
+    std::vector<float> out(count * columns, poison);
+    std::vector<attention_row> rows;
+    for (std::size_t i = 0; i < count; ++i)
+      rows.push_back({0, static_cast<std::uint32_t>(first + i)});
+    const std::vector<attention_sequence> sequences{{blocks}};
+    attention(ctx, {.cache = &cache,
+                    .layer = 0,
+                    .query = view_of(queries.data() + first * columns, count, columns),
+                    .heads = o.heads,
+                    .rows = rows,
+                    .sequences = sequences,
+                    .scale = scale,
+                    .sliding_window = o.window,
+                    .sinks = o.sinks ? sinks.data() : nullptr,
+                    .output = view_of(out.data(), count, columns)});
+    return out;
+  }
+
+  float stored(float value) const { return o.type == dtype::f32 ? value : to_float(to_bfloat16(value)); }
+
+  // softmax(scale q k) v of one row and head in double.
+  std::vector<double> exact(std::size_t position, std::size_t head) const {
+    const std::size_t kv = head / (o.heads / o.kv_heads);
+    const std::size_t first = o.window != 0 && position + 1 > o.window ? position + 1 - o.window : 0;
+    std::vector<double> scores;
+    double top = o.sinks ? static_cast<double>(sinks[head]) : -std::numeric_limits<double>::infinity();
+    for (std::size_t k = first; k <= position; ++k) {
+      double dot = 0.0;
+      for (std::size_t d = 0; d < o.head_dim; ++d)
+        dot += static_cast<double>(stored(queries[(position * o.heads + head) * o.head_dim + d]))
+               * static_cast<double>(stored(keys[(k * o.kv_heads + kv) * o.head_dim + d]));
+      scores.push_back(dot * static_cast<double>(scale));
+      top = std::max(top, scores.back());
+    }
+    double sum = o.sinks ? std::exp(static_cast<double>(sinks[head]) - top) : 0.0;
+    std::vector<double> out(o.head_dim);
+    for (std::size_t k = first; k <= position; ++k) {
+      const double p = std::exp(scores[k - first] - top);
+      sum += p;
+      for (std::size_t d = 0; d < o.head_dim; ++d)
+        out[d] += p * static_cast<double>(stored(values[(k * o.kv_heads + kv) * o.head_dim + d]));
+    }
+    for (double& value : out)
+      value /= sum;
+    return out;
+  }
+};
+
+std::vector<options> interesting() {
+  return {{},
+          {.type = dtype::f32},
+          {.heads = 3, .kv_heads = 3, .head_dim = 40},
+          {.heads = 3, .kv_heads = 1, .head_dim = 8, .type = dtype::f32},
+          {.head_dim = 32, .block_tokens = 32},
+          {.head_dim = 72, .type = dtype::f32, .block_tokens = 32, .window = 50},
+          {.window = 33, .sinks = true},
+          {.heads = 8, .kv_heads = 1, .head_dim = 256, .window = 7},
+          {.heads = 2, .kv_heads = 1, .head_dim = 128, .sinks = true}};
+}
+
+} // namespace
+
+TEST(attention, is_near_the_definition) {
+  reference_context reference;
+  for (const options& o : interesting()) {
+    sequence_data s(o, 150);
+    s.write(reference.ctx, 0, s.tokens);
+    const auto got = s.attend(reference.ctx, 0, s.tokens);
+    // bf16 rounds p (2⁻⁹ relative, on values of magnitude up to 5, averaged); f32 is limited by exp and sums.
+    const double tolerance = o.type == dtype::bf16 ? 5.0 * 0x1p-9 : 2e-5;
+    for (const std::size_t position : {0UL, 1UL, 15UL, 31UL, 32UL, 63UL, 64UL, 100UL, 149UL})
+      for (std::size_t h = 0; h < o.heads; ++h) {
+        const auto want = s.exact(position, h);
+        for (std::size_t d = 0; d < o.head_dim; ++d)
+          ASSERT_NEAR(static_cast<double>(got[(position * o.heads + h) * o.head_dim + d]), want[d], tolerance)
+              << position << ' ' << h << ' ' << d;
+      }
+  }
+}
+
+TEST(attention, gives_the_same_bits_however_it_is_cut) {
+  for (const options& o : interesting()) {
+    constexpr std::size_t tokens = 150;
+    reference_context reference;
+    sequence_data whole(o, tokens);
+    whole.write(reference.ctx, 0, tokens);
+    const auto expected = whole.attend(reference.ctx, 0, tokens);
+    const std::size_t columns = o.heads * o.head_dim;
+    with_every_context([&](context& ctx) {
+      for (const std::size_t chunk : {1UL, 7UL, 64UL, tokens}) {
+        if (chunk == 1 && ctx.instruction_set() == isa::portable && ctx.threads() != 2)
+          continue; // slow, and the same as with two threads
+        // As in a server: write a chunk, attend, go on.
+        sequence_data s(o, tokens);
+        for (std::size_t first = 0; first < tokens; first += chunk) {
+          const std::size_t count = std::min(chunk, tokens - first);
+          s.write(ctx, first, count);
+          const auto got = s.attend(ctx, first, count);
+          ASSERT_TRUE(same_bits(std::span<const float>(got),
+                                std::span<const float>(expected).subspan(first * columns, count * columns)))
+              << name_of(ctx.instruction_set()) << " chunk " << chunk << " at " << first;
+        }
+      }
+    });
+  }
+}
+
+TEST(attention, a_prefill_of_512_is_512_single_rows) {
+  const options o;
+  constexpr std::size_t tokens = 512;
+  thread_pool pool({.threads = 2});
+  context ctx(pool, detect());
+  sequence_data s(o, tokens);
+  s.write(ctx, 0, tokens);
+  const auto all = s.attend(ctx, 0, tokens);
+  const std::size_t columns = o.heads * o.head_dim;
+  for (std::size_t r = 0; r < tokens; ++r)
+    ASSERT_TRUE(same_bits(std::span<const float>(s.attend(ctx, r, 1)),
+                          std::span<const float>(all).subspan(r * columns, columns)))
+        << r;
+}
+
+TEST(attention, rows_of_many_sequences_mix_in_any_order) {
+  // Two sequences in one cache, rows shuffled: each row as if it were alone.
+  const options o{.heads = 2, .kv_heads = 1, .head_dim = 32};
+  with_every_context([&](context& ctx) {
+    sequence_data s(o, 90);
+    s.write(ctx, 0, 90);
+    const std::vector<std::uint32_t> other(s.blocks.rbegin(), s.blocks.rend());
+    const std::vector<attention_sequence> sequences{{s.blocks}, {other}};
+    const std::vector<attention_row> rows{{1, 70}, {0, 5}, {0, 89}, {1, 3}, {1, 4}, {0, 40}};
+    const std::size_t columns = o.heads * o.head_dim;
+    const auto run = [&](std::span<const attention_row> some, std::size_t first) {
+      std::vector<float> out(some.size() * columns, poison);
+      attention(ctx, {.cache = &s.cache,
+                      .query = view_of(s.queries.data() + first * columns, some.size(), columns),
+                      .heads = o.heads,
+                      .rows = some,
+                      .sequences = sequences,
+                      .scale = s.scale,
+                      .output = view_of(out.data(), some.size(), columns)});
+      return out;
+    };
+    const auto all = run(rows, 0);
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      EXPECT_TRUE(same_bits(std::span<const float>(run(std::span(rows).subspan(r, 1), r)),
+                            std::span<const float>(all).subspan(r * columns, columns)))
+          << r;
+  });
+}
+
+TEST(attention, keys_that_are_not_seen_do_no_harm) {
+  for (const dtype type : {dtype::bf16, dtype::f32}) {
+    const options o{.type = type, .window = 40};
+    reference_context reference;
+    sequence_data clean(o, 64);
+    clean.write(reference.ctx, 0, 50);
+    const auto expected = clean.attend(reference.ctx, 49, 1);
+    with_every_context([&](context& ctx) {
+      sequence_data dirty(o, 64);
+      dirty.write(ctx, 0, 64);
+      for (const std::size_t position : {0UL, 9UL, 50UL, 51UL, 63UL}) { // before the window, after the row
+        std::fill_n(dirty.keys.begin() + static_cast<long>(position * 128), 128, std::nanf(""));
+        std::fill_n(dirty.values.begin() + static_cast<long>(position * 128), 128, std::nanf(""));
+        dirty.write(ctx, position, 1);
+      }
+      EXPECT_TRUE(same_bits(dirty.attend(ctx, 49, 1), expected)) << name_of(ctx.instruction_set());
+    });
+  }
+}
+
+TEST(attention, takes_and_gives_bf16_rows) {
+  const options o{.head_dim = 40};
+  with_every_context([&](context& ctx) {
+    sequence_data s(o, 40);
+    s.write(ctx, 0, 40);
+    const auto wide = s.attend(ctx, 39, 1);
+    const std::size_t columns = o.heads * o.head_dim;
+    const auto query = rounded({s.queries.begin() + static_cast<long>(39 * columns), s.queries.end()});
+    std::vector<bfloat16> narrow(columns);
+    const std::vector<attention_row> rows{{0, 39}};
+    const std::vector<attention_sequence> sequences{{s.blocks}};
+    attention(ctx, {.cache = &s.cache,
+                    .query = view_of(query.data(), 1, columns),
+                    .heads = o.heads,
+                    .rows = rows,
+                    .sequences = sequences,
+                    .scale = s.scale,
+                    .output = view_of(narrow.data(), 1, columns)});
+    EXPECT_TRUE(same_bits(narrow, rounded(wide)));
+  });
+}
+
+TEST(attention, takes_no_rows) {
+  reference_context reference;
+  sequence_data s({}, 4);
+  EXPECT_TRUE(s.attend(reference.ctx, 0, 0).empty());
+}
+
+} // namespace troupe::kernels

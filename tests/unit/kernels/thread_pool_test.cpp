@@ -1,0 +1,104 @@
+#include "kernels/thread_pool.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace troupe::kernels {
+
+namespace {
+
+float denormal_times_one() {
+  volatile float denormal = 1e-40F;
+  return denormal * 1.0F;
+}
+
+} // namespace
+
+TEST(thread_pool, covers_every_index_once) {
+  for (const unsigned threads : {1U, 2U, 3U, 7U}) {
+    thread_pool pool({.threads = threads});
+    EXPECT_EQ(pool.threads(), threads);
+    for (const std::size_t count : {0UL, 1UL, 2UL, 5UL, 100UL, 1001UL}) {
+      std::vector<std::atomic<int>> seen(count);
+      pool.parallel_static(count, [&](unsigned thread, std::size_t begin, std::size_t end) {
+        EXPECT_LT(thread, threads);
+        EXPECT_LT(begin, end);
+        for (std::size_t i = begin; i < end; ++i)
+          ++seen[i];
+      });
+      pool.parallel_dynamic(count, 3, [&](unsigned, std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i)
+          ++seen[i];
+      });
+      EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [](const auto& n) { return n == 2; }));
+    }
+  }
+}
+
+TEST(thread_pool, callers_take_turns) {
+  thread_pool pool({.threads = 3});
+  std::atomic<int> inside{0};
+  std::atomic<int> most{0};
+  std::atomic<std::size_t> sum{0};
+  const auto call = [&] {
+    for (int i = 0; i < 200; ++i)
+      pool.parallel_dynamic(6, 1, [&](unsigned, std::size_t begin, std::size_t end) {
+        const int now = ++inside;
+        int before = most.load();
+        while (before < now && !most.compare_exchange_weak(before, now)) {
+        }
+        sum += end - begin;
+        --inside;
+      });
+  };
+  std::thread other(call);
+  call();
+  other.join();
+  EXPECT_EQ(sum.load(), 2U * 200U * 6U);
+  EXPECT_LE(most.load(), 3);
+}
+
+TEST(thread_pool, computes_with_denormals_flushed_and_restores_the_caller) {
+  ASSERT_NE(denormal_times_one(), 0.0F);
+  thread_pool pool({.threads = 3});
+  std::atomic<int> flushed{0};
+  for (int i = 0; i < 50; ++i)
+    pool.parallel_dynamic(9, 1, [&](unsigned, std::size_t, std::size_t) {
+      if (denormal_times_one() == 0.0F)
+        ++flushed;
+    });
+  EXPECT_EQ(flushed.load(), 450);
+  EXPECT_NE(denormal_times_one(), 0.0F);
+}
+
+TEST(thread_pool, wakes_sleeping_workers) {
+  // Without a spin workers sleep between any two jobs; every job must still be finished.
+  thread_pool pool({.threads = 4, .cores = {}, .spin = std::chrono::microseconds(0)});
+  std::atomic<int> done{0};
+  for (int i = 0; i < 300; ++i)
+    pool.parallel_static(
+        4, [&](unsigned, std::size_t begin, std::size_t end) { done += static_cast<int>(end - begin); });
+  EXPECT_EQ(done.load(), 1200);
+}
+
+TEST(thread_pool, pins_workers_to_cores) {
+  const std::vector<int> cores{0, 0};
+  thread_pool pool({.threads = 2, .cores = cores});
+  std::atomic<int> sum{0};
+  pool.parallel_dynamic(10, 1,
+                        [&](unsigned, std::size_t begin, std::size_t) { sum += static_cast<int>(begin); });
+  EXPECT_EQ(sum.load(), 45);
+}
+
+TEST(thread_pool, refuses_a_core_that_does_not_exist) {
+  const std::vector<int> cores{0, 1023};
+  EXPECT_THROW(thread_pool({.threads = 2, .cores = cores}), std::system_error);
+}
+
+} // namespace troupe::kernels

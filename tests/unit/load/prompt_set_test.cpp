@@ -1,0 +1,72 @@
+#include "load/prompt_set.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+namespace troupe::load {
+namespace {
+
+TEST(prompt_set, is_the_same_for_the_same_seed_and_keeps_to_its_ranges) {
+  auto a = make_prompts({}, 500, 3, {8, 128}, {1, 16}, 100);
+  auto b = make_prompts({}, 500, 3, {8, 128}, {1, 16}, 100);
+  auto c = make_prompts({}, 500, 4, {8, 128}, {1, 16}, 100);
+  EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), [](const prompt& x, const prompt& y) {
+    return x.tokens == y.tokens && x.max_tokens == y.max_tokens;
+  }));
+  EXPECT_NE(a[0].tokens, c[0].tokens);
+  for (const auto& p : a) {
+    EXPECT_GE(p.tokens.size(), 8U);
+    EXPECT_LE(p.tokens.size(), 128U);
+    EXPECT_GE(p.max_tokens, 1U);
+    EXPECT_LE(p.max_tokens, 16U);
+    EXPECT_TRUE(std::all_of(p.tokens.begin(), p.tokens.end(), [](int32_t t) { return t >= 0 && t < 100; }));
+  }
+}
+
+TEST(prompt_set, draws_from_texts_when_there_are_some) {
+  auto prompts = make_prompts({"a", "b"}, 50, 1, {1, 1}, {5, 5}, 10);
+  size_t a = 0;
+  for (const auto& p : prompts) {
+    EXPECT_TRUE(p.tokens.empty());
+    a += p.text == "a" ? 1U : 0U;
+  }
+  EXPECT_GT(a, 10U);
+  EXPECT_LT(a, 40U);
+}
+
+// Mean gap 1/rate; variance (1/rate)² / burstiness. The bounds are five standard errors wide.
+TEST(arrivals, have_the_mean_and_the_variance_of_their_gamma_distribution) {
+  for (double burstiness : {0.5, 1.0, 4.0}) {
+    constexpr uint32_t n = 20000;
+    auto times = arrival_times(n + 1, 10.0, burstiness, 11);
+    ASSERT_TRUE(std::is_sorted(times.begin(), times.end()));
+    double mean = times.back() / n;
+    double squares = 0.0;
+    for (size_t i = 1; i < times.size(); ++i) {
+      double d = times[i] - times[i - 1] - mean;
+      squares += d * d;
+    }
+    double deviation = 0.1 / std::sqrt(burstiness);
+    EXPECT_NEAR(mean, 0.1, 5 * deviation / std::sqrt(double{n})) << burstiness;
+    EXPECT_NEAR(squares / n / (deviation * deviation), 1.0, 0.15) << burstiness;
+  }
+}
+
+TEST(arrivals, come_all_at_once_without_a_rate) {
+  EXPECT_EQ(arrival_times(3, 0.0, 1.0, 1), std::vector<double>(3, 0.0));
+}
+
+TEST(length_range, is_a_number_or_two) {
+  EXPECT_EQ(parse_range("7", "--x").high, 7U);
+  EXPECT_EQ(parse_range("2:9", "--x").low, 2U);
+  for (const char* bad : {"", "0", "9:2", "1:", ":3", "a", "1:2:3"}) {
+    EXPECT_THROW(parse_range(bad, "--x"), std::invalid_argument) << bad;
+  }
+}
+
+} // namespace
+} // namespace troupe::load

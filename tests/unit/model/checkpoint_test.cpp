@@ -1,0 +1,204 @@
+#include "kernels/model/checkpoint.hpp"
+
+#include "kernels/model/numerics.hpp"
+#include "tests/reference/random_model.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace troupe::model {
+namespace {
+
+using json = nlohmann::json;
+using test::random_model;
+using testing::HasSubstr;
+
+json read_json(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return json::parse(file);
+}
+
+void write_json(const std::filesystem::path& path, const json& value) {
+  std::ofstream(path) << value;
+}
+
+/// Opens and validates as a worker does. @returns what it says, or "accepted"
+std::string refusal(const std::filesystem::path& folder) {
+  try {
+    const auto config = load_config(folder);
+    checkpoint::open(folder).validate(config);
+  } catch (const model_error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+/// Rewrites a file's header; the data stays.
+void edit_header(const std::filesystem::path& path, const std::function<void(json&)>& edit) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string file{std::istreambuf_iterator<char>(in), {}};
+  std::uint64_t old_length = 0;
+  std::memcpy(&old_length, file.data(), 8);
+  auto header = json::parse(file.substr(8, old_length));
+  edit(header);
+  const auto text = header.dump();
+  const std::uint64_t length = text.size();
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out.write(reinterpret_cast<const char*>(&length), 8);
+  out << text << file.substr(8 + old_length);
+}
+
+TEST(checkpoint, every_variant_of_a_folder_is_accepted) {
+  for (const auto* variant : {"mixtral", "olmoe_bias", "qwen2_dense_layers", "qwen3_yarn"}) {
+    const random_model model(variant);
+    EXPECT_EQ(refusal(model.folder()), "accepted") << variant;
+  }
+}
+
+TEST(checkpoint, sharded_and_single_hold_the_same_bytes) {
+  const random_model single("mixtral");
+  const random_model sharded("mixtral_sharded");
+  const auto a = checkpoint::open(single.folder());
+  const auto b = checkpoint::open(sharded.folder());
+  ASSERT_EQ(a.num_tensors(), b.num_tensors());
+  for (const auto& required : dense_tensors(load_config(single.folder()))) {
+    const auto& x = a.at(required.name);
+    const auto& y = b.at(required.name);
+    ASSERT_EQ(x.num_bytes, y.num_bytes);
+    EXPECT_EQ(std::memcmp(x.data, y.data, x.num_bytes), 0) << required.name;
+  }
+}
+
+TEST(checkpoint, fingerprint_tells_models_apart_and_folders_with_the_same_model_not) {
+  const auto fingerprint = [](const random_model& model) {
+    return checkpoint::open(model.folder()).fingerprint(load_config(model.folder()));
+  };
+  const random_model one("qwen3");
+  const random_model same("qwen3");
+  const random_model retrained("qwen3", 2); // the same shapes, other weights
+  EXPECT_EQ(fingerprint(one), fingerprint(same));
+  EXPECT_EQ(fingerprint(one).size(), 32U);
+  EXPECT_NE(fingerprint(one), fingerprint(retrained));
+  auto config = read_json(same.folder() / "config.json");
+  config["rope_theta"] = 5000.0;
+  write_json(same.folder() / "config.json", config);
+  EXPECT_NE(fingerprint(one), fingerprint(same));
+}
+
+TEST(checkpoint, dtype_follows_the_checkpoint_unless_chosen) {
+  const random_model bf16("mixtral");
+  const random_model f16("mixtral_f16");
+  EXPECT_EQ(resolve_dtype(dtype_choice::automatic, checkpoint::open(bf16.folder())), kernels::dtype::bf16);
+  EXPECT_EQ(resolve_dtype(dtype_choice::automatic, checkpoint::open(f16.folder())), kernels::dtype::f32);
+  EXPECT_EQ(resolve_dtype(dtype_choice::float32, checkpoint::open(bf16.folder())), kernels::dtype::f32);
+  EXPECT_NE(numerics_class(kernels::dtype::f32), numerics_class(kernels::dtype::bf16));
+  EXPECT_NE(numerics_class(kernels::dtype::bf16), numerics_class(kernels::dtype::bf16, "int8"));
+}
+
+TEST(checkpoint, a_truncated_file_names_file_and_tensor) {
+  const random_model model("mixtral_sharded");
+  const auto file = model.folder() / "model-00002-of-00003.safetensors";
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 100);
+  const auto message = refusal(model.folder());
+  EXPECT_THAT(message, HasSubstr("model-00002-of-00003.safetensors: truncated: tensor 'model.layers."));
+  EXPECT_THAT(message, HasSubstr("the file has"));
+}
+
+TEST(checkpoint, an_empty_file_and_a_missing_file_are_named) {
+  const random_model model("mixtral_sharded");
+  std::filesystem::resize_file(model.folder() / "model-00001-of-00003.safetensors", 0);
+  EXPECT_THAT(refusal(model.folder()), HasSubstr("model-00001-of-00003.safetensors: empty file"));
+  std::filesystem::remove(model.folder() / "model-00001-of-00003.safetensors");
+  EXPECT_THAT(refusal(model.folder()), HasSubstr("model-00001-of-00003.safetensors: No such file"));
+}
+
+TEST(checkpoint, a_folder_without_weights_says_what_it_looked_for) {
+  const random_model model("mixtral");
+  std::filesystem::remove(model.folder() / "model.safetensors");
+  EXPECT_THAT(refusal(model.folder()),
+              HasSubstr("neither model.safetensors nor model.safetensors.index.json"));
+  EXPECT_THAT(refusal(model.folder() / "config.json" / "x"), HasSubstr("config.json"));
+}
+
+TEST(checkpoint, missing_and_misshaped_tensors_come_in_one_error_with_a_count) {
+  const random_model model("mixtral");
+  edit_header(model.folder() / "model.safetensors", [](json& header) {
+    const auto rename = [&](const std::string& from, const std::string& to) {
+      header[to] = header.at(from);
+      header.erase(from);
+    };
+    rename("model.norm.weight", "model.strange.weight");
+    auto& shape = header["model.layers.1.block_sparse_moe.experts.3.w2.weight"]["shape"];
+    shape = {shape[1], shape[0]};
+  });
+  const auto message = refusal(model.folder());
+  EXPECT_THAT(message, HasSubstr(": 3 problems with the weights:"));
+  EXPECT_THAT(message, HasSubstr("tensor 'model.norm.weight' is missing, expected shape [64]"));
+  EXPECT_THAT(message, HasSubstr("experts.3.w2.weight' has shape [40, 64], expected [64, 40]"));
+  EXPECT_THAT(message, HasSubstr("tensor 'model.strange.weight' is not part of MixtralForCausalLM"));
+}
+
+TEST(checkpoint, many_problems_are_counted_not_listed) {
+  const random_model model("mixtral");
+  auto config = read_json(model.folder() / "config.json");
+  config["intermediate_size"] = 48;
+  write_json(model.folder() / "config.json", config);
+  const auto message = refusal(model.folder());
+  EXPECT_THAT(message, HasSubstr("72 problems"));
+  EXPECT_THAT(message, HasSubstr("and 67 more"));
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 6);
+}
+
+TEST(checkpoint, a_bias_that_the_config_denies_is_refused) {
+  const random_model model("olmoe_bias");
+  auto config = read_json(model.folder() / "config.json");
+  config["attention_bias"] = false;
+  write_json(model.folder() / "config.json", config);
+  EXPECT_THAT(refusal(model.folder()), HasSubstr("q_proj.bias' is not part of OlmoeForCausalLM"));
+}
+
+TEST(checkpoint, index_and_files_must_agree) {
+  const random_model model("mixtral_sharded");
+  const auto path = model.folder() / "model.safetensors.index.json";
+  const auto index = read_json(path);
+
+  auto edited = index;
+  edited["weight_map"]["model.extra.weight"] = "model-00001-of-00003.safetensors";
+  write_json(path, edited);
+  EXPECT_THAT(refusal(model.folder()),
+              HasSubstr("tensor 'model.extra.weight' is missing, model.safetensors.index"));
+
+  edited = index;
+  edited["weight_map"].erase("model.norm.weight");
+  write_json(path, edited);
+  EXPECT_THAT(refusal(model.folder()),
+              HasSubstr("tensor 'model.norm.weight' is not in model.safetensors.index.json"));
+
+  for (const auto* name : {"../model.safetensors", "/etc/passwd", "..", ""}) {
+    edited = index;
+    edited["weight_map"]["model.norm.weight"] = name;
+    write_json(path, edited);
+    EXPECT_THAT(refusal(model.folder()), HasSubstr("which is no file name")) << name;
+  }
+
+  for (const auto& broken : {json{{"weight_map", 3}}, json{{"weight_map", json::object()}}, json::object()}) {
+    write_json(path, broken);
+    EXPECT_THAT(refusal(model.folder()), HasSubstr("field 'weight_map'")) << broken;
+  }
+}
+
+TEST(checkpoint, a_tensor_in_two_files_is_refused) {
+  const random_model model("mixtral_sharded");
+  std::filesystem::copy_file(model.folder() / "model-00001-of-00003.safetensors",
+                             model.folder() / "model-00002-of-00003.safetensors",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_THAT(refusal(model.folder()), HasSubstr("is in another file of the checkpoint too"));
+}
+
+} // namespace
+} // namespace troupe::model

@@ -1,0 +1,160 @@
+// Flags, environment and file: who wins, and what is refused with which words.
+#include "services/options/option_parser.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace troupe {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct values {
+  std::string model;
+  std::string host = "127.0.0.1";
+  std::string dtype = "auto";
+  uint32_t port = 8000;
+  uint64_t memory = 0;
+  double ratio = 0.5;
+  bool exact = true;
+};
+
+option_parser make_parser(values& v) {
+  option_parser parser("troupe serve", "Serves a model.");
+  parser.positional("MODEL_DIR", "the model", &v.model);
+  parser.text("host", "HOST", "address", &v.host);
+  parser.choice("dtype", {"auto", "float32"}, "type", &v.dtype);
+  parser.number("port", "port", &v.port, 0, 65535);
+  parser.bytes("kv-cache-memory", "memory", &v.memory);
+  parser.real("ratio", "ratio", &v.ratio, 0, 1);
+  parser.toggle("exact", "exactness", &v.exact);
+  return parser;
+}
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  values v;
+  try {
+    make_parser(v).parse(arguments);
+  } catch (const option_error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+class option_files : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = std::filesystem::temp_directory_path() / ("troupe-options-" + std::to_string(getpid()) + ".json");
+  }
+
+  void TearDown() override {
+    std::filesystem::remove(path_);
+    unsetenv("TROUPE_PORT");
+    unsetenv("TROUPE_DTYPE");
+    unsetenv("TROUPE_CONFIG");
+  }
+
+  void write(const std::string& text) { std::ofstream(path_) << text; }
+
+  std::filesystem::path path_;
+};
+
+TEST(option_parser, assigns_every_kind_of_flag) {
+  values v;
+  EXPECT_EQ(make_parser(v).parse({"models/demo", "--host=::1", "--dtype", "float32", "--port", "0", "--ratio",
+                                  "0.25", "--kv-cache-memory", "3M", "--exact", "false"}),
+            option_parser::outcome::run);
+  EXPECT_EQ(v.model, "models/demo");
+  EXPECT_EQ(v.host, "::1");
+  EXPECT_EQ(v.dtype, "float32");
+  EXPECT_EQ(v.port, 0U);
+  EXPECT_EQ(v.ratio, 0.25);
+  EXPECT_EQ(v.memory, 3U << 20);
+  EXPECT_FALSE(v.exact);
+}
+
+TEST(option_parser, a_toggle_needs_no_value) {
+  values v;
+  v.exact = false;
+  make_parser(v).parse({"--exact", "model"});
+  EXPECT_TRUE(v.exact);
+  EXPECT_EQ(v.model, "model");
+}
+
+TEST(option_parser, names_what_it_refuses) {
+  EXPECT_THAT(refusal({}), HasSubstr("MODEL_DIR is missing"));
+  EXPECT_THAT(refusal({"m", "extra"}), HasSubstr("unexpected argument 'extra'"));
+  EXPECT_THAT(refusal({"m", "--prot", "1"}), HasSubstr("unknown flag '--prot'"));
+  EXPECT_THAT(refusal({"m", "--port"}), HasSubstr("--port: a value is missing"));
+  EXPECT_THAT(refusal({"m", "--port", "65536"}),
+              HasSubstr("--port: '65536' is not a number from 0 to 65535"));
+  EXPECT_THAT(refusal({"m", "--port", "-1"}), HasSubstr("--port: '-1' is not a number"));
+  EXPECT_THAT(refusal({"m", "--port", "80x"}), HasSubstr("--port: '80x'"));
+  EXPECT_THAT(refusal({"m", "--dtype", "float16"}), HasSubstr("'float16' is not one of auto|float32"));
+  EXPECT_THAT(refusal({"m", "--kv-cache-memory", "3Q"}), HasSubstr("--kv-cache-memory: '3Q' is not a size"));
+  EXPECT_THAT(refusal({"m", "--kv-cache-memory", "99999999999T"}), HasSubstr("is not a size"));
+  EXPECT_THAT(refusal({"m", "--exact=maybe"}), HasSubstr("'maybe' is not true or false"));
+  EXPECT_THAT(refusal({"m", "--ratio", "nan"}), HasSubstr("--ratio: 'nan'"));
+  EXPECT_THAT(refusal({"m", "-p", "1"}), HasSubstr("unknown flag '-p'"));
+}
+
+TEST_F(option_files, flags_win_over_environment_and_environment_over_file) {
+  write(R"({"port": 1, "dtype": "float32", "host": "file", "exact": false})");
+  setenv("TROUPE_PORT", "2", 1);
+  setenv("TROUPE_DTYPE", "auto", 1);
+  values v;
+  make_parser(v).parse({"m", "--port", "3", "--config", path_.string()});
+  EXPECT_EQ(v.port, 3U);
+  EXPECT_EQ(v.dtype, "auto");
+  EXPECT_EQ(v.host, "file");
+  EXPECT_FALSE(v.exact);
+}
+
+TEST_F(option_files, the_file_can_be_named_by_the_environment) {
+  write(R"({"port": 17})");
+  setenv("TROUPE_CONFIG", path_.c_str(), 1);
+  values v;
+  make_parser(v).parse({"m"});
+  EXPECT_EQ(v.port, 17U);
+}
+
+TEST_F(option_files, a_bad_file_is_named_with_its_key) {
+  write(R"({"prot": 1})");
+  EXPECT_THAT(refusal({"m", "--config", path_.string()}),
+              HasSubstr(path_.string() + ": \"prot\" is not a flag"));
+  write(R"({"port": [1]})");
+  EXPECT_THAT(refusal({"m", "--config", path_.string()}), HasSubstr("\"port\": expected a string, a number"));
+  write(R"({"port": )");
+  EXPECT_THAT(refusal({"m", "--config", path_.string()}), HasSubstr("is not a JSON object"));
+  EXPECT_THAT(refusal({"m", "--config", path_.string() + ".absent"}), HasSubstr("cannot read"));
+}
+
+TEST_F(option_files, a_bad_environment_variable_is_named) {
+  setenv("TROUPE_PORT", "eighty", 1);
+  EXPECT_THAT(refusal({"m"}), HasSubstr("environment variable TROUPE_PORT: 'eighty'"));
+}
+
+TEST(option_parser, help_lists_every_flag_with_its_default) {
+  values v;
+  std::string help = make_parser(v).help();
+  EXPECT_THAT(help, HasSubstr("usage: troupe serve MODEL_DIR [flags]"));
+  EXPECT_THAT(help, HasSubstr("--host HOST\n      address (default: 127.0.0.1)"));
+  EXPECT_THAT(help, HasSubstr("--dtype auto|float32"));
+  EXPECT_THAT(help, HasSubstr("--port N\n      port (default: 8000)"));
+}
+
+TEST(host_port, splits_at_the_last_colon) {
+  EXPECT_EQ(parse_host_port("[::1]:80", "--listen").host, "::1");
+  EXPECT_EQ(parse_host_port("10.0.0.1:7000", "--listen").port, 7000);
+  for (const char* bad : {"", ":1", "host", "host:", "host:x", "host:70000"}) {
+    EXPECT_THROW(parse_host_port(bad, "--listen"), option_error) << bad;
+  }
+}
+
+} // namespace
+} // namespace troupe

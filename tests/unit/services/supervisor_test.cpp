@@ -1,0 +1,139 @@
+// The supervisor against real processes: small shell scripts that come up, die and refuse to stop.
+#include "services/troupe/supervisor.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Children get "--ready-fd N" as their last arguments: $2 of `bash -c SCRIPT name`.
+child_spec script(const std::string& name, const std::string& text, uint32_t phase = 0) {
+  child_spec spec;
+  spec.name = name;
+  spec.argv = {"/bin/bash", "-c", text, name};
+  spec.stop_phase = phase;
+  return spec;
+}
+
+class supervisor_test : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = std::filesystem::temp_directory_path() / ("troupe-supervisor-" + std::to_string(getpid()));
+    std::filesystem::create_directories(dir_);
+  }
+
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  nlohmann::json pids() const {
+    std::ifstream in(dir_ / "pids.json");
+    return nlohmann::json::parse(in);
+  }
+
+  supervisor::log_function log() {
+    return [this](const std::string& line) { lines_.push_back(line); };
+  }
+
+  bool logged(const std::string& text) const {
+    return std::any_of(lines_.begin(), lines_.end(),
+                       [&](const std::string& line) { return line.find(text) != std::string::npos; });
+  }
+
+  std::filesystem::path dir_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(supervisor_test, reports_ready_lines_and_keeps_pids_current) {
+  supervisor s(dir_, log());
+  s.start(script("one-0", "echo 127.0.0.1:7 >&$2; exec sleep 60"));
+  EXPECT_EQ(s.wait_ready("one-0", 10s), "127.0.0.1:7");
+  s.start(script("two-0", "echo up >&$2; exec sleep 60"));
+  s.wait_ready("two-0", 10s);
+  auto map = pids();
+  ASSERT_EQ(map.size(), 2U);
+  EXPECT_EQ(kill(map["one-0"].get<pid_t>(), 0), 0);
+  EXPECT_NE(map["one-0"], map["two-0"]);
+  kill(getpid(), SIGTERM);
+  EXPECT_EQ(s.run(10s), 0);
+  EXPECT_EQ(pids().size(), 0U);
+  EXPECT_EQ(kill(map["one-0"].get<pid_t>(), 0), -1);
+}
+
+TEST_F(supervisor_test, a_child_that_ends_before_it_is_ready_is_an_error_that_names_it) {
+  supervisor s(dir_, log());
+  s.start(script("bad-0", "exit 3"));
+  try {
+    s.wait_ready("bad-0", 10s);
+    FAIL() << "it was ready";
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(), "bad-0 ended before it was ready");
+  }
+  EXPECT_TRUE(logged("bad-0 ended with status 3"));
+}
+
+TEST_F(supervisor_test, starts_a_killed_child_again_with_what_it_reported) {
+  supervisor s(dir_, log());
+  auto spec = script("one-0", "echo \"$*\" >&${@: -1}; exec sleep 60");
+  int times = 0;
+  std::string second;
+  spec.on_ready = [&](const std::string& line) -> std::vector<std::string> {
+    if (++times == 2) {
+      second = line;
+      kill(getpid(), SIGTERM);
+    }
+    return {"--listen", "127.0.0.1:9"};
+  };
+  s.start(std::move(spec));
+  s.wait_ready("one-0", 10s);
+  kill(pids()["one-0"].get<pid_t>(), SIGKILL);
+  EXPECT_EQ(s.run(10s), 0);
+  EXPECT_EQ(times, 2);
+  EXPECT_EQ(second.substr(0, 20), "--listen 127.0.0.1:9");
+  EXPECT_TRUE(logged("one-0 was killed by signal 9"));
+}
+
+TEST_F(supervisor_test, stops_in_phases_and_kills_what_does_not_obey) {
+  auto order = (dir_ / "order").string();
+  supervisor s(dir_, log());
+  auto trapping = [&](const std::string& name) {
+    return "trap 'echo " + name + " >> " + order
+           + "; kill $!; exit 0' TERM; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait";
+  };
+  s.start(script("late-0", trapping("late"), 1));
+  s.start(script("early-0", trapping("early"), 0));
+  s.start(script("deaf-0", "trap '' TERM; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait; wait", 2));
+  for (const char* name : {"late-0", "early-0", "deaf-0"}) {
+    s.wait_ready(name, 10s);
+  }
+  kill(getpid(), SIGINT);
+  EXPECT_EQ(s.run(1s), 1);
+  std::ifstream in(order);
+  std::string first;
+  std::string then;
+  in >> first >> then;
+  EXPECT_EQ(first, "early");
+  EXPECT_EQ(then, "late");
+  EXPECT_TRUE(logged("deaf-0 did not stop in time"));
+  EXPECT_EQ(pids().size(), 0U);
+}
+
+TEST_F(supervisor_test, a_program_that_cannot_be_executed_is_an_error) {
+  supervisor s(dir_, log());
+  child_spec spec;
+  spec.name = "none-0";
+  spec.argv = {(dir_ / "absent").string()};
+  s.start(spec);
+  EXPECT_THROW(s.wait_ready("none-0", 10s), std::runtime_error);
+}
+
+} // namespace
+} // namespace troupe

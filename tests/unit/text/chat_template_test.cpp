@@ -1,0 +1,161 @@
+#include "services/gateway/text/chat_template.hpp"
+
+#include "services/gateway/text/text_error.hpp"
+#include "tests/unit/text/golden_files.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace troupe::text {
+
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class published_template : public testing::TestWithParam<std::string> {};
+
+TEST_P(published_template, renders_what_jinja2_renders) {
+  const auto dir = vocabulary_dir(GetParam());
+  if (!dir) {
+    GTEST_SKIP() << "the files of " << GetParam() << " could not be fetched from npm";
+  }
+  const auto chat = chat_template::load(*dir);
+  ASSERT_TRUE(chat.available());
+  const auto conversations =
+      nlohmann::ordered_json::parse(read_file(golden_dir / "chats/conversations.json"));
+  const auto goldens = read_lines(golden_dir / "chats" / (GetParam() + ".jsonl"));
+  ASSERT_EQ(conversations.size(), goldens.size());
+  for (std::size_t i = 0; i < goldens.size(); ++i) {
+    const auto& conversation = conversations[i];
+    const auto golden = nlohmann::json::parse(goldens[i]);
+    SCOPED_TRACE(golden.at("name").get<std::string>());
+    const auto messages = conversation.at("messages").dump();
+    const auto tools = conversation.contains("tools") ? conversation.at("tools").dump() : std::string();
+    const auto extra = conversation.contains("extra") ? conversation.at("extra").dump() : std::string();
+    const chat_request request{.messages = messages,
+                               .add_generation_prompt = conversation.value("add_generation_prompt", true),
+                               .tools = tools,
+                               .extra = extra};
+    if (golden.contains("prompt")) {
+      EXPECT_EQ(chat.render(request), golden.at("prompt").get<std::string>());
+    } else if (golden.at("refused").is_string()) {
+      EXPECT_THAT([&] { chat.render(request); },
+                  ThrowsMessage<template_error>(golden.at("refused").get<std::string>()));
+    } else {
+      EXPECT_THROW(chat.render(request), template_error);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(npm, published_template, testing::ValuesIn(names_of(golden_dir / "chats", ".jsonl")),
+                         [](const auto& test) { return test.param; });
+
+constexpr const char* one_user = R"([{"role": "user", "content": "hi"}])";
+
+TEST(chat_template, gives_templates_their_variables) {
+  const chat_template chat(
+      "{{ bos_token }}{{ messages[0].content }}|{{ tools is none }}|{{ x }}|{{ documents is none }}",
+      {{"bos_token", "<s>"}});
+  EXPECT_EQ(chat.render({.messages = one_user, .extra = R"({"x": [1, null]})"}), "<s>hi|True|[1, None]|True");
+}
+
+TEST(chat_template, has_what_transformers_adds_to_jinja) {
+  const chat_template chat("{% for m in messages %}{{ m | tojson }}{% break %}{% endfor %}"
+                           "{% generation %}<a>{% endgeneration %}{{ strftime_now('%Y') | length }}");
+  EXPECT_EQ(chat.render({.messages = R"([{"role": "ü<b>", "content": "'"}, {}])"}),
+            R"({"role": "ü<b>", "content": "'"}<a>4)");
+}
+
+TEST(chat_template, a_model_without_one_says_so) {
+  const auto chat = chat_template::load(golden_dir / "no such folder");
+  EXPECT_FALSE(chat.available());
+  EXPECT_THAT([&] { chat.render({.messages = one_user}); },
+              ThrowsMessage<template_error>(HasSubstr("the model has no chat template")));
+}
+
+TEST(chat_template, what_the_template_raises_is_the_message) {
+  const chat_template chat("{{ raise_exception('only system messages, ' + messages[0].role) }}");
+  EXPECT_THAT([&] { chat.render({.messages = one_user}); },
+              ThrowsMessage<template_error>("only system messages, user"));
+}
+
+TEST(chat_template, a_malformed_request_is_refused_by_name) {
+  const chat_template chat("{{ messages }}");
+  const auto refused = [&](chat_request request, const char* what) {
+    EXPECT_THAT([&] { chat.render(request); }, ThrowsMessage<template_error>(HasSubstr(what)));
+  };
+  refused({.messages = "[1"}, "messages: not valid JSON");
+  refused({.messages = "{}"}, "messages: an array is expected");
+  refused({.messages = ""}, "messages: not valid JSON");
+  refused({.messages = one_user, .tools = "{}"}, "tools: an array is expected");
+  refused({.messages = one_user, .extra = "[]"}, "chat_template_kwargs: an object is expected");
+  refused({.messages = one_user, .extra = R"({"messages": []})"}, "'messages' has its own place");
+  refused({.messages = "[\"\xff\"]"}, "not valid UTF-8");
+  refused({.messages = std::string(100'000, '[')}, "messages: not valid JSON");
+  const std::string large(17UL << 20U, ' ');
+  refused({.messages = large}, "over 16 MiB");
+}
+
+TEST(chat_template, half_a_surrogate_pair_is_refused) {
+  const chat_template chat("{{ messages[0] }}");
+  EXPECT_THAT([&] { chat.render({.messages = R"(["\ud800"])"}); },
+              ThrowsMessage<template_error>(HasSubstr("half of a surrogate pair")));
+}
+
+TEST(chat_template, an_invalid_template_is_the_models_fault) {
+  const chat_template chat("{% for %}");
+  EXPECT_THAT([&] { chat.render({.messages = one_user}); },
+              ThrowsMessage<text_error>(HasSubstr("chat template: the chat template is not valid: line 1")));
+}
+
+TEST(chat_template, the_sandbox_holds) {
+  for (const char* source :
+       {"{{ messages.__class__.__mro__ }}", "{{ messages.append(1) }}", "{{ ''.__class__ }}",
+        "{{ cycler.__init__.__globals__.os }}", "{% include '/etc/passwd' %}"}) {
+    const chat_template chat(source);
+    std::string out;
+    try {
+      out = chat.render({.messages = one_user});
+    } catch (const template_error&) {
+      continue; // refused is well, nothing is well too
+    }
+    EXPECT_EQ(out, "") << source;
+  }
+}
+
+TEST(chat_template, an_endless_template_ends_at_the_deadline) {
+  const chat_template endless(
+      "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT([&] { endless.render({.messages = one_user, .time_limit = std::chrono::milliseconds(200)}); },
+              ThrowsMessage<template_error>(HasSubstr("more than 200 ms")));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(200));
+  const chat_template next("{{ messages[0].content }}"); // and the interpreter is as good as before
+  EXPECT_EQ(next.render({.messages = one_user}), "hi");
+}
+
+TEST(chat_template, renders_from_many_threads) {
+  const chat_template chat("{% for m in messages %}{{ m.content }};{% endfor %}{{ n }}");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&chat, t] {
+      for (int i = 0; i < 50; ++i) {
+        const auto n = std::to_string(t * 1000 + i);
+        EXPECT_EQ(chat.render({.messages = one_user, .extra = R"({"n": )" + n + "}"}), "hi;" + n);
+      }
+    });
+  }
+  for (auto& t : threads) {
+    t.join();
+  }
+}
+
+} // namespace
+
+} // namespace troupe::text
