@@ -22,7 +22,7 @@ step() {
 build() {
   mkdir -p build
   cmake --preset release >build/release.configure.log 2>&1 || { cat build/release.configure.log; return 1; }
-  cmake --build --preset release --target programs
+  cmake --build --preset release
 }
 
 in_use() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }

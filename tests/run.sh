@@ -45,7 +45,7 @@ build() { cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.
   shift
   cmake --build "$@"; }
 
-part_release() { build release --preset release -- -k 0 && ctest --test-dir build/release -j "$jobs" --output-on-failure -LE slow --no-tests=error; }
+part_release() { build release --preset release --target all -- -k 0 && ctest --test-dir build/release -j "$jobs" --output-on-failure -LE slow --no-tests=error; }
 
 part_dev() { build dev --preset dev && ctest --test-dir build/dev -j "$jobs" --output-on-failure -L unit --no-tests=error; }
 
