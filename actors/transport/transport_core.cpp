@@ -243,20 +243,21 @@ bool transport::core::on_message(const wire::link_ptr& peer, const wire::frame_h
   context.proxy_registry_ptr(&proxies_);
   context.arrived(std::move(data));
   caf::binary_deserializer source{&context, as_caf_span(metadata)};
-  const auto peer_node = node_of(peer);
-  auto sender_node = peer_node;
+  // Fresh, not a copy of the peer's: copies share their data, and CAF reads into data that is there.
+  caf::node_id foreign_node;
   std::vector<caf::strong_actor_ptr> stages;
   caf::message content;
+  const bool foreign = (header.flags & wire::foreign_source) != 0;
   try {
-    if ((header.flags & wire::foreign_source) != 0)
-      if (source(sender_node))
-        return false;
+    if (foreign && source(foreign_node))
+      return false;
     if (source(stages) || content.load(source) || source.remaining() != 0)
       return false;
   } catch (const std::exception&) {
     return false;
   }
   const caf::message_id mid{header.message_id};
+  const auto sender_node = foreign ? foreign_node : node_of(peer);
   caf::strong_actor_ptr sender;
   if (header.source != 0)
     sender = sender_node == system_.node() ? system_.registry().get<caf::strong_actor_ptr>(header.source)
