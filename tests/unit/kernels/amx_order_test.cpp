@@ -1,0 +1,271 @@
+// The order in which an AMX unit adds, compared with the one that Intel documents and that every other
+// instruction set here computes. Everything about one numerics class for all x86 processors rests on this, so
+// it is asked of the silicon and not of our kernels. Skipped where there is no AMX.
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "kernels/bfloat16.hpp"
+#include "kernels/thread_pool.hpp"
+
+#if defined(__x86_64__)
+#  include <cpuid.h>
+#  include <immintrin.h>
+#  include <sys/syscall.h>
+#  include <unistd.h>
+#endif
+
+// Tiles per kind of values and number of rows; decision 0004 was measured with more.
+#if !defined(TROUPE_AMX_TILES)
+#  define TROUPE_AMX_TILES 12
+#endif
+
+namespace troupe::kernels {
+
+namespace {
+
+constexpr std::size_t columns = 16;
+constexpr std::size_t pairs = 16;
+
+template <class Element>
+struct tiles {
+  std::array<float, 16 * columns> c{};
+  std::array<Element, 16 * pairs*(4 / sizeof(Element))> a{};
+  std::array<Element, 16 * columns*(4 / sizeof(Element))> b{};
+};
+
+#if defined(__x86_64__)
+
+// Leaf 7: AMX-BF16 is EDX bit 22, AMX-TILE 24, AMX-INT8 25. Linux lends the tile registers on request.
+bool ask_for_amx() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & (1U << 22)) == 0 || (d & (1U << 24)) == 0
+      || (d & (1U << 25)) == 0)
+    return false;
+  constexpr long arch_req_xcomp_perm = 0x1023;
+  constexpr long xtile_data = 18;
+  return ::syscall(SYS_arch_prctl, arch_req_xcomp_perm, xtile_data) == 0;
+}
+
+struct alignas(64) tile_config {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t column_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+};
+
+tile_config config_for(std::size_t rows, std::size_t depth) {
+  tile_config config;
+  config.column_bytes[0] = 64;
+  config.rows[0] = static_cast<std::uint8_t>(rows);
+  config.column_bytes[1] = static_cast<std::uint16_t>(depth * 4);
+  config.rows[1] = static_cast<std::uint8_t>(rows);
+  config.column_bytes[2] = 64;
+  config.rows[2] = static_cast<std::uint8_t>(depth);
+  return config;
+}
+
+__attribute__((target("amx-tile,amx-bf16"))) void multiply_bf16(tiles<bfloat16>& t, std::size_t rows,
+                                                                std::size_t depth) {
+  const tile_config config = config_for(rows, depth);
+  _tile_loadconfig(&config);
+  _tile_loadd(0, t.c.data(), 64);
+  _tile_loadd(1, t.a.data(), 64);
+  _tile_loadd(2, t.b.data(), 64);
+  _tile_dpbf16ps(0, 1, 2);
+  _tile_stored(0, t.c.data(), 64);
+  _tile_release();
+}
+
+__attribute__((target("amx-tile,amx-int8"))) void multiply_int8(tiles<std::int8_t>& t, std::size_t rows,
+                                                                std::size_t depth) {
+  const tile_config config = config_for(rows, depth);
+  _tile_loadconfig(&config);
+  _tile_loadd(0, t.c.data(), 64);
+  _tile_loadd(1, t.a.data(), 64);
+  _tile_loadd(2, t.b.data(), 64);
+  _tile_dpbssd(0, 1, 2);
+  _tile_stored(0, t.c.data(), 64);
+  _tile_release();
+}
+
+#else
+
+bool ask_for_amx() {
+  return false;
+}
+
+void multiply_bf16(tiles<bfloat16>&, std::size_t, std::size_t) {}
+
+void multiply_int8(tiles<std::int8_t>&, std::size_t, std::size_t) {}
+
+#endif
+
+// TDPBF16PS as the manual has it, with std::fma, under FTZ and DAZ.
+void documented(tiles<bfloat16>& t, std::size_t rows, std::size_t depth) {
+  for (std::size_t m = 0; m < rows; ++m)
+    for (std::size_t n = 0; n < columns; ++n) {
+      float even = 0.0F;
+      float odd = 0.0F;
+      for (std::size_t k = 0; k < depth; ++k) {
+        const bfloat16* x = &t.a[(m * pairs + k) * 2];
+        const bfloat16* w = &t.b[(k * columns + n) * 2];
+        even = std::fma(to_float(x[0]), to_float(w[0]), even);
+        odd = std::fma(to_float(x[1]), to_float(w[1]), odd);
+      }
+      t.c[m * columns + n] += even + odd;
+    }
+}
+
+enum class kind { normal, wide, tiny_results, denormal_inputs, cancelling, ties, infinite, not_numbers };
+
+constexpr std::array all_kinds{kind::normal,     kind::wide, kind::tiny_results, kind::denormal_inputs,
+                               kind::cancelling, kind::ties, kind::infinite,     kind::not_numbers};
+
+const char* name_of(kind k) {
+  constexpr std::array names{"normal",     "wide", "tiny results", "denormal inputs",
+                             "cancelling", "ties", "infinite",     "not numbers"};
+  return names[static_cast<std::size_t>(k)];
+}
+
+class generator {
+ public:
+  explicit generator(kind k) : kind_(k), engine_(static_cast<unsigned>(k) + 1) {}
+
+  float value() {
+    switch (kind_) {
+    case kind::normal:
+      return normal_(engine_);
+    case kind::wide:
+      return with_exponent(-60, 60);
+    case kind::tiny_results: // products around 2⁻¹²⁶, on both sides
+      return with_exponent(-66, -60);
+    case kind::denormal_inputs:
+      return engine_() % 3 == 0 ? from_bits(static_cast<std::uint32_t>(engine_() % 0x800000U))
+                                : with_exponent(-127, 60);
+    case kind::cancelling: {
+      const float x = static_cast<float>(1 + engine_() % 4);
+      return engine_() % 2 == 0 ? x : -x * (engine_() % 64 == 0 ? 1.0078125F : 1.0F);
+    }
+    case kind::ties: // a few long mantissas among powers of two: sums that lie half way
+      return engine_() % 2 == 0 ? with_exponent(-13, 13, 1) : with_exponent(-1, 1, 8);
+    case kind::infinite:
+      return engine_() % 40 == 0 ? std::copysign(std::numeric_limits<float>::infinity(), normal_(engine_))
+                                 : with_exponent(-20, 127);
+    case kind::not_numbers:
+      if (engine_() % 60 == 0)
+        return from_bits(0x7f810000U
+                         | (static_cast<std::uint32_t>(engine_()) & 0x807f0000U)); // quiet and not
+      return engine_() % 30 == 0 ? std::numeric_limits<float>::infinity() : normal_(engine_);
+    }
+    return 0.0F;
+  }
+
+  void fill(tiles<bfloat16>& t) {
+    for (auto& x : t.a)
+      x = {static_cast<std::uint16_t>(bits_of(value()) >> 16)};
+    for (auto& x : t.b)
+      x = {static_cast<std::uint16_t>(bits_of(value()) >> 16)};
+    const float down = kind_ == kind::tiny_results ? 0x1p-62F : 1.0F;
+    for (auto& x : t.c)
+      x = engine_() % 4 == 0 ? 0.0F : value() * down;
+  }
+
+ private:
+  static float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+  static std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
+
+  float with_exponent(int low, int high, unsigned mantissa_bits = 24) {
+    const auto exponent = static_cast<std::uint32_t>(
+        127 + low + static_cast<int>(engine_() % static_cast<unsigned>(high - low + 1)));
+    const std::uint32_t mantissa = static_cast<std::uint32_t>(engine_()) & 0x7fffffU;
+    const std::uint32_t kept =
+        mantissa_bits >= 24 ? mantissa : mantissa & ~(0x7fffffU >> (mantissa_bits - 1));
+    return from_bits((engine_() % 2) << 31 | exponent << 23 | kept);
+  }
+
+  kind kind_;
+  std::mt19937 engine_;
+  std::normal_distribution<float> normal_;
+};
+
+} // namespace
+
+TEST(amx_order, bf16_adds_as_documented) {
+  if (!ask_for_amx())
+    GTEST_SKIP() << "no AMX here";
+  for (const kind k : all_kinds) {
+    generator source(k);
+    std::size_t sums = 0;
+    std::size_t other_bits = 0;
+    std::size_t other_nan = 0;
+    for (std::size_t rows = 1; rows <= 16; ++rows)
+      for (std::size_t depth : {std::size_t{1}, std::size_t{5}, pairs})
+        for (std::size_t i = 0; i < TROUPE_AMX_TILES; ++i) {
+          tiles<bfloat16> silicon;
+          source.fill(silicon);
+          // C goes round twice: what a tile holds, and what is stored and loaded again, must go on alike.
+          tiles<bfloat16> reference = silicon;
+          {
+            const float_mode_guard mode;
+            for (int step = 0; step < 3; ++step)
+              documented(reference, rows, depth);
+          }
+          for (int step = 0; step < 3; ++step)
+            multiply_bf16(silicon, rows, depth);
+          for (std::size_t j = 0; j < rows * columns; ++j) {
+            ++sums;
+            if (std::bit_cast<std::uint32_t>(silicon.c[j]) == std::bit_cast<std::uint32_t>(reference.c[j]))
+              continue;
+            if (std::isnan(silicon.c[j]) && std::isnan(reference.c[j]))
+              ++other_nan;
+            else if (++other_bits <= 3)
+              ADD_FAILURE() << name_of(k) << ", " << rows << " rows, " << depth << " pairs: AMX "
+                            << std::hexfloat << silicon.c[j] << ", documented " << reference.c[j];
+          }
+        }
+    EXPECT_EQ(other_bits, 0U) << name_of(k);
+    // Which of two NaN survives is the processor's choice; that one does is not.
+    if (k != kind::not_numbers) {
+      EXPECT_EQ(other_nan, 0U) << name_of(k);
+    }
+    std::printf("%-16s %9zu sums of 3 tile products: %zu other bits, %zu other NaN bits\n", name_of(k), sums,
+                other_bits, other_nan);
+  }
+}
+
+TEST(amx_order, int8_is_exact) {
+  if (!ask_for_amx())
+    GTEST_SKIP() << "no AMX here";
+  std::mt19937 engine(9);
+  for (std::size_t rows = 1; rows <= 16; ++rows)
+    for (std::size_t i = 0; i < TROUPE_AMX_TILES; ++i) {
+      tiles<std::int8_t> t;
+      for (auto& x : t.a)
+        x = static_cast<std::int8_t>(engine());
+      for (auto& x : t.b)
+        x = static_cast<std::int8_t>(engine());
+      std::array<std::int32_t, 16 * columns> expected{};
+      for (auto& x : expected)
+        x = static_cast<std::int32_t>(engine() % 100000);
+      std::memcpy(t.c.data(), expected.data(), sizeof expected);
+      for (std::size_t m = 0; m < rows; ++m)
+        for (std::size_t n = 0; n < columns; ++n)
+          for (std::size_t k = 0; k < 64; ++k)
+            expected[m * columns + n] += t.a[m * 64 + k] * t.b[(k / 4 * columns + n) * 4 + k % 4];
+      multiply_int8(t, rows, pairs);
+      ASSERT_EQ(std::memcmp(t.c.data(), expected.data(), sizeof expected), 0) << rows << " rows";
+    }
+}
+
+} // namespace troupe::kernels
