@@ -186,6 +186,23 @@ VARIANTS = {
         "BF16",
         4,
     ),
+    # OLMoE-1B-7B's shape: 6.92 B parameters, 1.18 B active.
+    "shape_b": (
+        "mixtral",
+        {
+            "vocab_size": 50304,
+            "hidden_size": 2048,
+            "num_hidden_layers": 16,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 16,
+            "intermediate_size": 1024,
+            "num_local_experts": 64,
+            "num_experts_per_tok": 8,
+            "max_position_embeddings": 4096,
+        },
+        "BF16",
+        8,
+    ),
 }
 
 
@@ -365,7 +382,7 @@ def make(variant, out, seed):
     config = config_of(variant)
     os.makedirs(out, exist_ok=True)
     tensors = [(name, shape, dtype) for name, shape in tensors_of(config)]
-    values = values_of(seed, 0.02 if variant == "shape_a" else None, config["tie_word_embeddings"])
+    values = values_of(seed, 0.02 if variant in ("shape_a", "shape_b") else None, config["tie_word_embeddings"])
     write_weights(out, tensors, num_files, values)
     write_json(out, "config.json", config)
     write_json(

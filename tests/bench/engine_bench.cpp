@@ -1,0 +1,166 @@
+// The workload of peer_workload.hpp in our engine without actors: the same weights, kernels and threads that
+// `troupe serve` computes with, so that what actors and HTTP cost is the difference. Takes the model flags of
+// serve.
+//
+//   engine_bench MODEL_DIR [--threads N] [--dtype …] [--expert-quant …] [--dense-quant …] [--activation-quant
+//   …]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "kernels/kv_cache.hpp"
+#include "kernels/model/dense_model.hpp"
+#include "kernels/model/expert_store.hpp"
+#include "kernels/self_test.hpp"
+#include "services/options/role_options.hpp"
+#include "services/process/model_source.hpp"
+#include "tests/bench/engine_limits.hpp"
+#include "tests/bench/peer_workload.hpp"
+
+namespace {
+
+using namespace troupe;
+using namespace troupe::bench;
+
+class own_engine final : public workload_engine {
+ public:
+  explicit own_engine(const model_options& options)
+      : source_(open_model(options)),
+        pool_({.threads = options.num_threads()}),
+        ctx_(pool_, kernels::select_isa(options.cpu_isa == "auto" ? std::nullopt
+                                                                  : kernels::isa_from_name(options.cpu_isa))
+                        .chosen),
+        dense_(
+            model::dense_model::load(*source_.weights, source_.config,
+                                     {.type = source_.type, .max_positions = workload_limits::max_tokens})),
+        experts_(source_.weights, source_.config, source_.type) {
+    for (std::size_t layer = 0; layer < source_.config.num_layers(); ++layer)
+      if (const auto* moe = source_.config.layers[layer].moe())
+        for (std::size_t expert = 0; expert < moe->num_experts; ++expert)
+          experts_.load(layer, expert);
+    const auto config = dense_.kv_config();
+    block_tokens_ = config.block_tokens;
+    const std::size_t blocks = workload_limits::max_tokens / block_tokens_;
+    cache_ = kernels::kv_cache(config, blocks * workload_limits::max_batch);
+    tables_.resize(workload_limits::max_batch, std::vector<std::uint32_t>(blocks));
+    for (std::size_t s = 0; s < tables_.size(); ++s)
+      std::iota(tables_[s].begin(), tables_[s].end(), static_cast<std::uint32_t>(s * blocks));
+  }
+
+  std::uint32_t vocab_size() const override { return static_cast<std::uint32_t>(source_.config.vocab_size); }
+
+  void clear() override {} // a sequence that starts again overwrites its blocks
+
+  void step(const std::vector<workload_row>& rows) override {
+    std::vector<model::batch_row> batch;
+    std::vector<std::uint32_t> wanted;
+    for (const auto& row : rows) {
+      const auto slot =
+          tables_[row.sequence][row.position / block_tokens_] * block_tokens_ + row.position % block_tokens_;
+      if (row.wants_logits)
+        wanted.push_back(static_cast<std::uint32_t>(batch.size()));
+      batch.push_back({row.token, row.position, row.sequence, static_cast<std::uint32_t>(slot)});
+    }
+    const std::vector<std::span<const std::uint32_t>> sequences(tables_.begin(), tables_.end());
+    auto why = dense_.begin(ctx_, cache_, {batch, sequences}, state_);
+    while (why == model::pause::experts)
+      why = run_experts();
+    logits_.resize(wanted.size() * vocab_size());
+    logits_row_.assign(rows.size(), 0);
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      logits_row_[wanted[i]] = i;
+    dense_.logits(ctx_, state_, wanted, kernels::view_of(logits_.data(), wanted.size(), vocab_size()));
+  }
+
+  std::uint32_t best(std::size_t index) override {
+    const float* logits = logits_.data() + logits_row_[index] * vocab_size();
+    return static_cast<std::uint32_t>(std::max_element(logits, logits + vocab_size()) - logits);
+  }
+
+  std::string limits() {
+    const auto limits = measure_limits(pool_);
+    std::ostringstream out;
+    out << R"({"read_gbps": )" << limits.read_bytes_per_second * 1e-9 << R"(, "f32_gflops": )"
+        << limits.f32_flops * 1e-9 << R"(, "bf16_gflops": )" << limits.bf16_flops * 1e-9
+        << R"(, "int8_gops": )" << limits.int8_ops * 1e-9 << "}";
+    return out.str();
+  }
+
+  std::string description() const {
+    return std::string(kernels::name_of(ctx_.instruction_set())) + ", " + std::to_string(pool_.threads())
+           + " threads, " + source_.numerics_class;
+  }
+
+  std::size_t num_bytes() const { return dense_.num_bytes() + experts_.num_bytes(); }
+
+ private:
+  model::pause run_experts() {
+    const auto normed = state_.normed();
+    const auto num_topk = state_.num_topk();
+    const auto entries = state_.expert_entries();
+    const auto offsets = state_.expert_offsets();
+    if (outputs_.view().rows < entries.size())
+      outputs_ = kernels::tensor(source_.type, entries.size(), source_.config.hidden);
+    auto outputs = outputs_.view();
+    inputs_of_.clear();
+    outputs_of_.clear();
+    slot_rows_.resize(entries.size());
+    for (const auto entry : entries) {
+      inputs_of_.push_back(normed.row(entry / num_topk));
+      outputs_of_.push_back(outputs.row(entry));
+      slot_rows_[entry] = outputs.row(entry);
+    }
+    batch_.clear();
+    for (std::size_t e = 0; e < state_.num_experts(); ++e)
+      if (const auto count = offsets[e + 1] - offsets[e]; count > 0)
+        batch_.push_back({e, std::span{inputs_of_}.subspan(offsets[e], count),
+                          std::span{outputs_of_}.subspan(offsets[e], count)});
+    experts_.forward(ctx_, state_.layer(), batch_);
+    return dense_.resume(ctx_, cache_, slot_rows_, state_);
+  }
+
+  model_source source_;
+  kernels::thread_pool pool_;
+  kernels::context ctx_;
+  model::dense_model dense_;
+  model::expert_store experts_;
+  kernels::kv_cache cache_;
+  std::size_t block_tokens_ = 0;
+  std::vector<std::vector<std::uint32_t>> tables_; // KV blocks of each sequence
+  model::forward_state state_;
+  kernels::tensor outputs_; // [rows · top_k, hidden]
+  std::vector<const std::byte*> inputs_of_;
+  std::vector<std::byte*> outputs_of_;
+  std::vector<const std::byte*> slot_rows_;
+  std::vector<model::expert_rows> batch_;
+  std::vector<float> logits_;
+  std::vector<std::size_t> logits_row_; // of each row of the step
+};
+
+} // namespace
+
+int main(int argc, char** argv) {
+  model_options options;
+  option_parser parser("engine_bench", "Runs the benchmark workload on commands from stdin.");
+  parser.positional("MODEL_DIR", "Hugging Face model folder", &options.model_dir);
+  options.declare(parser);
+  try {
+    if (parser.parse({argv + 1, argv + argc}) == option_parser::outcome::help)
+      return 0;
+    const auto begin = std::chrono::steady_clock::now();
+    own_engine engine(options);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    std::printf("{\"ready\": true, \"engine\": \"%s\", \"load_seconds\": %.3f, \"weight_bytes\": %zu}\n",
+                engine.description().c_str(), seconds, engine.num_bytes());
+    std::fflush(stdout);
+    return serve_workload(engine, [&](const std::string& command) {
+      return command == "limits" ? engine.limits() : std::string();
+    });
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "engine_bench: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,146 @@
+// What engine_bench and peer_bench are both asked to do, so that two engines do the same work: the tokens,
+// the commands and the answers. Depends on nothing of either.
+//
+// Commands, one a line on stdin; one JSON object a line on stdout answers each:
+//   prefill TOKENS        a prompt through an empty cache, logits of its last token
+//   decode BATCH STEPS    so many sequences, one token each a step, from an empty cache; logits of every row
+//   greedy PROMPT TOKENS  the most probable continuation of a prompt
+//   limits                what the machine can do (engine_bench only)
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace troupe::bench {
+
+/// The token at a position of a sequence: any id, the same for every engine (splitmix64). Random ids matter:
+/// equal tokens would choose equal experts.
+inline std::uint32_t token_at(std::uint32_t sequence, std::uint32_t position, std::uint32_t vocab_size) {
+  std::uint64_t x = ((std::uint64_t{sequence} << 32U) | position) + 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+  return static_cast<std::uint32_t>((x ^ (x >> 31U)) % vocab_size);
+}
+
+/// A row of a step.
+struct workload_row {
+  std::uint32_t sequence = 0;
+  std::uint32_t position = 0;
+  std::uint32_t token = 0;
+  bool wants_logits = false;
+};
+
+/// One model in one engine.
+class workload_engine {
+ public:
+  workload_engine() = default;
+  virtual ~workload_engine() = default;
+  workload_engine(const workload_engine&) = delete;
+  workload_engine& operator=(const workload_engine&) = delete;
+
+  virtual std::uint32_t vocab_size() const = 0;
+  /// Forgets every sequence.
+  virtual void clear() = 0;
+  /// Runs the rows through the model; returns when the logits asked for are there.
+  virtual void step(const std::vector<workload_row>& rows) = 0;
+  /// The most probable token behind row `index` of the last step.
+  virtual std::uint32_t best(std::size_t index) = 0;
+};
+
+/// Sizes that an engine must be ready for.
+struct workload_limits {
+  static constexpr std::uint32_t max_batch = 32;
+  static constexpr std::uint32_t max_tokens = 1024; ///< of a sequence
+  static constexpr std::uint32_t warm_up_steps = 2; ///< of a decode, not timed
+};
+
+inline double timed(workload_engine& engine, const std::vector<workload_row>& rows) {
+  const auto begin = std::chrono::steady_clock::now();
+  engine.step(rows);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+inline std::vector<workload_row> prompt_rows(const workload_engine& engine, std::uint32_t tokens) {
+  std::vector<workload_row> rows;
+  for (std::uint32_t i = 0; i < tokens; ++i)
+    rows.push_back({0, i, token_at(0, i, engine.vocab_size()), i + 1 == tokens});
+  return rows;
+}
+
+inline std::string run_prefill(workload_engine& engine, std::uint32_t tokens) {
+  engine.clear();
+  const double seconds = timed(engine, prompt_rows(engine, tokens));
+  std::ostringstream out;
+  out << R"({"tokens": )" << tokens << R"(, "seconds": )" << seconds << "}";
+  return out.str();
+}
+
+inline std::string run_decode(workload_engine& engine, std::uint32_t batch, std::uint32_t steps) {
+  engine.clear();
+  double seconds = 0.0;
+  for (std::uint32_t position = 0; position < steps + workload_limits::warm_up_steps; ++position) {
+    std::vector<workload_row> rows;
+    for (std::uint32_t s = 0; s < batch; ++s)
+      rows.push_back({s, position, token_at(s, position, engine.vocab_size()), true});
+    const double time = timed(engine, rows);
+    if (position >= workload_limits::warm_up_steps)
+      seconds += time;
+  }
+  std::ostringstream out;
+  out << R"({"tokens": )" << batch * steps << R"(, "seconds": )" << seconds << "}";
+  return out.str();
+}
+
+inline std::string run_greedy(workload_engine& engine, std::uint32_t prompt, std::uint32_t tokens) {
+  engine.clear();
+  engine.step(prompt_rows(engine, prompt));
+  std::uint32_t next = engine.best(prompt - 1);
+  std::ostringstream out;
+  out << R"({"greedy": [)" << next;
+  for (std::uint32_t i = 1; i < tokens; ++i) {
+    engine.step({{0, prompt + i - 1, next, true}});
+    next = engine.best(0);
+    out << ", " << next;
+  }
+  out << "]}";
+  return out.str();
+}
+
+/// Answers commands until stdin ends. `more` handles commands of one engine alone and gives "" for what it
+/// does not know. @returns the exit status
+template <class More>
+int serve_workload(workload_engine& engine, More&& more) {
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::istringstream words(line);
+    std::string command;
+    std::uint32_t a = 0;
+    std::uint32_t b = 0;
+    words >> command >> a >> b;
+    std::string answer;
+    if (command == "prefill" && a > 0 && a <= workload_limits::max_tokens)
+      answer = run_prefill(engine, a);
+    else if (command == "decode" && a > 0 && a <= workload_limits::max_batch && b > 0
+             && b + workload_limits::warm_up_steps <= workload_limits::max_tokens)
+      answer = run_decode(engine, a, b);
+    else if (command == "greedy" && a > 0 && b > 0 && a + b <= workload_limits::max_tokens)
+      answer = run_greedy(engine, a, b);
+    else
+      answer = more(command);
+    if (answer.empty()) {
+      std::fprintf(stderr, "not a command, or beyond the sizes prepared for: %s\n", line.c_str());
+      return 2;
+    }
+    std::printf("%s\n", answer.c_str());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+} // namespace troupe::bench
