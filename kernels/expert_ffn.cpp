@@ -51,7 +51,8 @@ void check(const expert_ffn_args& args) {
                && weights.down.outputs() == weights.hidden(),
            "expert_ffn: down is not [hidden, ffn]");
     expect(weights.down.format() == weights.gate_up.format(), "expert_ffn: weights differ in format");
-    expect((weights.gate_up.format() == packed_format::f32_panel) == (args.row_type == dtype::f32),
+    expect(is_quantized(weights.gate_up.format())
+               || (weights.gate_up.format() == packed_format::f32_panel) == (args.row_type == dtype::f32),
            "expert_ffn: row type and weights do not go together");
   }
 }
@@ -89,8 +90,8 @@ void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& m
       const expert_weights& weights = *p.segment->weights;
       const std::size_t stride = cpu::product_stride(weights.hidden());
       for (std::size_t r = std::max(begin, base); r < std::min(end, base + p.rows); ++r)
-        cpu::pack_row(ctx.table(), weights.gate_up.format(), p.segment->inputs[p.first + r - base],
-                      args.row_type, weights.hidden(), memory.inputs + p.input_offset + (r - base) * stride);
+        cpu::pack_row(ctx.table(), weights.gate_up, p.segment->inputs[p.first + r - base], args.row_type,
+                      weights.hidden(), memory.inputs + p.input_offset + (r - base) * stride);
       base += p.rows;
     }
   };
@@ -100,9 +101,13 @@ void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& m
     ctx.pool().parallel_static(rows, [&](unsigned, std::size_t begin, std::size_t end) { pack(begin, end); });
 }
 
+// What rows for products with these weights hold.
+dtype product_type(const packed_matrix& weight) {
+  return weight.format() == packed_format::f32_panel ? dtype::f32 : dtype::bf16;
+}
+
 // h = act(gate) · up of one tile, as rows for the second product.
-void activate_tile(const kernel_table& table, const expert_ffn_args& args, const pass_memory& memory,
-                   const tile& t, const float* c) {
+void activate_tile(const kernel_table& table, const pass_memory& memory, const tile& t, const float* c) {
   const piece& p = memory.pieces[t.piece];
   const expert_weights& weights = *p.segment->weights;
   const std::size_t step = weights.gated() ? 2 : 1;
@@ -113,20 +118,42 @@ void activate_tile(const kernel_table& table, const expert_ffn_args& args, const
       const std::size_t column = (t.panel + i) / step * panel_columns;
       const float* gate = c + (i * t.rows + r) * panel_columns;
       const float* up = weights.gated() ? gate + t.rows * panel_columns : nullptr;
-      table.activate_columns(weights.act, gate,
-                             weights.gate_bias != nullptr ? weights.gate_bias + column : nullptr, up,
-                             weights.up_bias != nullptr ? weights.up_bias + column : nullptr,
-                             std::min(panel_columns, weights.ffn() - column), column, out, args.row_type);
+      table.activate_columns(
+          weights.act, gate, weights.gate_bias != nullptr ? weights.gate_bias + column : nullptr, up,
+          weights.up_bias != nullptr ? weights.up_bias + column : nullptr,
+          std::min(panel_columns, weights.ffn() - column), column, out, product_type(weights.down));
       // An odd number of panels ends in half a block of 32: the other half is K of the next product, and
       // scratch holds anything. Zero weights alone do not help against NaN.
       const std::size_t end = column + panel_columns;
-      if (args.row_type == dtype::bf16 && end >= weights.ffn() && end % 32 != 0) {
+      if (product_type(weights.down) == dtype::bf16 && end >= weights.ffn() && end % 32 != 0) {
         float* block = out + end / 32 * 32;
         std::fill_n(block + 8, 8, 0.0F);
         std::fill_n(block + 24, 8, 0.0F);
       }
     }
   }
+}
+
+// Rows between the products become integers once they are whole: their scale needs all of them.
+void quantize_hidden(context& ctx, const pass_memory& memory, std::size_t rows) {
+  const auto quantize = [&](unsigned, std::size_t begin, std::size_t end) {
+    std::size_t base = 0;
+    for (const piece& p : memory.pieces) {
+      const packed_matrix& down = p.segment->weights->down;
+      const std::size_t stride = cpu::product_stride(down.inputs());
+      for (std::size_t r = std::max(begin, base); r < std::min(end, base + p.rows); ++r)
+        if (down.rows() == row_quant::int8)
+          ctx.table().quant.quantize_product_row(
+              reinterpret_cast<std::byte*>(memory.hidden + p.hidden_offset + (r - base) * stride),
+              down.inputs());
+      base += p.rows;
+    }
+  };
+  if (rows <= serial_rows)
+    ctx.pool().parallel_dynamic(
+        1, 1, [&](unsigned thread, std::size_t, std::size_t) { quantize(thread, 0, rows); });
+  else
+    ctx.pool().parallel_static(rows, quantize);
 }
 
 void output_tile(const kernel_table& table, const expert_ffn_args& args, const pass_memory& memory,
@@ -156,10 +183,14 @@ void run_pass(context& ctx, const expert_ffn_args& args, const pass_memory& memo
       const piece& p = memory.pieces[t.piece];
       const expert_weights& weights = *p.segment->weights;
       const float* a = memory.inputs + p.input_offset + t.row * cpu::product_stride(weights.hidden());
-      activate_tile(table, args, memory, t,
+      activate_tile(table, memory, t,
                     cpu::multiply_tile(table, weights.gate_up, a, t.rows, t.panel, t.panels, scratch));
     }
   });
+
+  if (std::any_of(memory.pieces.begin(), memory.pieces.end(),
+                  [](const piece& p) { return p.segment->weights->down.rows() == row_quant::int8; }))
+    quantize_hidden(ctx, memory, rows);
 
   scratch_bytes = 0;
   tiles = list_tiles(memory, ctx.threads(), &expert_weights::down, scratch_bytes);

@@ -45,15 +45,16 @@ struct expert_ffn_args {
   /// Any number of segments, also empty ones; several may name the same expert. Shapes may differ per
   /// segment.
   std::span<const expert_segment> segments;
-  /// Type of input and output rows: bf16 with bf16 weights, f32 with f32 weights.
+  /// Type of input and output rows: bf16 with bf16 weights, f32 with f32 weights, either with quantized ones.
   dtype row_type = dtype::bf16;
 };
 
 /// For every row: down(act(gate x) · (up x)), or down(act(gate_up x)) where not gated.
 ///
 /// Rounds in these places and no others: bf16 rows: h = act(gate) · up in f32, rounded to bf16; output
-/// rounded to bf16. f32 rows: nowhere. Products as in `gemm`. A row's bits do not depend on other rows or
-/// segments. Unweighted: combining belongs to the caller (combine.hpp).
+/// rounded to bf16. f32 rows: nowhere, except that quantized weights take all
+/// rows, h included, rounded to bf16 or as int8 (`packed_matrix::rows`). Products as in `gemm`. A row's bits
+/// do not depend on other rows or segments. Unweighted: combining belongs to the caller (combine.hpp).
 /// @threads all; split by expert, rows and panels, so that one row in two experts and 512 rows in one use
 /// them all
 void expert_ffn(context& ctx, const expert_ffn_args& args);

@@ -37,8 +37,7 @@ void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_
   const auto pack = [&](unsigned, std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) {
       const std::size_t from = args.input_rows.empty() ? first + r : args.input_rows[first + r];
-      cpu::pack_row(table, weight.format(), args.input.row(from), args.input.type, weight.inputs(),
-                    a + r * stride);
+      cpu::pack_row(table, weight, args.input.row(from), args.input.type, weight.inputs(), a + r * stride);
     }
   };
   if (rows <= serial_rows)

@@ -17,8 +17,8 @@ enum class gemm_output : std::uint8_t {
 };
 
 struct gemm_args {
-  /// [rows, K]; bf16 for bf16 weights, f32 for f32 weights (f32 rows on bf16 weights are rounded to bf16
-  /// first).
+  /// [rows, K]; bf16 for bf16 and quantized weights, f32 for f32 weights (f32 rows on others are rounded to
+  /// bf16 first).
   const_tensor_view input;
   /// [N, K], interleave 1.
   const packed_matrix* weight = nullptr;
@@ -37,7 +37,9 @@ struct gemm_args {
 /// The order of operations depends on K alone, so a row's bits do not depend on the other rows, on threads or
 /// on the instruction set. BF16, per 32 of K (zero-padded), from zero, fused, denormals flushed: even = Σ
 /// x[2k] w[2k], odd = Σ x[2k+1] w[2k+1], k = 0 … 15 in order; c = c + (even + odd) (Intel's TDPBF16PS). FP32:
-/// one fused multiply-add per k, in order.
+/// one fused multiply-add per k, in order. Quantized weights: the BF16 product with the integers q · 2²⁴
+/// (int8) or q · g (int4), then one multiplication with the channel's scale (times 2⁻²⁴), then the bias; with
+/// int8 rows (float(Σ of integers) · row scale) · channel scale.
 /// @threads all of the context's
 void gemm(context& ctx, const gemm_args& args);
 

@@ -1,16 +1,19 @@
 #include "kernels/packed_matrix.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
 #include "kernels/error.hpp"
+#include "kernels/quantize.hpp"
 
 namespace troupe::kernels {
 
 namespace {
 
 constexpr std::size_t block_k = 32;
+constexpr std::size_t quantized_block_k = 64; // an int8 tile of AMX
 
 float as_float(const_tensor_view weight, std::size_t row, std::size_t column) {
   switch (weight.type) {
@@ -30,8 +33,6 @@ bfloat16 as_bfloat16(const_tensor_view weight, std::size_t row, std::size_t colu
 }
 
 void check(const packed_shape& shape, const_tensor_view weight) {
-  if (shape.format != packed_format::f32_panel && shape.format != packed_format::bf16_pair)
-    throw kernel_error("packing weights: this packed format cannot be made from plain weights");
   if (weight.type != dtype::f32 && weight.type != dtype::bf16 && weight.type != dtype::f16)
     throw kernel_error(std::string("packing weights: type ") + name_of(weight.type)
                        + " is not f32, bf16 or f16");
@@ -54,10 +55,98 @@ void pack_panel_f32(const_tensor_view weight, std::size_t first, std::size_t col
       out[k * panel_columns + column] = as_float(weight, first + column, k);
 }
 
+std::size_t int8_index(std::size_t k, std::size_t column) {
+  return (k / 4 * panel_columns + column) * 4 + k % 4;
+}
+
+// Byte of the pair (k, k + 4) that k is in.
+std::size_t int4_index(std::size_t k, std::size_t column) {
+  return (k / 8 * panel_columns + column) * 4 + k % 4;
+}
+
+bool in_high_half(std::size_t k) {
+  return k % 8 >= 4;
+}
+
+void pack_panel_quantized(const packed_shape& shape, const_tensor_view weight, std::size_t first,
+                          std::size_t columns, std::byte* out) {
+  const bool int8 = shape.format == packed_format::int8_channel;
+  if (!int8) // zeros are 8
+    std::memset(out, 0x88, shape.panel_weight_bytes());
+  std::vector<float> row(weight.cols);
+  std::vector<std::int8_t> q(weight.cols);
+  std::vector<std::int8_t> group_scales(shape.group() == 0 ? 0 : shape.padded_inputs() / shape.group());
+  auto* scales = reinterpret_cast<float*>(out + shape.panel_scales_offset());
+  for (std::size_t column = 0; column < columns; ++column) {
+    for (std::size_t k = 0; k < weight.cols; ++k) {
+      row[k] = as_float(weight, first + column, k);
+      if (!std::isfinite(row[k]))
+        throw kernel_error("quantizing weights: row " + std::to_string(first + column) + ", column "
+                           + std::to_string(k) + " is not a finite number");
+    }
+    if (int8)
+      scales[column] = quantize_int8(row, q.data());
+    else if (shape.group() == 0)
+      scales[column] = quantize_int4(row, q.data());
+    else
+      scales[column] = quantize_int4_groups(row, shape.group(), q.data(), group_scales.data());
+    for (std::size_t k = 0; k < weight.cols; ++k) {
+      if (int8) {
+        out[int8_index(k, column)] = static_cast<std::byte>(q[k]);
+        continue;
+      }
+      std::byte& pair = out[int4_index(k, column)];
+      const auto value = static_cast<std::byte>(q[k] + 8);
+      pair = in_high_half(k) ? (pair & std::byte{0x0f}) | (value << 4) : (pair & std::byte{0xf0}) | value;
+    }
+    for (std::size_t g = 0; g < group_scales.size(); ++g)
+      out[shape.panel_weight_bytes() + g * panel_columns + column] = static_cast<std::byte>(group_scales[g]);
+  }
+}
+
 } // namespace
 
+const char* name_of(packed_format format) {
+  switch (format) {
+  case packed_format::f32_panel:
+    return "f32-panel";
+  case packed_format::bf16_pair:
+    return "bf16-pair";
+  case packed_format::int8_channel:
+    return "int8-channel";
+  case packed_format::int4_channel:
+    return "int4-channel";
+  case packed_format::int4_group32:
+    return "int4-group32";
+  case packed_format::int4_group64:
+    return "int4-group64";
+  }
+  return "?";
+}
+
 std::size_t packed_shape::padded_inputs() const {
-  return format == packed_format::f32_panel ? inputs : (inputs + block_k - 1) / block_k * block_k;
+  const std::size_t unit = is_quantized(format)                 ? quantized_block_k
+                           : format == packed_format::bf16_pair ? block_k
+                                                                : 1;
+  return (inputs + unit - 1) / unit * unit;
+}
+
+std::size_t packed_shape::group() const {
+  return format == packed_format::int4_group32 ? 32 : format == packed_format::int4_group64 ? 64 : 0;
+}
+
+std::size_t packed_shape::panel_weight_bytes() const {
+  const std::size_t values = padded_inputs() * panel_columns;
+  switch (format) {
+  case packed_format::f32_panel:
+    return values * 4;
+  case packed_format::bf16_pair:
+    return values * 2;
+  case packed_format::int8_channel:
+    return values;
+  default:
+    return values / 2;
+  }
 }
 
 std::size_t packed_shape::panels() const {
@@ -65,7 +154,10 @@ std::size_t packed_shape::panels() const {
 }
 
 std::size_t packed_shape::panel_bytes() const {
-  return padded_inputs() * panel_columns * (format == packed_format::f32_panel ? 4 : 2);
+  if (!is_quantized(format))
+    return panel_weight_bytes();
+  const std::size_t group_scales = group() == 0 ? 0 : padded_inputs() / group() * panel_columns;
+  return panel_weight_bytes() + (group_scales + 63) / 64 * 64 + panel_columns * sizeof(float);
 }
 
 std::size_t packed_shape::bytes() const {
@@ -88,7 +180,9 @@ void packed_matrix::pack_into(const packed_shape& shape, std::span<const const_t
     const std::size_t first = panel / shape.interleave * panel_columns;
     const std::size_t columns = std::min(panel_columns, shape.outputs - first);
     std::byte* to = out.data() + panel * shape.panel_bytes();
-    if (shape.format == packed_format::f32_panel)
+    if (is_quantized(shape.format))
+      pack_panel_quantized(shape, weight, first, columns, to);
+    else if (shape.format == packed_format::f32_panel)
       pack_panel_f32(weight, first, columns, reinterpret_cast<float*>(to));
     else
       pack_panel_bf16(weight, first, columns, reinterpret_cast<bfloat16*>(to));
@@ -133,12 +227,27 @@ packed_matrix packed_matrix::view(const packed_shape& shape, std::span<const std
 void packed_matrix::unpack_row(std::size_t output, std::span<float> out, std::size_t part) const {
   const std::byte* from = panel(output / panel_columns * shape_.interleave + part);
   const std::size_t column = output % panel_columns;
+  const auto at = [&](std::size_t k) {
+    switch (shape_.format) {
+    case packed_format::f32_panel:
+      return reinterpret_cast<const float*>(from)[k * panel_columns + column];
+    case packed_format::bf16_pair:
+      return to_float(reinterpret_cast<const bfloat16*>(from)[(k / 2 * panel_columns + column) * 2 + k % 2]);
+    default:
+      break;
+    }
+    const float scale = reinterpret_cast<const float*>(from + shape_.panel_scales_offset())[column];
+    if (shape_.format == packed_format::int8_channel)
+      return static_cast<float>(static_cast<std::int8_t>(from[int8_index(k, column)])) * scale;
+    const auto pair = std::to_integer<int>(from[int4_index(k, column)]);
+    int value = (in_high_half(k) ? pair >> 4 : pair & 0x0f) - 8;
+    if (shape_.group() != 0)
+      value *= static_cast<std::int8_t>(
+          from[shape_.panel_weight_bytes() + k / shape_.group() * panel_columns + column]);
+    return static_cast<float>(value) * scale;
+  };
   for (std::size_t k = 0; k < shape_.inputs; ++k)
-    if (shape_.format == packed_format::f32_panel)
-      out[k] = reinterpret_cast<const float*>(from)[k * panel_columns + column];
-    else
-      out[k] =
-          to_float(reinterpret_cast<const bfloat16*>(from)[(k / 2 * panel_columns + column) * 2 + k % 2]);
+    out[k] = at(k);
 }
 
 } // namespace troupe::kernels

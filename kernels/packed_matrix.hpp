@@ -11,6 +11,9 @@
 
 namespace troupe::kernels {
 
+/// Columns of a panel.
+inline constexpr std::size_t panel_columns = 16;
+
 /// How the panels of a packed matrix are laid out. Values go into files: never renumber.
 ///
 /// A panel holds 16 output columns over all of K; panels follow one another, each 64-byte aligned. Missing
@@ -20,14 +23,35 @@ enum class packed_format : std::uint8_t {
   f32_panel = 0,
   /// BF16 in AMX's pair layout: [K padded to 32, / 2][16 columns][k even, k odd]. 1 KiB per 32 of K.
   bf16_pair = 1,
-  /// Reserved for the quantized formats, with their scales behind each panel.
+  /// Quantized (quantize.hpp), K padded to 64, every panel followed by its 16 FP32 channel scales.
+  /// int8: [K / 4][16 columns][4 k], which is what integer dot products and AMX's int8 tiles take. 512 bytes
+  /// per 32 of K.
   int8_channel = 2,
+  /// int4: [K / 8][16 columns][4 bytes], byte i: k = i in the low, k = 4 + i in the high half, both q + 8.
+  /// 256
+  /// bytes per 32 of K.
   int4_channel = 3,
+  /// int4 as above, then the group scales [K / 32 or K / 64][16 columns], a byte each, padded to 64 bytes.
   int4_group32 = 4,
+  int4_group64 = 5,
 };
 
-/// Columns of a panel.
-inline constexpr std::size_t panel_columns = 16;
+/// Last value of `packed_format`: what a file may name.
+inline constexpr packed_format last_packed_format = packed_format::int4_group64;
+
+/// "f32-panel", "bf16-pair", "int8-channel", "int4-channel", "int4-group32" or "int4-group64".
+const char* name_of(packed_format format);
+
+/// Whether weights of `format` are integers with scales.
+constexpr bool is_quantized(packed_format format) {
+  return format >= packed_format::int8_channel;
+}
+
+/// How the rows enter a product with quantized weights. Plain weights take plain rows.
+enum class row_quant : std::uint8_t {
+  none, ///< rounded to bf16
+  int8, ///< x ≈ q · scale with q in −127 … 127 and one scale per row; exact integer sums over all of K
+};
 
 /// Shape and layout of packed weights: everything that a file must keep besides the bytes.
 struct packed_shape {
@@ -46,6 +70,14 @@ struct packed_shape {
   /// Panels, of all interleaved matrices together.
   std::size_t panels() const;
   std::size_t panel_bytes() const;
+  /// K that shares a group scale; 0: none do.
+  std::size_t group() const;
+  /// Bytes of a panel's weights alone; group scales follow.
+  std::size_t panel_weight_bytes() const;
+
+  /// Where in a quantized panel its 16 channel scales lie.
+  std::size_t panel_scales_offset() const { return panel_bytes() - panel_columns * sizeof(float); }
+
   /// Bytes of the whole matrix: what a view must span.
   std::size_t bytes() const;
 };
@@ -59,8 +91,8 @@ class packed_matrix {
   packed_matrix() = default;
 
   /// Packs row-major [N, K] weights (Hugging Face's `nn.Linear.weight`) of f32, bf16 or f16.
-  /// Converting f32 or f16 to BF16 rounds to nearest even.
-  /// @errors kernel_error when the type cannot be packed into `format`
+  /// Converting f32 or f16 to BF16 rounds to nearest even; quantizing is described in quantize.hpp.
+  /// @errors kernel_error when the type cannot be packed into `format`, or weights to quantize are not finite
   static packed_matrix pack(packed_format format, const_tensor_view weight);
 
   /// Packs gate and up, both [N, K], panel by panel in turn: what `expert_ffn` streams for gated experts.
@@ -90,13 +122,21 @@ class packed_matrix {
 
   const std::byte* panel(std::size_t index) const { return data_ + shape_.panel_bytes() * index; }
 
-  /// Weight row `output` of part `part` (< interleave) as FP32 into `out` [K]: exact for f32 and bf16.
+  /// What rows are made into before they meet these weights: a choice at load, no part of the bytes.
+  row_quant rows() const { return rows_; }
+
+  /// Ignored by plain weights.
+  void set_rows(row_quant rows) { rows_ = is_quantized(shape_.format) ? rows : row_quant::none; }
+
+  /// Weight row `output` of part `part` (< interleave) as FP32 into `out` [K]: exact for f32 and bf16, the
+  /// integer times its scale, rounded once, for quantized formats.
   void unpack_row(std::size_t output, std::span<float> out, std::size_t part = 0) const;
 
  private:
   packed_shape shape_;
   buffer storage_;
   const std::byte* data_ = nullptr;
+  row_quant rows_ = row_quant::none;
 };
 
 } // namespace troupe::kernels

@@ -3,6 +3,8 @@
 #include "kernels/cpu/attention_kernels.hpp"
 #include "kernels/cpu/gemm_kernels.hpp"
 #include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/quant_integer_kernels.hpp"
+#include "kernels/cpu/quant_kernels.hpp"
 #include "kernels/cpu/row_kernels.hpp"
 
 namespace troupe::kernels::cpu {
@@ -18,6 +20,12 @@ static constexpr kernel_table make_table(isa set) {
   table.expand_bf16 = expand_bf16;
   table.bf16_expanded = bf16_expanded;
   table.f32_panel = f32_panel;
+  table.quant.expand = expand_panel;
+  table.quant.direct = direct_panel;
+  table.quant.scale = scale_panel;
+  table.quant.quantize_row = quantize_row;
+  table.quant.quantize_product_row = quantize_product_row;
+  table.quant.integer = integer_panel;
   table.finish_row = finish_row;
   table.activate_columns = activate_columns;
   table.activate_row = activate_row;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/activation.hpp"
+#include "kernels/cpu/quant_table.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/tensor.hpp"
 
@@ -61,6 +62,8 @@ struct kernel_table {
   /// c[r][0 … 15] += a[r] · panel over `k` of K, [k][16] FP32 weights.
   void (*f32_panel)(const float* a, std::size_t a_stride, std::size_t rows, const float* panel, std::size_t k,
                     float* c, std::size_t c_stride) = nullptr;
+
+  quant_table quant;
 
   /// out = sum + bias (or out += with `accumulate`), `count` elements; bias may be null.
   void (*finish_row)(const float* sum, const float* bias, std::size_t count, std::byte* out, dtype type,

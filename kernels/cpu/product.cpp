@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/cpu/quant_product.hpp"
+
 namespace troupe::kernels::cpu {
 
 namespace {
@@ -74,9 +76,11 @@ std::size_t tile_scratch_bytes(const tile_shape& tile) {
   return (tile.rows * tile.panels + chunk_k) * panel_columns * sizeof(float);
 }
 
-void pack_row(const kernel_table& table, packed_format format, const std::byte* row, dtype type,
+void pack_row(const kernel_table& table, const packed_matrix& weight, const std::byte* row, dtype type,
               std::size_t k, float* out) {
-  if (format == packed_format::f32_panel)
+  if (weight.rows() == row_quant::int8)
+    table.quant.quantize_row(row, type, k, reinterpret_cast<std::byte*>(out));
+  else if (weight.format() == packed_format::f32_panel)
     table.pack_row_f32(row, type, k, out);
   else
     table.pack_row_bf16(row, type, k, out);
@@ -89,6 +93,8 @@ float* multiply_tile(const kernel_table& table, const packed_matrix& weight, con
   std::memset(c, 0, rows * panels * panel_columns * sizeof(float));
   if (weight.format() == packed_format::f32_panel)
     multiply_f32(table, weight, a, rows, first_panel, panels, c);
+  else if (is_quantized(weight.format()))
+    multiply_quantized(table, weight, a, rows, first_panel, panels, c, expanded, chunk_blocks);
   else
     multiply_bf16(table, weight, a, rows, first_panel, panels, c, expanded);
   return c;

@@ -31,8 +31,8 @@ tile_shape tiles_for(const packed_shape& weight, std::size_t rows, unsigned thre
 /// Scratch of `multiply_tile`, bytes.
 std::size_t tile_scratch_bytes(const tile_shape& tile);
 
-/// Writes a row of weights' type for products.
-void pack_row(const kernel_table& table, packed_format format, const std::byte* row, dtype type,
+/// Writes a row of `k` elements the way these weights take it.
+void pack_row(const kernel_table& table, const packed_matrix& weight, const std::byte* row, dtype type,
               std::size_t k, float* out);
 
 /// A tile's sums, [panels][rows][16] FP32, in `scratch`.

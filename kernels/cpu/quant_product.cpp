@@ -1,0 +1,62 @@
+#include "kernels/cpu/quant_product.hpp"
+
+#include <algorithm>
+
+#include "kernels/cpu/product.hpp"
+
+namespace troupe::kernels::cpu {
+
+namespace {
+
+constexpr std::size_t block_k = 32;
+
+// With more rows a panel is unpacked once into L1, not again for every register block of rows.
+constexpr std::size_t direct_rows = 8;
+
+// Bytes of a panel that are read at a time before the next panel's turn.
+constexpr std::size_t stream_bytes = 1024;
+
+quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
+  const packed_shape& shape = weight.shape();
+  const std::byte* data = weight.panel(index);
+  return {shape.format, data, shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes(),
+          shape.group() / block_k, reinterpret_cast<const float*>(data + shape.panel_scales_offset())};
+}
+
+} // namespace
+
+void multiply_quantized(const kernel_table& table, const packed_matrix& weight, const float* a,
+                        std::size_t rows, std::size_t first_panel, std::size_t panels, float* c,
+                        float* expanded, std::size_t expanded_blocks) {
+  const quant_table& quant = table.quant;
+  const std::size_t stride = product_stride(weight.inputs());
+  const auto sums = [&](std::size_t p) { return c + p * rows * panel_columns; };
+  if (weight.rows() == row_quant::int8) {
+    for (std::size_t p = 0; p < panels; ++p)
+      quant.integer(reinterpret_cast<const std::byte*>(a), stride * sizeof(float), rows,
+                    panel_of(weight, first_panel + p), weight.inputs(), sums(p));
+    return;
+  }
+  const std::size_t blocks = (weight.inputs() + block_k - 1) / block_k;
+  if (rows <= direct_rows) {
+    const std::size_t block_bytes =
+        weight.shape().panel_weight_bytes() * block_k / weight.shape().padded_inputs();
+    const std::size_t step = stream_bytes / block_bytes;
+    for (std::size_t b = 0; b < blocks; b += step)
+      for (std::size_t p = 0; p < panels; ++p)
+        quant.direct(a + b * block_k, stride, rows, panel_of(weight, first_panel + p), b,
+                     std::min(step, blocks - b), sums(p), panel_columns);
+  } else {
+    for (std::size_t b = 0; b < blocks; b += expanded_blocks) {
+      const std::size_t count = std::min(expanded_blocks, blocks - b);
+      for (std::size_t p = 0; p < panels; ++p) {
+        quant.expand(panel_of(weight, first_panel + p), b, count, expanded);
+        table.bf16_expanded(a + b * block_k, stride, rows, expanded, count, sums(p), panel_columns);
+      }
+    }
+  }
+  for (std::size_t p = 0; p < panels; ++p)
+    quant.scale(panel_of(weight, first_panel + p), rows, sums(p));
+}
+
+} // namespace troupe::kernels::cpu

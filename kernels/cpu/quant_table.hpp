@@ -1,0 +1,56 @@
+// What every instruction set must provide for quantized weights: part of its kernel table.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/packed_matrix.hpp"
+#include "kernels/tensor.hpp"
+
+namespace troupe::kernels {
+
+/// One panel of quantized weights, taken apart.
+struct quant_panel {
+  packed_format format = packed_format::int8_channel;
+  const std::byte* weights = nullptr;
+  /// Rows of 16 signed bytes, one per `group_blocks` blocks of 32 of K; null: no groups.
+  const std::byte* group_scales = nullptr;
+  std::size_t group_blocks = 0;
+  /// [16]
+  const float* scales = nullptr;
+};
+
+/// Where things lie in a row of int8 values ("row for integer products"), which takes the place of a row for
+/// products (kernel_table.hpp) in memory: K values padded to 64, then int32 Σ x of every 32 of K; at
+/// `int8_row_scale` the row's scale (f32), and behind it Σ x of the row (int32).
+constexpr std::size_t int8_row_sums(std::size_t k) {
+  return (k + 63) / 64 * 64;
+}
+
+constexpr std::size_t int8_row_scale(std::size_t k) {
+  return (k + 31) / 32 * 32 * sizeof(float);
+}
+
+/// Weights enter products as integers: q · 2²⁴ for int8 (a byte in the top of a 32-bit lane, which saves
+/// extending its sign), q · g for int4. The channel's scale, and 2⁻²⁴, come behind the sum. All of these are
+/// exact in BF16 and in FP32.
+struct quant_table {
+  /// Blocks of 32 of K as FP32, as `expand_bf16` has them: 16 even rows of 16, then 16 odd rows.
+  void (*expand)(const quant_panel& panel, std::size_t first_block, std::size_t blocks, float* out) = nullptr;
+  /// c[r][0 … 15] += a[r] · integers, in the order of `bf16_direct`, unpacked in registers.
+  void (*direct)(const float* a, std::size_t a_stride, std::size_t rows, const quant_panel& panel,
+                 std::size_t first_block, std::size_t blocks, float* c, std::size_t c_stride) = nullptr;
+  /// c[r][0 … 15] *= the channel's scale: what makes sums of `expand` and `direct` into results.
+  void (*scale)(const quant_panel& panel, std::size_t rows, float* c) = nullptr;
+
+  /// A row for integer products from a bf16 or f32 row: scale = max |x| / 127, q rounded to nearest even. A
+  /// row with a NaN or an infinity gets the scale NaN.
+  void (*quantize_row)(const std::byte* row, dtype type, std::size_t k, std::byte* out) = nullptr;
+  /// The same in place from a row for products of bf16 weights.
+  void (*quantize_product_row)(std::byte* row, std::size_t k) = nullptr;
+  /// c[r][0 … 15] = (float(Σ q_x · q_w) · row scale) · channel scale, all of K; `a_stride` in bytes.
+  void (*integer)(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& panel,
+                  std::size_t k, float* c) = nullptr;
+};
+
+} // namespace troupe::kernels

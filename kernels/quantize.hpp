@@ -1,0 +1,35 @@
+// Rows of weights to small integers, symmetric: the one place that decides which integers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace troupe::kernels {
+
+/// Largest group scale of `quantize_int4_groups`: −8 · 15 still fits a byte, so a group-wise int4 matrix is
+/// an int8 matrix once it is unpacked, and integer sums over all of K stay exact.
+inline constexpr int max_group_scale = 15;
+
+/// w ≈ q · scale with q in −127 … 127: scale = max |w| / 127, rounded to nearest even.
+/// @param weights  one output channel, finite
+/// @param out      as many
+/// @returns scale; 0 (and all q 0) where the channel is nothing but zeros, or below 2⁻¹⁰⁰
+float quantize_int8(std::span<const float> weights, std::int8_t* out);
+
+/// w ≈ q · g · scale with q in −8 … 7: one integer g in −15 … 15 per group of `group` weights, one scale per
+/// channel. Among a few scales, and per group among the integers around max |w| / 8, both signs, the
+/// smallest squared error wins (the first among equals).
+/// @param weights       one output channel, finite
+/// @param group         weights that share a g: 32 or 64; the last group may be shorter
+/// @param out           [weights.size()]: q
+/// @param group_scales  [⌈weights.size() / group⌉]: g
+/// @returns scale, as `quantize_int8`
+float quantize_int4_groups(std::span<const float> weights, std::size_t group, std::int8_t* out,
+                           std::int8_t* group_scales);
+
+/// w ≈ q · scale with q in −8 … 7 and one scale, of either sign, per channel: the smallest squared error
+/// among scales around max |w| / 8.
+float quantize_int4(std::span<const float> weights, std::int8_t* out);
+
+} // namespace troupe::kernels
