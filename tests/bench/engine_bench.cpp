@@ -2,8 +2,8 @@
 // `troupe serve` computes with, so that what actors and HTTP cost is the difference. Takes the model flags of
 // serve.
 //
-//   engine_bench MODEL_DIR [--threads N] [--dtype …] [--expert-quant …] [--dense-quant …] [--activation-quant
-//   …]
+//   engine_bench MODEL_DIR [--limits-only] [--threads N] [--dtype …] [--expert-quant …] [--dense-quant …]
+//   [--activation-quant …]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -80,15 +80,6 @@ class own_engine final : public workload_engine {
     return static_cast<std::uint32_t>(std::max_element(logits, logits + vocab_size()) - logits);
   }
 
-  std::string limits() {
-    const auto limits = measure_limits(pool_);
-    std::ostringstream out;
-    out << R"({"read_gbps": )" << limits.read_bytes_per_second * 1e-9 << R"(, "f32_gflops": )"
-        << limits.f32_flops * 1e-9 << R"(, "bf16_gflops": )" << limits.bf16_flops * 1e-9
-        << R"(, "int8_gops": )" << limits.int8_ops * 1e-9 << "}";
-    return out.str();
-  }
-
   std::string description() const {
     return std::string(kernels::name_of(ctx_.instruction_set())) + ", " + std::to_string(pool_.threads())
            + " threads, " + source_.numerics_class;
@@ -140,6 +131,27 @@ class own_engine final : public workload_engine {
   std::vector<std::size_t> logits_row_; // of each row of the step
 };
 
+std::string limits_of(kernels::thread_pool& pool) {
+  const auto limits = measure_limits(pool);
+  std::ostringstream out;
+  out << R"({"read_gbps": )" << limits.read_bytes_per_second * 1e-9 << R"(, "f32_gflops": )"
+      << limits.f32_flops * 1e-9 << R"(, "bf16_gflops": )" << limits.bf16_flops * 1e-9 << R"(, "int8_gops": )"
+      << limits.int8_ops * 1e-9 << "}";
+  return out.str();
+}
+
+/// Answers each line of stdin with what the machine can do.
+int serve_limits(unsigned threads) {
+  kernels::thread_pool pool({.threads = threads});
+  std::printf("{\"ready\": true}\n");
+  std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) {
+    std::printf("%s\n", limits_of(pool).c_str());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -147,18 +159,20 @@ int main(int argc, char** argv) {
   option_parser parser("engine_bench", "Runs the benchmark workload on commands from stdin.");
   parser.positional("MODEL_DIR", "Hugging Face model folder", &options.model_dir);
   options.declare(parser);
+  bool limits_only = false;
+  parser.toggle("limits-only", "load nothing: answer every line with the machine's limits", &limits_only);
   try {
     if (parser.parse({argv + 1, argv + argc}) == option_parser::outcome::help)
       return 0;
+    if (limits_only)
+      return serve_limits(options.num_threads());
     const auto begin = std::chrono::steady_clock::now();
     own_engine engine(options);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     std::printf("{\"ready\": true, \"engine\": \"%s\", \"load_seconds\": %.3f, \"weight_bytes\": %zu}\n",
                 engine.description().c_str(), seconds, engine.num_bytes());
     std::fflush(stdout);
-    return serve_workload(engine, [&](const std::string& command) {
-      return command == "limits" ? engine.limits() : std::string();
-    });
+    return serve_workload(engine);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "engine_bench: %s\n", error.what());
     return 1;

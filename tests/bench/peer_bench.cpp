@@ -89,5 +89,5 @@ int main(int argc, char** argv) {
   peer_engine engine(argv[1], std::atoi(argv[2]), {argv + 3, argv + argc});
   std::printf("{\"ready\": true}\n");
   std::fflush(stdout);
-  return serve_workload(engine, [](const std::string&) { return std::string(); });
+  return serve_workload(engine);
 }

@@ -5,7 +5,6 @@
 //   prefill TOKENS        a prompt through an empty cache, logits of its last token
 //   decode BATCH STEPS    so many sequences, one token each a step, from an empty cache; logits of every row
 //   greedy PROMPT TOKENS  the most probable continuation of a prompt
-//   limits                what the machine can do (engine_bench only)
 #pragma once
 
 #include <chrono>
@@ -112,10 +111,8 @@ inline std::string run_greedy(workload_engine& engine, std::uint32_t prompt, std
   return out.str();
 }
 
-/// Answers commands until stdin ends. `more` handles commands of one engine alone and gives "" for what it
-/// does not know. @returns the exit status
-template <class More>
-int serve_workload(workload_engine& engine, More&& more) {
+/// Answers commands until stdin ends. @returns the exit status
+inline int serve_workload(workload_engine& engine) {
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);
@@ -131,8 +128,6 @@ int serve_workload(workload_engine& engine, More&& more) {
       answer = run_decode(engine, a, b);
     else if (command == "greedy" && a > 0 && b > 0 && a + b <= workload_limits::max_tokens)
       answer = run_greedy(engine, a, b);
-    else
-      answer = more(command);
     if (answer.empty()) {
       std::fprintf(stderr, "not a command, or beyond the sizes prepared for: %s\n", line.c_str());
       return 2;

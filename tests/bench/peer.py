@@ -1,0 +1,200 @@
+#!/usr/bin/python3
+"""Runs engine_bench and peer_bench on the same model in turn and prints medians, ratios and computed floors.
+
+peer.sh prepares what this needs and passes its arguments on; `peer.py --help` names them. Both engines stay loaded and
+idle while the other one is measured, so that a round takes seconds and a change of the machine's mood meets both.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+# Cells of the table: (name, command, tokens are counted in all).
+CELLS = [
+    ("decode, batch 1", "decode 1 24"),
+    ("decode, batch 8", "decode 8 12"),
+    ("decode, batch 32", "decode 32 6"),
+    ("prefill 512", "prefill 512"),
+]
+
+# Column: bits of a weight with its scales, what we are started with, what the peer is started with (file, flags).
+# 16-bit weights are compared with the better of its BF16 (plain, repacked as it loads) and F16; quantized ones with its
+# fastest types of that width, which are those whose rows are interleaved.
+COLUMNS = {
+    "16 bit": (16.0, [], [("BF16", []), ("BF16", ["repack"]), ("F16", [])]),
+    "int8": (
+        8.5,
+        ["--expert-quant", "int8", "--dense-quant", "int8", "--activation-quant", "int8"],
+        [("Q8_0_R8", []), ("Q8_K_R8", [])],
+    ),
+    "int4": (
+        4.5,
+        ["--expert-quant", "int4", "--dense-quant", "int8", "--activation-quant", "int8"],
+        [("Q4_0", ["repack"]), ("Q4_K_R4", [])],
+    ),
+}
+
+
+class Engine:
+    """A program that answers one line of JSON to each line of command."""
+
+    def __init__(self, name, command):
+        self.name = name
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.about = self.read()
+
+    def read(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} ended with status {self.process.wait()}")
+        return json.loads(line)
+
+    def ask(self, command):
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+
+def floor_tokens_per_second(config, bits, limits, cell):
+    """Tokens per second that memory and multipliers allow: every weight of the dense part and of the experts that random
+    tokens are expected to choose is read once; every active weight is multiplied once a token. Keys and values, which
+    are few here, are left out."""
+    hidden, ffn, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    layers, experts, top_k = (config[k] for k in ("num_hidden_layers", "num_local_experts", "num_experts_per_tok"))
+    kv = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
+    dense = layers * (2 * hidden * hidden + 2 * kv * hidden + experts * hidden)
+    expert = 3 * hidden * ffn
+    words = cell.split()
+    tokens = int(words[1])
+    logits_rows = tokens if words[0] == "decode" else 1
+    distinct = experts * (1 - (1 - top_k / experts) ** tokens)
+    num_bytes = (dense + vocab * hidden + layers * distinct * expert) * bits / 8
+    operations = 2 * (tokens * (dense + layers * top_k * expert) + logits_rows * vocab * hidden)
+    peak = (limits["bf16_gflops"] if bits == 16 else limits["int8_gops"]) or limits["f32_gflops"]
+    return tokens / max(num_bytes / (limits["read_gbps"] * 1e9), operations / (peak * 1e9))
+
+
+def common_prefix(a, b):
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+
+
+@contextlib.contextmanager
+def locked(path):
+    if not path:
+        yield
+        return
+    with open(path, "a", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def best_of(a, b):
+    return {key: max(a[key], b[key]) for key in a}
+
+
+def measure_column(args, name, config):
+    bits, flags, candidates = COLUMNS[name]
+    result = {"column": name, "flags": flags, "load_average": [os.getloadavg()[0]], "cells": {}}
+    engines = []
+    try:
+        own = [args.bench, os.path.join(args.model, "hf"), "--threads", str(args.threads), *flags]
+        try:
+            engines.append(Engine("troupe", own))
+        except RuntimeError as error:
+            print(f"{name}: ours cannot run: {error}", file=sys.stderr)
+        for file, extra in candidates:
+            path = os.path.join(args.model, file + ".gguf")
+            command = [args.peer_bench, path, str(args.threads), *extra]
+            engines.append(Engine(" ".join([file, *extra]), command))
+        limiter = Engine("limits", [args.bench, os.path.join(args.model, "hf"), "--limits-only", "--threads",
+                                    str(args.threads)])
+        with locked(args.lock):
+            result["limits"] = limiter.ask("limits")
+        greedy = {e.name: e.ask("greedy 32 16")["greedy"] for e in engines}
+        result["greedy"] = greedy
+        result["about"] = {e.name: e.about for e in engines}
+        rates = {cell: {e.name: [] for e in engines} for cell, _ in CELLS}
+        for number in range(args.rounds):
+            for cell, command in CELLS:
+                with locked(args.lock):
+                    # Who begins changes from round to round.
+                    for engine in engines[number % len(engines) :] + engines[: number % len(engines)]:
+                        answer = engine.ask(command)
+                        rates[cell][engine.name].append(answer["tokens"] / answer["seconds"])
+                        time.sleep(0.02)  # threads that spin for work go to sleep
+        with locked(args.lock):
+            result["limits"] = best_of(result["limits"], limiter.ask("limits"))
+        limiter.close()
+    finally:
+        for engine in engines:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                engine.close()
+    for cell, command in CELLS:
+        medians = {engine: statistics.median(values) for engine, values in rates[cell].items()}
+        best = max((m, engine) for engine, m in medians.items() if engine != "troupe")
+        floor = floor_tokens_per_second(config, bits, result["limits"], command)
+        entry = {"rates": rates[cell], "medians": medians, "peer": best[1], "peer_rate": best[0], "floor": floor}
+        if "troupe" in medians:
+            entry["ratio"] = medians["troupe"] / best[0]
+            entry["of_floor"] = medians["troupe"] / floor
+        result["cells"][cell] = entry
+    result["load_average"].append(os.getloadavg()[0])
+    return result
+
+
+def markdown(results):
+    lines = ["| tokens/s | ours | peer's best | ratio | floor | ours of it |", "|---|---|---|---|---|---|"]
+    for result in results:
+        for cell, e in result["cells"].items():
+            own = e["medians"].get("troupe")
+            row = [f"{result['column']}, {cell}", f"{own:.1f}" if own else "–", f"{e['peer_rate']:.1f} ({e['peer']})"]
+            row += [f"**{e['ratio']:.2f}**" if own else "–", f"{e['floor']:.0f}"]
+            row += [f"{100 * e['of_floor']:.0f} %" if own else "–"]
+            lines.append("| " + " | ".join(row) + " |")
+    for result in results:
+        limits = result["limits"]
+        lines.append("")
+        lines.append(
+            f"{result['column']}: read {limits['read_gbps']:.1f} GB/s, FP32 {limits['f32_gflops']:.0f} GFLOP/s, BF16 tiles"
+            f" {limits['bf16_gflops']:.0f} GFLOP/s, int8 tiles {limits['int8_gops']:.0f} GOP/s; load average"
+            f" {result['load_average'][0]:.1f} to {result['load_average'][1]:.1f}."
+        )
+        own = result["greedy"].get("troupe")
+        for name, tokens in result["greedy"].items():
+            if own and name != "troupe":
+                lines.append(f"Greedy continuation: the first {common_prefix(own, tokens)} of {len(own)} tokens as {name}'s.")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", required=True, help="engine_bench")
+    parser.add_argument("--peer-bench", required=True, help="peer_bench")
+    parser.add_argument("--model", required=True, help="folder with hf/ and the GGUF files")
+    parser.add_argument("--columns", default=",".join(COLUMNS), help=f"of {', '.join(COLUMNS)}")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--lock", help="a file to lock around every round, on a machine where others measure too")
+    parser.add_argument("--json", help="where to write everything measured")
+    args = parser.parse_args()
+    config = json.loads(pathlib.Path(args.model, "hf", "config.json").read_text(encoding="utf-8"))
+    results = [measure_column(args, column, config) for column in args.columns.split(",")]
+    print(markdown(results))
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
