@@ -29,6 +29,8 @@ fabric::listener::~listener() = default;
 
 fabric::fabric(fabric_settings settings, listener& ears)
     : settings_(std::move(settings)), ears_(ears), wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (settings_.secret.empty())
+    throw std::runtime_error("transport: the cluster secret is empty");
   if (!wake_)
     throw std::runtime_error("transport: eventfd failed");
   meetings_.reset(
@@ -161,6 +163,10 @@ void fabric::bury_broken() {
 }
 
 void fabric::tick(clock::time_point now) {
+  // Time in which this process did not run is not its peers' silence.
+  if (const auto pause = now - next_tick_; pause > tick_interval)
+    for (const auto& peer : peers_)
+      peer->last_heard = std::min(now, peer->last_heard + pause);
   next_tick_ = now + tick_interval;
   meetings_->tick(now);
   if (now >= next_heartbeat_) {

@@ -100,7 +100,8 @@ caf::error make_error(transport_error code, const std::string& context) {
 }
 
 bool is_transport_error(const caf::error& err, transport_error code) {
-  return err.category() == error_category && err.code() == static_cast<std::uint8_t>(code);
+  // CAF's accessors dereference null when there is no error.
+  return err && err.category() == error_category && err.code() == static_cast<std::uint8_t>(code);
 }
 
 void configure_transport(caf::actor_system_config& cfg) {

@@ -1,7 +1,7 @@
 // Measures what the transport does when peers are killed, stopped or sent garbage; prints a table in
 // Markdown.
 //
-//   transport_failures [--shm] [--rounds N]
+//   transport_failures [--shm] [--rounds N] [--stops N]
 //
 // The peers are processes of their own (transport_node). docs/decisions/0001-transport.md keeps the result.
 
@@ -10,9 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -179,20 +177,37 @@ void pending_requests(const transport_options& options, const std::vector<std::s
   print_times("5 requests without deadline pending at `kill -9`: all failed after", times);
 }
 
-void stopped(transport_options options, const std::vector<std::string>& args) {
+// Stops peers with large messages under way both ways, until they are declared dead; then lets them come back
+// and goes on with them over a new connection.
+void stopped(const transport_options& options, const std::vector<std::string>& args, unsigned rounds) {
   node here{options};
-  child peer{args};
-  const auto remote = here.server_at(peer.endpoint());
-  caf::scoped_actor self{here.system};
-  self->monitor(remote);
-  auto pending = self->request(remote, caf::infinite, batch{1, "", {payload::allocate(8 << 20)}});
-  const auto start = clock_type::now();
-  peer.signal(SIGSTOP);
-  print_times("SIGSTOP: seen after", {await_down(self, start)});
-  pending.receive([](batch&) {}, [](caf::error&) {});
-  peer.signal(SIGCONT);
-  std::printf("| after SIGCONT: old connection fenced, a new one works | %s |\n",
-              answers(here, peer.endpoint()) ? "yes" : "NO");
+  std::vector<double> detection;
+  unsigned back = 0;
+  tally all;
+  for (unsigned round = 0; round < rounds; ++round) {
+    child peer{args};
+    const auto remote = here.server_at(peer.endpoint());
+    caf::scoped_actor self{here.system};
+    self->monitor(remote);
+    all.stop = false;
+    auto before = all.answered.load();
+    const auto load = self->spawn(pump, remote, &all, round);
+    eventually([&] { return all.answered > before + 20; });
+    const auto start = clock_type::now();
+    peer.stop();
+    detection.push_back(await_down(self, start));
+    self->wait_for(load);
+    peer.resume();
+    before = all.answered;
+    const auto again = self->spawn(pump, here.server_at(peer.endpoint()), &all, round + 1000);
+    back += eventually([&] { return all.answered > before + 20; }) ? 1 : 0;
+    all.stop = true;
+    self->wait_for(again);
+  }
+  print_times("SIGSTOP under load: seen after", detection);
+  std::printf("| requests sent, answered, failed, corrupt | %lu, %lu, %lu, %lu |\n", all.sent.load(),
+              all.answered.load(), all.failed.load(), all.wrong.load());
+  std::printf("| after SIGCONT: old connection fenced, a new one works | %u of %u |\n", back, rounds);
 }
 
 // Sends raw bytes to a port and leaves.
@@ -222,29 +237,7 @@ std::vector<std::pair<const char*, std::string>> garbage() {
           {"nothing", ""}};
 }
 
-std::vector<std::uint16_t> listening_ports(unsigned low, unsigned high) {
-  std::vector<std::uint16_t> result;
-  std::ifstream table{"/proc/net/tcp"};
-  std::string line;
-  while (std::getline(table, line)) {
-    std::istringstream fields{line};
-    std::string slot;
-    std::string local;
-    std::string remote;
-    std::string state;
-    fields >> slot >> local >> remote >> state;
-    const auto colon = local.find(':');
-    if (colon == std::string::npos || state != "0A")
-      continue;
-    const auto port = std::stoul(local.substr(colon + 1), nullptr, 16);
-    if (port >= low && port <= high)
-      result.push_back(static_cast<std::uint16_t>(port));
-  }
-  return result;
-}
-
-void stray_bytes(const transport_options& options, std::vector<std::string> args) {
-  args.insert(args.end(), {"--data-ports", "24450-24469"});
+void stray_bytes(const transport_options& options, const std::vector<std::string>& args) {
   for (const auto& [what, bytes] : garbage()) {
     node here{options};
     child peer{args};
@@ -260,7 +253,8 @@ void stray_bytes(const transport_options& options, std::vector<std::string> args
     child peer{args};
     const bool before = answers(here, peer.endpoint());
     caf::scoped_actor self{here.system};
-    const auto ports = listening_ports(24'450, 24'469);
+    auto ports = peer.listening_ports();
+    std::erase_if(ports, [&](auto port) { return peer.endpoint().ends_with(":" + std::to_string(port)); });
     for (const auto port : ports)
       send_bytes(port, bytes);
     std::printf("| %s on %zu data port(s) | %s |\n", what, ports.size(),
@@ -272,6 +266,7 @@ void stray_bytes(const transport_options& options, std::vector<std::string> args
 
 int main(int argc, char** argv) {
   unsigned rounds = 20;
+  unsigned stops = 5;
   auto options = loopback_options();
   std::vector<std::string> args;
   for (int i = 1; i < argc; ++i) {
@@ -281,12 +276,16 @@ int main(int argc, char** argv) {
       args.push_back("--shm");
     } else if (flag == "--rounds" && i + 1 < argc) {
       rounds = static_cast<unsigned>(std::stoul(argv[++i]));
+    } else if (flag == "--stops" && i + 1 < argc) {
+      stops = static_cast<unsigned>(std::stoul(argv[++i]));
     }
   }
   std::printf("| %s | |\n|---|---|\n", options.shared_memory ? "POSIX shared memory" : "TCP");
-  kill_rounds(options, args, rounds);
+  if (rounds > 0)
+    kill_rounds(options, args, rounds);
   pending_requests(options, args);
-  stopped(options, args);
+  if (stops > 0)
+    stopped(options, args, stops);
   stray_bytes(options, args);
   return 0;
 }

@@ -4,7 +4,13 @@
 #include <cerrno>
 #include <condition_variable>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include <caf/event_based_actor.hpp>
@@ -18,11 +24,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "actors/transport/socket.hpp"
+
 extern char** environ;
 
 namespace troupe::test {
-
-using namespace std::chrono_literals;
 
 namespace {
 
@@ -88,7 +94,29 @@ transport_options loopback_options() {
   result.listen = "127.0.0.1:0";
   result.secret = "correct horse battery staple";
   result.net_devices = "lo";
+  result.handshake_deadline = patience;
+  result.resolve_deadline = patience;
   return result;
+}
+
+std::uint16_t unused_ports(std::uint16_t count) {
+  // By process id, so that tests that run side by side do not meet.
+  constexpr std::uint16_t lowest = 20'000;
+  constexpr std::uint16_t highest = 32'000;
+  const auto step = static_cast<std::uint16_t>((highest - lowest) / count);
+  const auto start = static_cast<std::uint16_t>(getpid() % step);
+  for (std::uint16_t i = 0; i < step; ++i) {
+    const auto first = static_cast<std::uint16_t>(lowest + (start + i) % step * count);
+    std::uint16_t held = 0;
+    try {
+      for (; held < count; ++held)
+        wire::listen_on({"127.0.0.1", static_cast<std::uint16_t>(first + held)});
+      return first;
+    } catch (const std::runtime_error&) {
+      // In use: the next ones.
+    }
+  }
+  throw std::runtime_error("no unused ports");
 }
 
 struct node::journal {
@@ -114,7 +142,7 @@ node::~node() {
 caf::expected<caf::strong_actor_ptr> node::resolve(const std::string& endpoint, const std::string& name) {
   caf::scoped_actor self{system};
   caf::expected<caf::strong_actor_ptr> result = caf::sec::runtime_error;
-  self->request(net->actor(), 10s, caf::resolve_atom_v, endpoint, name)
+  self->request(net->actor(), patience, caf::resolve_atom_v, endpoint, name)
       .receive([&](caf::strong_actor_ptr& found) { result = std::move(found); },
                [&](caf::error& err) { result = std::move(err); });
   return result;
@@ -139,12 +167,17 @@ bool node::logged(const std::string& part) const {
                      [&part](const auto& line) { return line.find(part) != std::string::npos; });
 }
 
-bool node::await_line(const std::string& part, std::chrono::milliseconds deadline) const {
+bool node::await_line(const std::string& part) const {
   std::unique_lock guard{log->mutex};
-  return log->changed.wait_for(guard, deadline, [&] {
+  return log->changed.wait_for(guard, patience, [&] {
     return std::any_of(log->lines.begin(), log->lines.end(),
                        [&part](const auto& line) { return line.find(part) != std::string::npos; });
   });
+}
+
+bool node::await_lines(std::size_t count) const {
+  std::unique_lock guard{log->mutex};
+  return log->changed.wait_for(guard, patience, [&] { return log->lines.size() >= count; });
 }
 
 child::child(const std::vector<std::string>& args) {
@@ -162,6 +195,8 @@ child::child(const std::vector<std::string>& args) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, to_child[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, from_child[1], STDOUT_FILENO);
+  // UCX's sockets are inherited otherwise, and connections would outlive those who have closed them.
+  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   const auto err = posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   ::close(to_child[0]);
@@ -183,9 +218,37 @@ child::~child() {
   ::close(stdin_);
 }
 
-void child::signal(int number) const {
-  if (pid_ > 0)
-    ::kill(pid_, number);
+std::vector<std::uint16_t> child::listening_ports() const {
+  const auto process = "/proc/" + std::to_string(pid_);
+  std::set<std::string> sockets;
+  for (const auto& fd : std::filesystem::directory_iterator{process + "/fd"}) {
+    // "socket:[INODE]"; a descriptor may be closed while we look.
+    std::error_code gone;
+    sockets.insert(std::filesystem::read_symlink(fd, gone).string());
+  }
+  std::vector<std::uint16_t> result;
+  std::ifstream table{process + "/net/tcp"};
+  std::string line;
+  while (std::getline(table, line)) {
+    // slot, local address, remote address, state (0A listens), 5 more, inode
+    std::istringstream words{line};
+    const std::vector<std::string> fields{std::istream_iterator<std::string>{words}, {}};
+    if (fields.size() < 10 || fields[3] != "0A" || !sockets.contains("socket:[" + fields[9] + "]"))
+      continue;
+    const auto port = std::stoul(fields[1].substr(fields[1].find(':') + 1), nullptr, 16);
+    result.push_back(static_cast<std::uint16_t>(port));
+  }
+  return result;
+}
+
+void child::stop() const {
+  ::kill(pid_, SIGSTOP);
+  while (waitpid(pid_, nullptr, WUNTRACED) < 0 && errno == EINTR) {
+  }
+}
+
+void child::resume() const {
+  ::kill(pid_, SIGCONT);
 }
 
 void child::kill() {

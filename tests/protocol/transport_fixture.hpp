@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <caf/actor_system.hpp>
@@ -17,6 +18,21 @@
 #include "actors/transport/transport.hpp"
 
 namespace troupe::test {
+
+/// How long to wait for what must happen: only a test that fails waits this long, however slow the machine.
+inline constexpr std::chrono::seconds patience{60};
+
+/// Waits for something that another thread or process brings about.
+template <class Predicate>
+bool eventually(Predicate holds) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() >= end)
+      return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return true;
+}
 
 /// What travels: some metadata and several payloads.
 struct batch {
@@ -54,8 +70,12 @@ struct system_config : caf::actor_system_config {
   system_config();
 };
 
-/// Options for loopback: a secret, any port, the loopback device, log lines collected.
+/// Options for loopback: a secret, any port, the loopback device, deadlines that a loaded machine meets.
 transport_options loopback_options();
+
+/// First of `count` neighbouring TCP ports that nobody uses on loopback, below the ports that the system
+/// hands out itself: nobody takes them by chance.
+std::uint16_t unused_ports(std::uint16_t count);
 
 /// An actor system with its transport; the transport goes first.
 struct node {
@@ -71,8 +91,9 @@ struct node {
   std::vector<std::string> lines() const;
   bool logged(const std::string& part) const;
   /// Waits until a line contains `part`.
-  bool await_line(const std::string& part,
-                  std::chrono::milliseconds deadline = std::chrono::seconds{5}) const;
+  bool await_line(const std::string& part) const;
+  /// Waits until there are at least `count` lines.
+  bool await_lines(std::size_t count) const;
 
   struct journal;
   std::shared_ptr<journal> log;
@@ -92,7 +113,14 @@ class child {
 
   const std::string& endpoint() const { return endpoint_; }
 
-  void signal(int number) const;
+  /// TCP ports on which the process listens, its data ports among them.
+  std::vector<std::uint16_t> listening_ports() const;
+
+  /// SIGSTOP, and waits until every thread of the process has stopped.
+  void stop() const;
+
+  /// SIGCONT.
+  void resume() const;
 
   /// SIGKILL, and waits until the process is gone.
   void kill();
