@@ -60,8 +60,10 @@ class flag_words {
 void add_model(flag_words& flags, const model_options& o, uint32_t threads) {
   flags.add("dtype", o.dtype)
       .add("expert-quant", o.expert_quant)
+      .add("int4-group", o.int4_group)
       .add("dense-quant", o.dense_quant)
       .add("activation-quant", o.activation_quant)
+      .add("weights-cache", o.weights_cache)
       .add("device", o.device)
       .add("cpu-isa", o.cpu_isa)
       .add_number("threads", threads)
@@ -176,10 +178,11 @@ int up_command(const std::vector<std::string>& arguments) {
   fs::path programs = fs::read_symlink("/proc/self/exe").parent_path();
 
   // Attention and expert phases alternate, so each side may use all processors; within a side they are
-  // divided.
+  // divided. Expert processes get twice their share: small batches do not reach all of them evenly, and
+  // whoever has work takes the processors of those that have none (docs/decisions/0002-split-cost.md).
   uint32_t cores = model.num_threads();
   uint32_t attention_threads = std::max(1U, cores / up.attention_workers);
-  uint32_t expert_threads = std::max(1U, cores / up.expert_workers);
+  uint32_t expert_threads = std::clamp(2 * cores / up.expert_workers, 1U, cores);
 
   uint32_t next_metrics_port = up.metrics_port;
   auto add_metrics = [&](flag_words& flags) {
