@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <tuple>
 #include <utility>
 
 #include <caf/actor_system.hpp>
@@ -65,39 +64,6 @@ void expert_dispatcher::dispatch(uint32_t micro_batch, moe_dispatch wanted) {
 
 void expert_dispatcher::drop(uint32_t micro_batch) {
   flights_.erase(micro_batch);
-}
-
-void expert_dispatcher::update(const cluster_view& view) {
-  if (std::tie(view.experts.term, view.experts.epoch) < std::tie(placement_.term, placement_.epoch))
-    return;
-  placement_ = view.experts;
-  for (auto& [id, link] : hosts_)
-    link.known = false;
-  for (const auto& address : view.workers)
-    if (address.role == worker_role::expert) {
-      auto& link = hosts_[address.id];
-      link.address = address;
-      link.known = true;
-    }
-  std::vector<worker_id> gone;
-  for (const auto& [id, link] : hosts_)
-    if (!link.known)
-      gone.push_back(id);
-  for (const auto id : gone)
-    disconnect(id, make_error(ec::peer_down, hosts_[id].address.name + " has left the cluster"));
-  std::erase_if(hosts_, [](const auto& entry) {
-    return !entry.second.known && entry.second.outstanding_rows == 0 && !entry.second.resolving;
-  });
-  look_around();
-}
-
-bool expert_dispatcher::down(const caf::actor_addr& address) {
-  for (auto& [id, link] : hosts_)
-    if (link.handle && link.handle.address() == address) {
-      disconnect(id, make_error(ec::peer_down, link.address.name + " is down"));
-      return true;
-    }
-  return false;
 }
 
 void expert_dispatcher::tick() {
@@ -181,39 +147,6 @@ void expert_dispatcher::deliver(uint64_t number, host_link& link) {
             [this, number](const caf::error& error) { on_error(number, error); });
 }
 
-void expert_dispatcher::resolve(host_link& link) {
-  if (link.resolving)
-    return;
-  link.resolving = true;
-  const auto id = link.address.id;
-  const auto failed = [this, id](const caf::error& error) {
-    hosts_.at(id).resolving = false;
-    disconnect(id, error);
-  };
-  self_
-      ->request(config_.directory, defaults::connect_timeout, caf::resolve_atom_v, link.address.endpoint,
-                link.address.name)
-      .then(
-          [this, id, failed](const caf::strong_actor_ptr& found) {
-            auto& host = hosts_.at(id);
-            if (!found) {
-              failed(make_error(ec::peer_down, host.address.name + " is not published"));
-              return;
-            }
-            host.resolving = false;
-            if (!host.known) {
-              failed(make_error(ec::peer_down, host.address.name + " has left the cluster"));
-              return;
-            }
-            host.handle = caf::actor_cast<expert_host_actor>(found);
-            self_->monitor(host.handle);
-            for (const auto number : std::exchange(host.awaiting_handle, {}))
-              if (sent_.count(number) > 0)
-                deliver(number, host);
-          },
-          failed);
-}
-
 void expert_dispatcher::on_result(uint64_t number, expert_result& result) {
   const auto found = sent_.find(number);
   if (found == sent_.end())
@@ -293,48 +226,6 @@ void expert_dispatcher::on_error(uint64_t number, const caf::error& error) {
   if (config_.metrics)
     config_.metrics->on_expert_retry(code);
   route(batch.micro_batch, *present, std::move(entries), {}, true);
-}
-
-void expert_dispatcher::disconnect(worker_id host, const caf::error& reason) {
-  auto& link = hosts_.at(host);
-  if (link.handle) {
-    self_->demonitor(link.handle.address());
-    link.handle = nullptr;
-  }
-  link.awaiting_handle.clear();
-  avoid(link);
-  // A batch that a dead actor had accepted is never answered by CAF: its error is ours.
-  std::vector<uint64_t> lost;
-  for (const auto& [number, batch] : sent_)
-    if (batch.host == host)
-      lost.push_back(number);
-  for (const auto number : lost)
-    on_error(number, reason);
-}
-
-void expert_dispatcher::avoid(host_link& link) {
-  const auto now = self_->clock().now();
-  if (link.avoid_until > now)
-    return; // several batches of one failure are one failure
-  link.pause =
-      std::clamp<std::chrono::milliseconds>(2 * link.pause, defaults::reconnect_min, defaults::reconnect_max);
-  link.avoid_until = now + link.pause;
-}
-
-bool expert_dispatcher::usable(worker_id host, uint32_t layer) {
-  const auto found = hosts_.find(host);
-  const auto now = self_->clock().now();
-  if (found == hosts_.end() || !found->second.known || found->second.avoid_until > now)
-    return false;
-  auto& moved = found->second.moved;
-  const auto contradicted = moved.find(layer);
-  if (contradicted == moved.end())
-    return true;
-  const auto [version, until] = contradicted->second;
-  if (until > now && placement_.layers[layer].version <= version)
-    return false;
-  moved.erase(contradicted);
-  return true;
 }
 
 void expert_dispatcher::retry_parked(uint32_t micro_batch, flight& present) {

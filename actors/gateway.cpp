@@ -124,6 +124,7 @@ void forward(pointer self, open_admission& admission) {
 
 caf::result<assignment> on_admission(pointer self, const admission_request& request) {
   auto& state = self->state;
+  auto session = caf::actor_cast<caf::weak_actor_ptr>(self->current_sender()); // a promise takes it away
   auto promise = self->make_response_promise<assignment>();
   if (state.open.contains(request.id))
     answer(self, request.id, make_error(ec::cancelled, "the request was made again"));
@@ -137,7 +138,7 @@ caf::result<assignment> on_admission(pointer self, const admission_request& requ
   auto& admission = state.open[request.id];
   admission.request = request;
   admission.promise = promise;
-  admission.session = caf::actor_cast<caf::weak_actor_ptr>(self->current_sender());
+  admission.session = std::move(session);
   admission.arrival = state.next_arrival++;
   admission.deadline = self->clock().now() + std::chrono::milliseconds{request.deadline_ms};
   if (state.scheduler)

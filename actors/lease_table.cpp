@@ -28,6 +28,11 @@ bool lease_table::has_model() const {
   });
 }
 
+bool lease_table::has_role(worker_role role) const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [role](const auto& entry) { return entry.second.hello.address.role == role; });
+}
+
 caf::error lease_table::check(const worker_hello& hello) const {
   const auto& name = hello.address.name;
   if (hello.address.id.value == 0 || name.empty())
@@ -43,10 +48,12 @@ caf::error lease_table::check(const worker_hello& hello) const {
   if (hello.fingerprint != identity_.fingerprint)
     return make_error(ec::incompatible, quoted(name) + " has the model " + quoted(hello.fingerprint)
                                             + ", the cluster has " + quoted(identity_.fingerprint));
-  if (hello.numerics_class != identity_.numerics_class && !allow_inexact_)
+  const auto role = hello.address.role;
+  const auto& shared_class = identity_.numerics_class(role);
+  if (has_role(role) && hello.numerics_class != shared_class && !allow_inexact_)
     return make_error(ec::incompatible, quoted(name) + " has the numerics class "
-                                            + quoted(hello.numerics_class) + ", the cluster has "
-                                            + quoted(identity_.numerics_class));
+                                            + quoted(hello.numerics_class) + ", the " + to_string(role)
+                                            + " workers of the cluster have " + quoted(shared_class));
   if (!hello.layer_experts.empty() && !identity_.layer_experts.empty()
       && hello.layer_experts != identity_.layer_experts)
     return make_error(ec::incompatible, quoted(name) + " has " + list(hello.layer_experts)
@@ -63,9 +70,10 @@ std::optional<worker_id> lease_table::join(worker_hello hello, time_point now) {
   if (replaced)
     members_.erase(*replaced);
   if (hello.address.role != worker_role::gateway) {
-    if (!has_model()
-        && (identity_.fingerprint != hello.fingerprint || identity_.numerics_class != hello.numerics_class))
-      identity_ = {hello.fingerprint, hello.numerics_class, {}};
+    if (!has_model() && identity_.fingerprint != hello.fingerprint)
+      identity_ = {hello.fingerprint, {}, {}, {}};
+    if (!has_role(hello.address.role))
+      identity_.numerics_class(hello.address.role) = hello.numerics_class;
     if (!hello.layer_experts.empty() && (!has_model() || identity_.layer_experts.empty()))
       identity_.layer_experts = hello.layer_experts;
   }

@@ -16,11 +16,23 @@ namespace troupe {
 
 using time_point = std::chrono::steady_clock::time_point;
 
-/// What all workers of a cluster share; empty fields are not known yet.
+/// What the workers of a cluster share; empty fields are not known yet. Numerics classes are shared by role:
+/// the replicas of an expert, and the attention workers that a request may fail over to.
 struct model_identity {
   std::string fingerprint;
-  std::string numerics_class;
+  std::string attention_class;
+  std::string expert_class;
   std::vector<uint32_t> layer_experts; ///< [layers]
+
+  /// Of a role that computes.
+  std::string& numerics_class(worker_role role) {
+    return role == worker_role::attention ? attention_class : expert_class;
+  }
+
+  const std::string& numerics_class(worker_role role) const {
+    return role == worker_role::attention ? attention_class : expert_class;
+  }
+
   bool operator==(const model_identity&) const = default;
 };
 
@@ -41,9 +53,9 @@ class lease_table {
 
   const model_identity& identity() const { return identity_; }
 
-  /// May this worker join? The error names both sides: ec::incompatible for another fingerprint, numerics
-  /// class (unless inexact replicas are allowed) or layer graph, or for a hello that cannot be; ec::not_ready
-  /// while a live worker elsewhere has the same name.
+  /// May this worker join? The error names both sides: ec::incompatible for another fingerprint or layer
+  /// graph, another numerics class than the workers of its role (unless inexact replicas are allowed), or for
+  /// a hello that cannot be; ec::not_ready while a live worker elsewhere has the same name.
   caf::error check(const worker_hello& hello) const;
 
   /// Adds or renews a worker that has passed `check`. Returns the worker that it replaces: an earlier
@@ -70,6 +82,7 @@ class lease_table {
 
  private:
   bool has_model() const;
+  bool has_role(worker_role role) const;
 
   bool allow_inexact_;
   model_identity identity_;

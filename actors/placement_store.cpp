@@ -21,7 +21,7 @@ namespace {
 constexpr auto term_file = "term";
 constexpr auto placement_file = "placement";
 constexpr auto term_magic = "troupe-term 1";
-constexpr auto placement_magic = "troupe-placement 1";
+constexpr auto placement_magic = "troupe-placement 2";
 
 /// Bounds on what a file may claim, so that a damaged count cannot exhaust memory before the checksum is seen
 /// (it is checked first; this is the second line).
@@ -164,7 +164,8 @@ std::string render(const stored_cluster& cluster) {
   out << placement_magic << '\n';
   out << "placement " << experts.term << ' ' << experts.epoch << '\n';
   out << "model " << std::quoted(cluster.identity.fingerprint) << ' '
-      << std::quoted(cluster.identity.numerics_class) << '\n';
+      << std::quoted(cluster.identity.attention_class) << ' ' << std::quoted(cluster.identity.expert_class)
+      << '\n';
   out << "layer_experts " << cluster.identity.layer_experts.size();
   for (auto count : cluster.identity.layer_experts)
     out << ' ' << count;
@@ -193,7 +194,8 @@ stored_cluster parse_stored_cluster(const std::string& text) {
   result.experts.epoch = in.number();
   in.enter("model");
   result.identity.fingerprint = in.text();
-  result.identity.numerics_class = in.text();
+  result.identity.attention_class = in.text();
+  result.identity.expert_class = in.text();
   in.enter("layer_experts");
   for (auto left = in.count(); left > 0; --left)
     result.identity.layer_experts.push_back(in.count());

@@ -18,7 +18,7 @@ scheduler_actor::behavior_type scheduler(scheduler_state::pointer self, schedule
   if (writer)
     self->link_to(writer);
   self->state.start(self, std::move(config), std::move(stored), writer);
-  self->set_down_handler([self](const caf::down_msg& down) { self->state.down(down.source); });
+  self->set_down_handler([self](const caf::down_msg& down) { self->state.down(down.source, down.reason); });
   self->set_exit_handler([self](const caf::exit_msg& exit) {
     self->state.shut_down();
     self->quit(exit.reason);

@@ -19,8 +19,8 @@ struct scheduler_metrics; // scheduler_metrics.hpp
 
 /// The SCHEDULER interface.
 using scheduler_actor = caf::typed_actor<
-    // A worker joins; the sender is its MEMBER. Fails with ec::incompatible (another model or numerics
-    // class), saying both.
+    // A worker joins; the sender is its MEMBER. Fails with ec::incompatible (another model, or another
+    // numerics class than the workers of its role), saying both.
     caf::replies_to<caf::join_atom, worker_hello>::with<worker_welcome>,
     // A worker lives.
     caf::reacts_to<lease_renewal>,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <caf/actor_cast.hpp>
+#include <caf/exit_reason.hpp>
 #include <caf/send.hpp>
 
 namespace troupe {
@@ -19,11 +20,11 @@ uint64_t max_experts(const worker_hello& hello) {
   return hello.expert_memory_bytes / hello.expert_bytes;
 }
 
+} // namespace
+
 std::string described(const worker_address& address) {
   return address.name + (address.endpoint.empty() ? "" : " at " + address.endpoint);
 }
-
-} // namespace
 
 void scheduler_state::start(pointer actor, scheduler_config settings, std::optional<stored_cluster> stored,
                             placement_writer_actor disk) {
@@ -177,10 +178,12 @@ void scheduler_state::remove_worker(worker_id id, const std::string& why) {
   view_changed_ = true;
 }
 
-void scheduler_state::down(const caf::actor_addr& source) {
+void scheduler_state::down(const caf::actor_addr& source, const caf::error& reason) {
+  // Whoever shuts down has no time to say good-bye when nobody needs it any more; that is no death.
+  const auto* what = reason == caf::exit_reason::user_shutdown ? "has left" : "has died";
   for (const auto& [id, entry] : links_)
     if (entry.member.address() == source) {
-      remove_worker(id, "has died");
+      remove_worker(id, what);
       break;
     }
   if (std::erase(watched_, source) > 0) {
@@ -188,8 +191,9 @@ void scheduler_state::down(const caf::actor_addr& source) {
     for (const auto& [id, owner] : owners_)
       if (owner == source)
         orphans.push_back(id);
+    // All of them first: a free place is for somebody who still wants it.
     for (auto id : orphans)
-      done(id);
+      forget(id);
   }
   step();
 }
@@ -204,11 +208,26 @@ void scheduler_state::tick() {
   step();
 }
 
+void scheduler_state::finish_departures() {
+  // When the whole cluster goes, nobody takes the last experts over and nobody needs them.
+  auto is_over = admission_.num_placed() == 0 && leases_.count(worker_role::expert) == 0;
+  std::vector<worker_id> free;
+  for (const auto& [id, entry] : departures_) {
+    auto is_free = admission_.num_placed(id) == 0 && hosting_.is_free(id) && !links_.at(id).in_flight;
+    if (is_free || is_over || now() >= entry.deadline)
+      free.push_back(id);
+  }
+  for (auto id : free)
+    remove_worker(id, "has left");
+  if (!free.empty())
+    step();
+}
+
 // ---------------------------------------------------------------------------------------------------------------
 // Requests
 
 caf::result<assignment> scheduler_state::admit(const admission_request& request,
-                                               const caf::strong_actor_ptr& owner) {
+                                               caf::strong_actor_ptr owner) {
   auto promise = self_->make_response_promise<assignment>();
   if (auto found = waiting_.find(request.id); found != waiting_.end())
     refuse(request.id, make_error(ec::cancelled, "the request was made again"));
@@ -241,13 +260,17 @@ void scheduler_state::refuse(request_id id, const caf::error& error) {
   }
 }
 
-void scheduler_state::done(request_id id) {
+void scheduler_state::forget(request_id id) {
   admission_.release(id);
   owners_.erase(id);
   if (auto found = waiting_.find(id); found != waiting_.end()) {
     found->second.deliver(make_error(ec::cancelled, "the request is no longer wanted"));
     waiting_.erase(found);
   }
+}
+
+void scheduler_state::done(request_id id) {
+  forget(id);
   step();
 }
 
@@ -273,144 +296,7 @@ void scheduler_state::shut_down() {
 }
 
 // ---------------------------------------------------------------------------------------------------------------
-// Placement
-
-bool scheduler_state::is_recovering() {
-  if (recovery_end_ && (now() >= *recovery_end_ || (knows_workers_ && expected_.empty())))
-    recovery_end_.reset();
-  return recovery_end_.has_value();
-}
-
-void scheduler_state::step() {
-  if (!is_recovering()) {
-    has_target_ = has_target_ || leases_.count(worker_role::expert) >= config_.min_expert_workers;
-    if (wants_target_ && has_target_ && !layers_.empty()) {
-      hosting_.retarget(config_.num_replicas, true);
-      wants_target_ = false;
-      hosting_changed_ = true;
-    }
-    if (!is_saving_ && (view_changed_ || (hosting_changed_ && hosting_.wants_route())))
-      publish();
-    if (hosting_changed_)
-      issue_orders();
-  }
-  place_requests();
-  finish_departures();
-  if (config_.metrics)
-    config_.metrics->on_requests(admission_.num_queued(), admission_.num_placed());
-}
-
-void scheduler_state::publish() {
-  view_changed_ = false;
-  hosting_changed_ = true;
-  next_.experts = hosting_.route(term_, ++epoch_);
-  next_.workers.clear();
-  for (const auto& [id, member] : leases_.members())
-    next_.workers.push_back(member.hello.address);
-  next_.ready = hosting_.is_complete() && leases_.count(worker_role::attention) > 0;
-  if (!writer_) {
-    broadcast();
-    return;
-  }
-  stored_cluster stored{leases_.identity(), next_.experts, {}};
-  for (const auto& worker : next_.workers)
-    if (worker.role != worker_role::gateway)
-      stored.workers.push_back(worker);
-  is_saving_ = true;
-  auto self = self_;
-  auto saved = [self] {
-    self->state.is_saving_ = false;
-    self->state.hosting_changed_ = true; // whatever came meanwhile has not been looked at
-    self->state.broadcast();
-    self->state.step();
-  };
-  self_
-      ->request(writer_, defaults::local_request, caf::put_atom_v,
-                std::make_shared<const stored_cluster>(std::move(stored)))
-      .then(saved, [self, saved](const caf::error& error) {
-        // The next term is higher in any case, so the cluster serves rather than waits for a disk.
-        self->state.event("placement-not-saved", text_of(error));
-        saved();
-      });
-}
-
-void scheduler_state::broadcast() {
-  published_ = next_;
-  if (config_.metrics)
-    config_.metrics->on_published(published_.experts, published_.ready);
-  auto message = caf::make_message(published_);
-  for (const auto& [id, entry] : links_)
-    caf::anon_send(caf::actor_cast<caf::actor>(entry.member), message);
-}
-
-void scheduler_state::issue_orders() {
-  hosting_changed_ = false;
-  bool is_busy = false;
-  for (auto& [id, entry] : links_) {
-    if (entry.in_flight || now() < entry.retry_at) {
-      is_busy = true;
-      hosting_changed_ = hosting_changed_ || !entry.in_flight;
-      continue;
-    }
-    if (auto experts = hosting_.next_order(id)) {
-      issue_order(id, entry, std::move(*experts));
-      is_busy = true;
-    }
-  }
-  if (!is_busy && !is_saving_ && hosting_.is_stuck() && !hosting_.awaits_confirmation()) {
-    // Full workers that wait for one another's room: serve everything first, balance gives way.
-    hosting_.retarget(config_.num_replicas, false);
-    hosting_changed_ = hosting_.wants_route();
-    event("placement-unbalanced", "workers have no room to exchange experts");
-  }
-}
-
-void scheduler_state::issue_order(worker_id id, link& to, std::vector<expert_id> experts) {
-  auto order = to.order = ++last_order_;
-  to.in_flight = true;
-  auto self = self_;
-  self_->request(to.member, defaults::host_order_timeout, host_order{term_, order, std::move(experts)})
-      .then([self, id,
-             order](const host_report& report) { self->state.order_done(id, order, &report, report.error); },
-            [self, id, order](const caf::error& error) {
-              self->state.order_done(id, order, nullptr, text_of(error));
-            });
-}
-
-void scheduler_state::order_done(worker_id id, uint64_t order, const host_report* report,
-                                 const std::string& error) {
-  auto found = links_.find(id);
-  if (found == links_.end() || found->second.order != order || !found->second.in_flight)
-    return;
-  auto& entry = found->second;
-  entry.in_flight = false;
-  hosting_changed_ = true;
-  if (report != nullptr)
-    hosting_.reported(id, report->hosted);
-  if (error.empty()) {
-    entry.pause = defaults::reconnect_min;
-  } else {
-    event("host-order-failed", described(leases_.find(id)->hello.address) + ": " + error);
-    entry.retry_at = now() + entry.pause;
-    entry.pause = std::min<std::chrono::milliseconds>(2 * entry.pause, defaults::reconnect_max);
-  }
-  step();
-}
-
-void scheduler_state::finish_departures() {
-  // When the whole cluster goes, nobody takes the last experts over and nobody needs them.
-  auto is_over = admission_.num_placed() == 0 && leases_.count(worker_role::expert) == 0;
-  std::vector<worker_id> free;
-  for (const auto& [id, entry] : departures_) {
-    auto is_free = admission_.num_placed(id) == 0 && hosting_.is_free(id) && !links_.at(id).in_flight;
-    if (is_free || is_over || now() >= entry.deadline)
-      free.push_back(id);
-  }
-  for (auto id : free)
-    remove_worker(id, "has left");
-  if (!free.empty())
-    step();
-}
+// What others see
 
 scheduler_status scheduler_state::status() const {
   scheduler_status result;

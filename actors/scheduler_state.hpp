@@ -21,6 +21,9 @@
 
 namespace troupe {
 
+/// A worker for people: its name, and where it is.
+std::string described(const worker_address& address);
+
 struct scheduler_state {
   using pointer = scheduler_actor::stateful_pointer<scheduler_state>;
 
@@ -47,10 +50,12 @@ struct scheduler_state {
   caf::result<worker_welcome> join(worker_hello hello, const caf::strong_actor_ptr& sender);
   void renew(lease_renewal load, const caf::strong_actor_ptr& sender);
   caf::result<void> leave(worker_id id);
-  caf::result<assignment> admit(const admission_request& request, const caf::strong_actor_ptr& owner);
+  /// @param owner  by value: a promise takes the sender away from the message
+  caf::result<assignment> admit(const admission_request& request, caf::strong_actor_ptr owner);
   void done(request_id id);
   void tick();
-  void down(const caf::actor_addr& source);
+  /// A member or a gateway has ended, for `reason`.
+  void down(const caf::actor_addr& source, const caf::error& reason);
   void shut_down();
   scheduler_status status() const;
 
@@ -64,6 +69,8 @@ struct scheduler_state {
   void watch_recovery(const worker_hello& hello);
   void remove_worker(worker_id id, const std::string& why);
   void refuse(request_id id, const caf::error& error);
+  /// Takes a request out, wherever it is, without giving its place to another yet.
+  void forget(request_id id);
 
   /// Does whatever the last message made possible: recovery ends, target, publication, orders, places,
   /// departures.

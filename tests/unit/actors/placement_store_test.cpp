@@ -10,7 +10,7 @@ namespace troupe {
 namespace {
 
 stored_cluster sample_cluster() {
-  return {.identity = {"model \"a\"", "cpu/float32", {2, 0}},
+  return {.identity = {"model \"a\"", "cpu/float32", "cuda/float32", {2, 0}},
           .experts = {3, 4, {{(3ULL << 32U) + 4, {{{{11}, {12}}}, {}}}, {1, {}}}},
           .workers = {{{11}, worker_role::expert, "expert-0", "10.0.0.1:7000"},
                       {{1}, worker_role::attention, "attention-0", ""}}};

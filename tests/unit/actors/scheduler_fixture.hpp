@@ -27,7 +27,6 @@ class scheduler_fixture : public deterministic_system {
 
   /// The answer to an admission, once there is one.
   struct answer {
-    caf::actor asker;
     bool is_here = false;
     caf::expected<assignment> result{caf::sec::none};
     size_t number = 0; ///< counts answers from 1
@@ -87,27 +86,32 @@ class scheduler_fixture : public deterministic_system {
     kill(who.member);
   }
 
-  answer& admit(admission_request request) {
-    auto* slot = &answers.emplace_back();
-    slot->asker = system.spawn([this, slot, request](caf::event_based_actor* self) -> caf::behavior {
-      self->request(caf::actor_cast<caf::actor>(scheduler), std::chrono::seconds{200}, request)
-          .then(
-              [this, slot](assignment& place) {
-                slot->result = std::move(place);
-                slot->is_here = true;
-                slot->number = ++num_answers;
-              },
-              [this, slot](caf::error& error) {
-                slot->result = std::move(error);
-                slot->is_here = true;
-                slot->number = ++num_answers;
-              });
-      return {[](int) {}}; // stays, as a gateway would
-    });
-    root(slot->asker);
-    run();
-    return *slot;
+  /// Asks for places on behalf of any number of requests, and stays.
+  caf::actor add_gateway() {
+    return root(system.spawn([this](caf::event_based_actor* self) -> caf::behavior {
+      return {[this, self](uint64_t slot, const admission_request& request) {
+        const auto answered = [this, slot](caf::expected<assignment> result) {
+          answers[slot].result = std::move(result);
+          answers[slot].is_here = true;
+          answers[slot].number = ++num_answers;
+        };
+        self->request(caf::actor_cast<caf::actor>(scheduler), std::chrono::seconds{200}, request)
+            .then([answered](assignment& place) { answered(std::move(place)); },
+                  [answered](caf::error& error) { answered(std::move(error)); });
+      }};
+    }));
   }
+
+  answer& admit(const admission_request& request, const caf::actor& gateway) {
+    const auto slot = answers.size();
+    auto& result = answers.emplace_back();
+    caf::anon_send(gateway, uint64_t{slot}, request);
+    run();
+    return result;
+  }
+
+  /// By a gateway of its own.
+  answer& admit(const admission_request& request) { return admit(request, add_gateway()); }
 
   void done(uint64_t id) {
     caf::anon_send(scheduler, done_atom_v, request_id{id});

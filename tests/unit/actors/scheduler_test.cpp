@@ -60,11 +60,36 @@ TEST_F(scheduler_test, refuses_another_numerics_class_unless_told_otherwise) {
   auto& stranger = join(other);
   ASSERT_FALSE(stranger.log->welcome);
   EXPECT_EQ(system.render(stranger.log->welcome.error()),
-            "troupe: incompatible: 'expert-19' has the numerics class 'cuda/float32', the cluster has "
-            "'cpu/float32'");
+            "troupe: incompatible: 'expert-19' has the numerics class 'cuda/float32', the expert workers of "
+            "the cluster have 'cpu/float32'");
   peers.clear();
   start_ready(2, {.allow_inexact = true});
   EXPECT_TRUE(join(other).log->welcome);
+}
+
+TEST_F(scheduler_test, each_role_has_its_numerics_class) {
+  start();
+  join(attention_hello(1));
+  auto expert = expert_hello(11);
+  expert.numerics_class = "cuda/float32";
+  EXPECT_TRUE(join(expert).log->welcome) << "the first of its role says which class that is";
+  EXPECT_TRUE(peers.front().log->is_ready());
+  EXPECT_EQ(code_of(join(expert_hello(12)).log->welcome.error()), ec::incompatible)
+      << "an expert's replicas give the same bits";
+  auto other = attention_hello(2);
+  other.numerics_class = "cuda/float32";
+  EXPECT_EQ(code_of(join(other).log->welcome.error()), ec::incompatible)
+      << "a request that fails over goes on with the same tokens";
+  EXPECT_TRUE(join(attention_hello(3)).log->welcome);
+}
+
+TEST_F(scheduler_test, a_role_without_workers_may_come_back_in_another_numerics_class) {
+  start_ready(1);
+  die(peers[1]);
+  auto expert = expert_hello(12);
+  expert.numerics_class = "cuda/float32";
+  EXPECT_TRUE(join(expert).log->welcome);
+  EXPECT_FALSE(join(expert_hello(13)).log->welcome);
 }
 
 TEST_F(scheduler_test, a_lease_runs_out_in_virtual_time) {
@@ -266,6 +291,39 @@ TEST_F(scheduler_test, the_places_on_a_dead_worker_are_gone) {
   replay.attempt = 1;
   replay.avoid = {{1}};
   EXPECT_EQ(admit(replay).worker(), 2U);
+}
+
+TEST_F(scheduler_test, the_places_of_a_dead_gateway_are_free) {
+  start_ready();
+  join(attention_hello(2));
+  const auto lost = add_gateway();
+  const auto other = add_gateway();
+  for (uint64_t id = 1; id <= 8; ++id) // workers take turns: 1, 2, 1, 2, ...
+    admit(request_of(id), id % 2 == 1 ? lost : other);
+  auto& orphan = admit(request_of(9), lost);
+  auto& waiting = admit(request_of(10), other);
+  auto& behind = admit(request_of(11), other);
+  EXPECT_FALSE(waiting.is_here);
+  kill(lost);
+  EXPECT_EQ(waiting.worker(), 1U) << "where the dead gateway's requests were";
+  EXPECT_EQ(behind.worker(), 1U);
+  EXPECT_FALSE(orphan.is_here);
+  EXPECT_EQ(status().queued, 0U) << "nobody waits for the dead gateway's request";
+  EXPECT_EQ(status().assigned, 6U);
+  EXPECT_EQ(metrics->waits.size(), 10U) << "it has never had a place";
+  EXPECT_EQ(admit(request_of(12), other).worker(), 1U);
+  EXPECT_EQ(admit(request_of(13), other).worker(), 1U);
+  EXPECT_FALSE(admit(request_of(14), other).is_here) << "all eight seats are taken again, and no more";
+}
+
+TEST_F(scheduler_test, who_shuts_down_is_not_reported_as_dead) {
+  start_ready();
+  const auto last_event = [this] { return metrics->events.back(); };
+  caf::anon_send_exit(peers[1].member, caf::exit_reason::user_shutdown);
+  run();
+  EXPECT_EQ(last_event(), (std::pair<std::string, std::string>{"worker-gone", "expert-11 has left"}));
+  die(peers[2]);
+  EXPECT_EQ(last_event(), (std::pair<std::string, std::string>{"worker-gone", "expert-12 has died"}));
 }
 
 TEST_F(scheduler_test, a_leaving_attention_worker_finishes_what_it_has) {
