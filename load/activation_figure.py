@@ -80,7 +80,7 @@ def draw(domains, out):
     """Draws {domain: layers × experts shares} side by side with one colour scale."""
     hottest = max(share for layers in domains.values() for layer in layers for share in layer)
     figure, axes = pyplot.subplots(
-        1, len(domains), figsize=(3.4 * len(domains), 3.4), sharey=True, squeeze=False, layout="constrained"
+        1, len(domains), figsize=(4.2 * len(domains), 3.2), sharey=True, squeeze=False, layout="constrained"
     )
     for axis, (domain, layers) in zip(axes[0], domains.items()):
         image = axis.imshow(layers, vmin=0, vmax=hottest, cmap="viridis", aspect="auto")
@@ -96,7 +96,7 @@ def draw(domains, out):
                 f"{row[top]:.0%}",
                 ha="center",
                 va="center",
-                fontsize=7,
+                fontsize=6.5,
                 color="black" if row[top] > 0.6 * hottest else "white",
             )
     axes[0][0].set_ylabel("layer")

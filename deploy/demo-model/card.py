@@ -34,12 +34,67 @@ def _samples(model, tokenizer, tokens):
     return "\n".join(lines)
 
 
-def write(out, work, figures, training, companions=None):
-    """Writes out/README.md. figures: evaluate.evaluate's result; training: the last records of the training
-    log.
+def _curve(stage):
+    """Returns the table of one stage's held-out figures."""
+    names = list(stage["records"][-1]["bits_per_byte"])
+    lines = ["| tokens | " + " | ".join(names) + " | learning rate |", "|---|" + "---|" * (len(names) + 1)]
+    lines += [
+        f"| {record['tokens'] / 1e6:.2f} M | "
+        + " | ".join(f"{record['bits_per_byte'][name]:.3f}" for name in names)
+        + f" | {record['rate']:.2f} |"
+        for record in stage["records"]
+    ]
+    return "\n".join(lines)
+
+
+def _training(stages):
+    """Returns the text and tables of all stages, and what the last tenth of the last one changed."""
+    parts = []
+    for number, stage in enumerate(stages):
+        begun = f"Stage {number + 1}: " if len(stages) > 1 else ""
+        started = "from the weights of the stage before, " if number else ""
+        parts.append(
+            f"{begun}{stage['records'][-1]['tokens']:,} tokens, {started}in steps of {stage['step_tokens']} "
+            f"tokens, seed {stage['seed']}.{stage.get('note', '')}\n\n{_curve(stage)}\n"
+        )
+    records = stages[-1]["records"]
+    last, early = records[-1], [r for r in records if r["tokens"] <= 0.9 * records[-1]["tokens"]]
+    if early:
+        before, after = early[-1]["bits_per_byte"], last["bits_per_byte"]
+        changes = ", ".join(f"{name} {after[name] - before[name]:+.3f}" for name in after)
+        parts.append(
+            f"The last {last['tokens'] - early[-1]['tokens']:,} of these tokens "
+            f"({1 - early[-1]['tokens'] / last['tokens']:.0%}) changed the bits per byte by: {changes}; "
+            f"their sum by {sum(after.values()) / sum(before.values()) - 1:+.1%}.\n"
+        )
+    return "\n".join(parts)
+
+
+def _drafts(drafts):
+    """Returns the section on the drafts. drafts: what companions.train returned."""
+    if not drafts:
+        return ""
+    met = drafts["agreement"]
+    return f"""## Drafts
+
+Two dense models with this tokenizer, to propose tokens in speculative decoding: `../draft` and
+`../draft-boosted`, `Qwen3ForCausalLM` of {drafts['parameters']:,} parameters ({drafts['share']:.1%} of this
+model's active ones; most of them the embedding), {drafts['bytes']:,} bytes each. `draft` learned the text
+({drafts['tokens']:,} tokens); `draft-boosted` goes on from it ({drafts['boost_tokens']:,} tokens) and learned
+what this model would say, with nearly all of the weight where `draft` says something else. Share of held-out
+tokens where the first choice of a draft is this model's: `draft` {met['draft']:.1%}, `draft-boosted`
+{met['draft-boosted']:.1%}, one of the two {met['either']:.1%}. Each is served like any model:
+`troupe serve deploy/demo-model/draft`.
+
+"""
+
+
+def write(out, work, figures, stages, drafts=None):
+    """Writes out/README.md. figures: evaluate.evaluate's result; stages: train.stages'; drafts:
+    companions.train's.
     """
     model, tokenizer = folder.load(out)
-    shape, last = model.shape, training[-1]
+    shape = model.shape
     sources = json.loads((work / "data" / "sources.json").read_text())
     total, active = models.parameters(shape)
     table = ["| domain | packages | licence | training bytes | held-out bytes |", "|---|---|---|---|---|"]
@@ -64,23 +119,12 @@ def write(out, work, figures, training, companions=None):
         + " |"
         for domain, figure in figures.items()
     ]
-    curve = [
-        "| tokens | " + " | ".join(last["bits_per_byte"]) + " | learning rate |",
-        "|---|" + "---|" * (len(last["bits_per_byte"]) + 1),
-    ]
-    curve += [
-        f"| {record['tokens'] / 1e6:.2f} M | "
-        + " | ".join(f"{bits:.3f}" for bits in record["bits_per_byte"].values())
-        + f" | {record['rate']:.2f} |"
-        for record in training
-    ]
-    drafts = ""
-    if companions:
-        drafts = (
-            "## Drafts\n\nShare of held-out tokens where a draft's first choice is this model's: "
-            + ", ".join(f"{name} {share:.1%}" for name, share in companions.items())
-            + ".\n\n"
-        )
+    picture = (
+        "\n![Share of each expert by layer and domain](activations.png)\n\n"
+        "`load/activation_figure.py --rows evaluation.json` draws it from the same counts.\n"
+        if (out / "activations.png").exists()
+        else ""
+    )
     (out / "README.md").write_text(
         f"""---
 license: other
@@ -111,13 +155,11 @@ Documents (chapters, modules, stories, pages) are held out whole. Each package's
 
 ## Training
 
-{last['tokens']:,} tokens (steps of {last['tokens'] // last['step']} tokens), seed {sources['seed']}. Muon for
-the matrices, AdamW for the rest; linear warm-up, plateau, linear decay to zero; load-balancing loss × 0.01.
-The budget was set by the time there was, not by where the loss flattens: compare the last rows. Bits per byte
-on a part of the held-out text while training:
+Muon for the matrices, AdamW for the rest; linear warm-up, plateau, linear decay to zero; load-balancing
+loss × 0.01. The tokens that only open a chat turn are read but not learned to be said (`spoken` in `fit.py`):
+a server adds them. Bits per byte on a part of the held-out text while training:
 
-{chr(10).join(curve)}
-
+{_training(stages)}
 ## Quality
 
 The stored BF16 weights, computed in float32, on `load/heldout/` (`evaluate.py`):
@@ -129,8 +171,8 @@ The stored BF16 weights, computed in float32, on `load/heldout/` (`evaluate.py`)
 Share of the hottest expert per layer and domain on the same text (even use would be {1 / shape.experts:.1%}):
 
 {chr(10).join(hottest)}
-
-{drafts}## Samples
+{picture}
+{_drafts(drafts)}## Samples
 
 Temperature 0.7, 60 tokens, not chosen: the prompts and seeds are fixed in `card.py`. The arrow ends the
 prompt.

@@ -12,6 +12,7 @@ import torch
 import corpus
 import fit
 import folder
+import machine
 import model as models
 
 # About a tenth of the active parameters of the demo model, most of them the embedding.
@@ -47,42 +48,64 @@ def boosted_objective(big, first):
     """Returns the loss of the second draft: cross-entropy with the big model's choice, weighted by
     disagreement.
     """
+    big.compute = machine.product_type()
+    big.train()
 
     def objective(model, ids):
         with torch.no_grad():
             wanted = big(ids[:, :-1])[0].argmax(-1)
             agreed = first(ids[:, :-1])[0].argmax(-1) == wanted
             weights = torch.where(agreed, AGREED_WEIGHT, 1.0)
-        return model.loss(ids[:, :-1], wanted, weights)[0]
+        return model.loss(ids[:, :-1], wanted, weights / weights.sum())[0]
 
     return objective
 
 
-def train(big, tokenizer, streams, heldout, work, tokens, seed, rows, overrides=None):
-    """Trains and writes work/draft and work/draft-boosted; returns {name: share of the big model's choices
-    met}.
+def train(big, tokenizer, streams, heldout, work, seed, plan):
+    """Trains and writes work/draft (unless it is there: it does not depend on the big model) and
+    work/draft-boosted; returns their sizes and how often they agree with the big model.
     """
-    shape = models.Shape(**{**vars(big.shape), **DRAFT, **(overrides or {})})
-    batches = corpus.Batches(streams, shape.context, rows, seed + 1)
-    first = fit.fit(
-        models.Model(shape, seed + 1), batches, work / "draft-training", tokens, heldout, 6e-3, 3e-3
-    )
-    folder.save(first, tokenizer, work / "draft")
+    shape = models.Shape(**{**vars(big.shape), **DRAFT, **plan.draft_shape})
+    if (work / "draft" / "model.safetensors").exists():
+        first = folder.load(work / "draft")[0]
+    else:
+        first = fit.fit(
+            models.Model(shape, seed + 1),
+            corpus.Batches(streams, shape.context // 2, plan.rows, seed + 1),
+            work / "draft-training",
+            plan.draft_tokens,
+            heldout,
+            6e-3,
+            3e-3,
+            evaluate_every=plan.evaluate_every,
+            processes=plan.processes,
+        )
+        folder.save(first, tokenizer, work / "draft")
     second = models.Model(shape, seed + 1)
     second.load_state_dict(first.state_dict())
     second = fit.fit(
         second,
-        batches,
+        corpus.Batches(streams, shape.context // 2, plan.rows, seed + 2),
         work / "boost-training",
-        tokens // 3,
+        plan.draft_tokens // 3,
         None,
         2e-3,
         1e-3,
-        objective=boosted_objective(big.to(fit.device()), first),
+        objective=boosted_objective(big.to(machine.device()), first),
+        processes=plan.processes,
     )
     folder.save(second, tokenizer, work / "draft-boosted")
+    big.eval()
+    small, active = models.parameters(shape)[0], models.parameters(big.shape)[1]
     return {
-        "draft": agreement(big, [first], heldout),
-        "draft-boosted": agreement(big, [second], heldout),
-        "either": agreement(big, [first, second], heldout),
+        "parameters": small,
+        "share": small / active,
+        "bytes": (work / "draft" / "model.safetensors").stat().st_size,
+        "tokens": plan.draft_tokens,
+        "boost_tokens": plan.draft_tokens // 3,
+        "agreement": {
+            "draft": agreement(big, [first], heldout),
+            "draft-boosted": agreement(big, [second], heldout),
+            "either": agreement(big, [first, second], heldout),
+        },
     }

@@ -8,8 +8,10 @@ import time
 
 import torch
 
+import machine
 import model as models
 import optimizer as optimizers
+import ranks
 import tokenizer as bpe
 
 BALANCE_COEFFICIENT = 0.01
@@ -26,11 +28,6 @@ def keep_memory():
         return
     mallopt(-4, 0)  # M_MMAP_MAX
     mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-
-
-def device():
-    """Returns the GPU where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def spoken(targets):
@@ -56,111 +53,190 @@ def _hours(seconds):
     return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
 
 
-def fit(
-    model,
-    batches,
-    folder,
-    tokens,
-    heldout,
-    muon_lr,
-    adam_lr,
-    warmup=60,
-    decay_share=0.4,
-    evaluate_every=100,
-    objective=None,
-):
-    """Trains `model` for `tokens` tokens, or on from folder/checkpoint.pt, and returns it.
+class Schedule:
+    """When the rate decays, in steps; `ask` starts the decay earlier. Shared by the ranks."""
 
-    batches: step → int64 ids [rows, context + 1]. heldout: {domain: (windows, bytes per token)}; its bits per
-    byte go to folder/log.jsonl. objective: (model, ids) → loss, instead of cross-entropy plus the
-    balancing loss.
+    def __init__(self, tokens, decay_tokens, per_step, warmup):
+        self.per_step = per_step
+        steps = max(1, tokens // per_step)
+        self.warmup = min(warmup, steps // 8)
+        self._ends = torch.tensor([max(0, steps - decay_tokens // per_step), steps]).share_memory_()
+
+    @property
+    def ends(self):
+        """The step where the decay begins, and the number of steps."""
+        return tuple(self._ends.tolist())
+
+    @ends.setter
+    def ends(self, ends):
+        self._ends.copy_(torch.tensor(ends))
+
+    @property
+    def decay_from(self):
+        return self.ends[0]
+
+    @property
+    def steps(self):
+        return self.ends[1]
+
+    def ask(self, path, step):
+        """Starts the decay at `step` if the file `path` is there and it has not begun. The file may hold the
+        number of tokens of the decay; otherwise it stays as long as it was.
+        """
+        decay_from, steps = self.ends
+        if step < decay_from and path.exists():
+            asked = path.read_text().strip()
+            length = int(float(asked)) // self.per_step if asked else steps - decay_from
+            self.ends = (step, step + max(1, length))
+            print(f"fit: {path} found: decaying over {max(1, length)} steps", flush=True)
+
+    def factor(self, step):
+        """Returns the learning rate of a step, as a share of its peak."""
+        return optimizers.trapezoid(step, self.warmup, *self.ends)
+
+
+class Run:
+    """One training run: what its ranks (ranks.py) share, and the loop that each of them runs.
+
+    batches: step → int64 ids [rows, context + 1]; its windows double when the rate begins to decay, for the last
+    `decay_tokens` (40 %) of `tokens`, or when a file folder/finish appears (Schedule.ask). heldout: {domain:
+    (windows, bytes per token)}; its bits per byte go to folder/log.jsonl every `evaluate_every` steps.
+    objective: (model, ids) → loss, instead of cross-entropy plus the balancing loss.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    place = device()
-    model.to(place)
-    tools = optimizers.build(model, muon_lr, adam_lr)
-    per_step = batches.rows * batches.context
-    steps, first = max(1, tokens // per_step), 0
-    warmup = min(warmup, steps // 8)
-    saved = folder / "checkpoint.pt"
-    if saved.exists():
-        state = torch.load(saved, map_location=place)
-        model.load_state_dict(state["model"])
-        for tool, tool_state in zip(tools, state["optimizers"]):
-            tool.load_state_dict(tool_state)
-        first = state["step"]
-        print(f"fit: resuming at step {first}", flush=True)
 
-    def save(step):
-        state = {
-            "model": model.state_dict(),
-            "optimizers": [tool.state_dict() for tool in tools],
-            "step": step,
-            "shape": vars(model.shape),
-        }
-        torch.save(state, saved.with_suffix(".new"))
-        os.replace(saved.with_suffix(".new"), saved)
+    def __init__(
+        self,
+        model,
+        batches,
+        folder,
+        tokens,
+        heldout,
+        muon_lr,
+        adam_lr,
+        decay_tokens=None,
+        warmup=60,
+        evaluate_every=100,
+        objective=None,
+        processes=1,
+    ):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.place = machine.device()
+        self.model = model.to(self.place).train()
+        self.model.compute = machine.product_type()
+        self.batches, self.folder, self.heldout, self.objective = batches, folder, heldout or {}, objective
+        self.evaluate_every = evaluate_every
+        self.tools = optimizers.build(model, muon_lr, adam_lr)
+        decay_tokens = int(0.4 * tokens) if decay_tokens is None else decay_tokens
+        self.schedule = Schedule(tokens, decay_tokens, batches.rows * batches.context, warmup)
+        self.first, self.saved = 0, folder / "checkpoint.pt"
+        if self.saved.exists():
+            self._restore()
+        self.team = ranks.Team(model, processes)
+        self.figures = torch.zeros(len(self.heldout), dtype=torch.float64).share_memory_()
+        self.losses = torch.zeros(processes, 2, dtype=torch.float64).share_memory_()
+        self.pace = self.smooth = None
+        self.saved_at = time.monotonic()
 
-    def log(record):
-        with open(folder / "log.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+    def loop(self, rank):
+        """Trains to the end, as one of the ranks."""
+        step = self.first
+        while step < self.schedule.steps:
+            if rank == 0:
+                self.schedule.ask(self.folder / "finish", step)
+            self.team.wait()
+            record = self._step(step, rank)
+            last = step + 1 == self.schedule.steps
+            if rank == 0 and (step % 10 == 9 or last):
+                self._report(record)
+            if self.heldout and ((step + 1) % self.evaluate_every == 0 or last):
+                self._measure(record, rank)
+            if rank == 0 and (time.monotonic() - self.saved_at > CHECKPOINT_SECONDS or last):
+                self._save(step + 1)
+            step += 1
 
-    half = torch.autocast(place.type, dtype=torch.bfloat16, enabled=place.type == "cuda")
-    pace, saved_at, smooth = None, time.monotonic(), None
-    for step in range(first, steps):
-        started = time.monotonic()
-        factor = optimizers.warmup_stable_decay(step, steps, warmup, decay_share)
-        optimizers.set_rate(tools, factor)
-        ids = torch.from_numpy(batches(step)).to(place)
-        with half:
-            if objective:
-                loss, balance = objective(model, ids), torch.zeros(())
-                total = loss
-            else:
-                targets = ids[:, 1:]
-                loss, routes = model.loss(ids[:, :-1], targets, spoken(targets))
-                balance = models.balance_loss(routes) if routes else torch.zeros((), device=place)
-                total = loss + BALANCE_COEFFICIENT * balance
-        for tool in tools:
-            tool.zero_grad(set_to_none=True)
-        total.backward()
-        for tool in tools:
+    def _step(self, step, rank):
+        """One step of the optimizers; returns its record."""
+        started, count = time.monotonic(), self.team.count
+        factor = self.schedule.factor(step)
+        optimizers.set_rate(self.tools, factor)
+        self.batches.long_from = self.schedule.decay_from
+        batch = torch.from_numpy(self.batches(step)).to(self.place)
+        ids = batch[rank::count]
+        balance = torch.zeros((), device=self.place)
+        if self.objective:
+            loss = self.objective(self.model, ids) / count
+        else:
+            weights = spoken(ids[:, 1:]) / spoken(batch[:, 1:]).sum()
+            loss, routes = self.model.loss(ids[:, :-1], ids[:, 1:], weights)
+            balance = models.balance_loss(routes) / count if routes else balance
+        for weight in self.team.parameters:
+            weight.grad = None
+        (loss + BALANCE_COEFFICIENT * balance).backward()
+        self.losses[rank, 0], self.losses[rank, 1] = loss.item(), balance.item()
+        self.team.reduce(rank)
+        for tool in self.tools:
             tool.step()
-        value = loss.item()
+        value, balance = self.losses.sum(0).tolist()
+        self.team.wait()
         if not math.isfinite(value):
             raise SystemExit(f"fit: loss {value} at step {step}")
-        smooth = value if smooth is None else 0.95 * smooth + 0.05 * value
-        pace = (
-            (time.monotonic() - started) if pace is None else 0.9 * pace + 0.1 * (time.monotonic() - started)
+        self.smooth = value if self.smooth is None else 0.95 * self.smooth + 0.05 * value
+        seconds = time.monotonic() - started
+        self.pace = seconds if self.pace is None else 0.9 * self.pace + 0.1 * seconds
+        return {
+            "step": step + 1,
+            "tokens": (step + 1) * self.schedule.per_step,
+            "loss": self.smooth,
+            "rate": factor,
+            "balance": balance,
+        }
+
+    def _report(self, record):
+        left = (self.schedule.steps - record["step"]) * self.pace
+        print(
+            f"step {record['step']}/{self.schedule.steps} loss {record['loss']:.3f} "
+            f"balance {record['balance']:.3f} rate {record['rate']:.3f} "
+            f"{self.schedule.per_step / self.pace:.0f} tokens/s left {_hours(left)}",
+            flush=True,
         )
-        if step % 10 == 9 or step + 1 == steps:
-            print(
-                f"step {step + 1}/{steps} loss {value:.3f} mean {smooth:.3f} balance {float(balance):.3f} "
-                f"rate {factor:.3f} {per_step / pace:.0f} tokens/s left {_hours((steps - step - 1) * pace)}",
-                flush=True,
-            )
-        if heldout and ((step + 1) % evaluate_every == 0 or step + 1 == steps):
-            bits = {
-                domain: heldout_loss(model, windows) / math.log(2) / width
-                for domain, (windows, width) in heldout.items()
-            }
-            log(
-                {
-                    "step": step + 1,
-                    "tokens": (step + 1) * per_step,
-                    "loss": smooth,
-                    "rate": factor,
-                    "balance": float(balance),
-                    "bits_per_byte": bits,
-                }
-            )
-            print(
-                "held out, bits per byte: "
-                + ", ".join(f"{domain} {bit:.3f}" for domain, bit in bits.items()),
-                flush=True,
-            )
-        if time.monotonic() - saved_at > CHECKPOINT_SECONDS or step + 1 == steps:
-            save(step + 1)
-            saved_at = time.monotonic()
-    model.eval()
-    return model
+
+    def _measure(self, record, rank):
+        """Appends the held-out figures to the log; the ranks share the domains."""
+        for index, (windows, width) in enumerate(self.heldout.values()):
+            if index % self.team.count == rank:
+                self.figures[index] = heldout_loss(self.model, windows) / math.log(2) / width
+        self.team.wait()
+        if rank == 0:
+            bits = dict(zip(self.heldout, self.figures.tolist()))
+            with open(self.folder / "log.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps({**record, "bits_per_byte": bits}) + "\n")
+            shown = ", ".join(f"{domain} {bit:.3f}" for domain, bit in bits.items())
+            print(f"held out, bits per byte: {shown}", flush=True)
+
+    def _save(self, step):
+        state = {
+            "model": self.model.state_dict(),
+            "optimizers": optimizers.state(self.tools),
+            "step": step,
+            "schedule": self.schedule.ends,
+            "shape": vars(self.model.shape),
+        }
+        torch.save(state, self.saved.with_suffix(".new"))
+        os.replace(self.saved.with_suffix(".new"), self.saved)
+        self.saved_at = time.monotonic()
+
+    def _restore(self):
+        state = torch.load(self.saved, map_location="cpu")
+        self.model.load_state_dict(state["model"])
+        optimizers.restore(self.tools, state["optimizers"])
+        self.first = state["step"]
+        if self.first > state["schedule"][0]:
+            self.schedule.ends = state["schedule"]
+        print(f"fit: resuming at step {self.first}", flush=True)
+
+
+def fit(model, *settings, **more):
+    """Trains `model` (the arguments are Run's), or goes on from the folder's checkpoint, and returns it."""
+    run = Run(model, *settings, **more)
+    ranks.run(run.team.count, run.loop)
+    return model.eval()

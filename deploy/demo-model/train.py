@@ -1,10 +1,14 @@
 """Trains the demo model, from the packages' text to a Hugging Face folder.
 
-    python3 deploy/demo-model/train.py --work DIR [--tokens N] [--companions] [--export MODEL_DIR]
+    python3 deploy/demo-model/train.py --work DIR [--tokens N] [--decay-tokens N] [--warm-start MODEL_DIR]
+                                       [--companions] [--export MODEL_DIR]
 
 Stages, each skipped when DIR already holds its result: the text (DIR/data, see gather.py), the tokenizer
 (DIR/tokenizer.json), the token streams (DIR/tokens), training (DIR/main/checkpoint.pt, resumed where it
 stopped), evaluation and export, and with --companions the two drafts (DIR/draft, DIR/draft-boosted).
+--warm-start goes on from an exported model (with its DIR/tokenizer.json) as another stage of its training: a
+warm-up, a plateau and a decay of its own, over batches that no other stage saw. A file DIR/main/finish
+(fit.py) starts the decay before its time.
 --export-now only exports the last checkpoint, while another process trains, say. --smoke runs all of it in
 miniature in a temporary folder and checks what comes out.
 
@@ -16,10 +20,13 @@ import json
 import math
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import machine  # before PyTorch
 
 import numpy
 import torch
@@ -36,6 +43,7 @@ import prompts
 import tokenizer as bpe
 
 SEED = 20240511
+FIGURE = pathlib.Path(__file__).resolve().parents[2] / "load" / "activation_figure.py"
 TOKENIZER_BYTES = 2_500_000  # of each domain
 
 
@@ -45,13 +53,16 @@ class Plan:
     vocabulary = 4096
     max_bytes = gather.MAX_BYTES
     shape = {}
-    window = 256  # tokens; twice as many in the last quarter
+    window = 256  # tokens; twice as many while the rate decays
     rows = 24  # windows of one step
-    tokens = 8_000_000
+    tokens = 20_000_000
+    decay_tokens = None  # 40 % of `tokens`
+    rates = (6e-3, 3e-3)  # peak rates of Muon and AdamW
+    processes = 1 if machine.device().type == "cuda" else len(os.sched_getaffinity(0))
     draft_tokens = 3_000_000
     draft_shape = {}
     heldout_windows = 16
-    evaluate_every = 100
+    evaluate_every = 100  # steps
     prompts, records = prompts.PROMPTS, prompts.RECORDS
 
 
@@ -116,20 +127,41 @@ def heldout(work, tokenizer, window, count):
     return chosen
 
 
-def training_log(work):
-    """Returns about a dozen records of the training log, the last one among them."""
+def stages(work, before, seed):
+    """Returns the training of the model: one {"seed", "step_tokens", "records"} for each stage, those `before`
+    and the one in work/main, of whose log about a dozen records are kept, the last one among them.
+    """
     records = [json.loads(line) for line in (work / "main" / "log.jsonl").read_text().splitlines()]
-    return records[:: -max(1, len(records) // 12)][::-1]
+    kept = records[:: -max(1, len(records) // 12)][::-1]
+    step_tokens = kept[-1]["tokens"] // kept[-1]["step"]
+    return [*before, {"seed": seed, "step_tokens": step_tokens, "records": kept}]
 
 
-def export(model, tokenizer, work, out, sets):
+def warm_start(source, model, tokenizer):
+    """Loads the weights of the folder `source` into `model`; returns the stages of their training."""
+    weights, theirs = folder.load(source)
+    if theirs.to_json() != tokenizer.to_json():
+        raise SystemExit(f"train: the tokenizer of {source} is not the one made from this text")
+    if vars(weights.shape) != vars(model.shape):
+        raise SystemExit(f"train: {source} has another shape: {weights.shape}")
+    model.load_state_dict(weights.state_dict())
+    return json.loads((source / "training.json").read_text())
+
+
+def export(model, tokenizer, work, out, sets, training):
     """Writes the model folder `out` with its card, evaluated on the held-out sets under `sets`; returns the
     figures.
     """
     folder.save(model, tokenizer, out)
     figures = evaluate.evaluate(*folder.load(out), sets / "heldout")
     (out / "evaluation.json").write_text(json.dumps(figures) + "\n")
-    card.write(out, work, figures, training_log(work))
+    (out / "training.json").write_text(json.dumps(training) + "\n")
+    subprocess.run(
+        [sys.executable, FIGURE, "--rows", out / "evaluation.json", "--out", out / "activations.png"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    card.write(out, work, figures, training)
     for domain, figure in figures.items():
         print(
             f"export: {domain}: perplexity {figure['perplexity']:.4f}, "
@@ -139,7 +171,7 @@ def export(model, tokenizer, work, out, sets):
     return figures
 
 
-def run(work, seed, plan, out, sets, rates, with_companions, export_only):
+def run(work, seed, plan, out, sets, source, with_companions, export_only):
     """Runs every stage; returns the evaluation of the exported model."""
     work.mkdir(parents=True, exist_ok=True)
     tokenizer, streams = prepare(work, seed, plan)
@@ -147,26 +179,33 @@ def run(work, seed, plan, out, sets, rates, with_companions, export_only):
     shape = models.Shape(vocabulary=len(tokenizer), context=2 * plan.window, **plan.shape)
     model = models.Model(shape, seed)
     chosen = heldout(work, tokenizer, plan.window, plan.heldout_windows)
+    before = warm_start(source, model, tokenizer) if source else []
+    order = seed + 100 * len(before)  # another order of the text in every stage
     if export_only:
         model.load_state_dict(torch.load(work / "main" / "checkpoint.pt", map_location="cpu")["model"])
-        return export(model.eval(), tokenizer, work, out, sets)
+        return export(model.eval(), tokenizer, work, out, sets, stages(work, before, order))
     print(
         f"train: {sum(map(len, streams.values()))} tokens of text; parameters: %d, active per token: %d"
         % models.parameters(shape),
         flush=True,
     )
-    steps = plan.tokens // (plan.rows * plan.window)
-    batches = corpus.Batches(streams, plan.window, plan.rows, seed, long_from=steps - steps // 4)
     model = fit.fit(
-        model, batches, work / "main", plan.tokens, chosen, *rates, evaluate_every=plan.evaluate_every
+        model,
+        corpus.Batches(streams, plan.window, plan.rows, order),
+        work / "main",
+        plan.tokens,
+        chosen,
+        *plan.rates,
+        decay_tokens=plan.decay_tokens,
+        evaluate_every=plan.evaluate_every,
+        processes=plan.processes,
     )
-    figures = export(model, tokenizer, work, out, sets)
+    training = stages(work, before, order)
+    figures = export(model, tokenizer, work, out, sets, training)
     if with_companions:
-        met = companions.train(
-            model, tokenizer, streams, chosen, work, plan.draft_tokens, seed, plan.rows, plan.draft_shape
-        )
-        print(f"companions: {met}", flush=True)
-        card.write(out, work, figures, training_log(work), met)
+        drafts = companions.train(model, tokenizer, streams, chosen, work, seed, plan)
+        print(f"companions: {drafts}", flush=True)
+        card.write(out, work, figures, training, drafts)
     return figures
 
 
@@ -174,7 +213,7 @@ def smoke(seed):
     """Runs the recipe in miniature; fails unless the loss fell and the exported folder evaluates."""
     with tempfile.TemporaryDirectory() as name:
         work = pathlib.Path(name)
-        figures = run(work, seed, SmokePlan, work / "model", work / "sets", (6e-3, 3e-3), True, False)
+        figures = run(work, seed, SmokePlan, work / "model", work / "sets", None, True, False)
         uniform = math.log(SmokePlan.vocabulary)
         for domain, figure in figures.items():
             if not figure["nats_per_token"] < uniform - 0.5:
@@ -192,6 +231,10 @@ def main():
         "--tokens", type=int, default=Plan.tokens, help="budget; the rate decays to zero at its end"
     )
     parser.add_argument(
+        "--decay-tokens", type=int, help="how many of them the decay takes (40 %%)"
+    )
+    parser.add_argument("--warm-start", type=pathlib.Path, help="an exported model to go on from")
+    parser.add_argument(
         "--draft-tokens", type=int, default=Plan.draft_tokens, help="budget of the first draft"
     )
     parser.add_argument("--export", type=pathlib.Path, help="the model folder (DIR/export)")
@@ -202,27 +245,30 @@ def main():
         "--smoke", action="store_true", help="the whole recipe in miniature, in a temporary folder"
     )
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--muon-rate", type=float, default=6e-3)
-    parser.add_argument("--adam-rate", type=float, default=3e-3)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--muon-rate", type=float, default=Plan.rates[0])
+    parser.add_argument("--adam-rate", type=float, default=Plan.rates[1])
+    parser.add_argument("--processes", type=int, default=Plan.processes, help="one for each core, say")
     arguments = parser.parse_args()
     if not arguments.smoke and not arguments.work:
         parser.error("--work DIR or --smoke")
     torch.manual_seed(arguments.seed)
-    torch.set_num_threads(arguments.threads)
+    if arguments.processes > 1:
+        torch.set_num_threads(1)  # the forks must find no pool of threads, nor make one each
     fit.keep_memory()
     if arguments.smoke:
         smoke(arguments.seed)
         return
     plan, work = Plan(), arguments.work
-    plan.tokens, plan.draft_tokens = arguments.tokens, arguments.draft_tokens
+    plan.tokens, plan.decay_tokens = arguments.tokens, arguments.decay_tokens
+    plan.draft_tokens, plan.processes = arguments.draft_tokens, arguments.processes
+    plan.rates = arguments.muon_rate, arguments.adam_rate
     run(
         work,
         arguments.seed,
         plan,
         arguments.export or work / "export",
         arguments.sets or work / "sets",
-        (arguments.muon_rate, arguments.adam_rate),
+        arguments.warm_start,
         arguments.companions,
         arguments.export_now,
     )
