@@ -41,6 +41,14 @@ struct contract_case {
   dtype type;
 };
 
+std::string name_of(const contract_case& x) {
+  return std::string{x.variant} + "_" + kernels::name_of(x.type);
+}
+
+void PrintTo(const contract_case& x, std::ostream* out) {
+  *out << name_of(x);
+}
+
 class contract : public testing::TestWithParam<contract_case> {
  protected:
   batch_runner make(std::size_t num_hosts = 1) {
@@ -170,17 +178,21 @@ TEST_P(contract, a_state_that_is_used_again) {
 TEST_P(contract, weights_that_lie_unaligned_in_their_file) {
   const auto expected = alone(c_);
   // One more blank in the header moves all data by one byte.
-  const auto path = model_.folder() / "model.safetensors";
-  if (!std::filesystem::exists(path))
-    GTEST_SKIP() << "sharded";
-  std::ifstream in(path, std::ios::binary);
-  std::string file{std::istreambuf_iterator<char>(in), {}};
-  std::uint64_t length = 0;
-  std::memcpy(&length, file.data(), sizeof length);
-  file.insert(8 + length, " ");
-  ++length;
-  std::memcpy(file.data(), &length, sizeof length);
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << file;
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator{model_.folder()})
+    if (entry.path().extension() == ".safetensors")
+      files.push_back(entry.path());
+  ASSERT_FALSE(files.empty());
+  for (const auto& path : files) {
+    std::ifstream in(path, std::ios::binary);
+    std::string file{std::istreambuf_iterator<char>(in), {}};
+    std::uint64_t length = 0;
+    std::memcpy(&length, file.data(), sizeof length);
+    file.insert(8 + length, " ");
+    ++length;
+    std::memcpy(file.data(), &length, sizeof length);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << file;
+  }
   EXPECT_EQ(make().run(ctx_, {{0, c_}}), expected);
 }
 
@@ -191,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(
                     contract_case{"olmoe_bias", dtype::f32}, contract_case{"qwen2_dense_layers", dtype::bf16},
                     contract_case{"qwen2_window", dtype::f32}, contract_case{"qwen3", dtype::bf16},
                     contract_case{"qwen3_yarn", dtype::f32}),
-    [](const auto& c) { return std::string{c.param.variant} + "_" + kernels::name_of(c.param.type); });
+    [](const auto& c) { return name_of(c.param); });
 
 } // namespace
 } // namespace troupe::model

@@ -173,6 +173,10 @@ struct bad_file {
   const char* what;
 };
 
+void PrintTo(const bad_file& x, std::ostream* out) {
+  *out << x.name;
+}
+
 class malformed_tokenizer : public testing::TestWithParam<bad_file> {};
 
 TEST_P(malformed_tokenizer, is_refused_with_file_and_path) {

@@ -10,7 +10,7 @@ namespace {
 
 TEST(buffer_test, is_aligned_and_large_enough) {
   buffer_pool pool;
-  for (const std::size_t size : {0, 1, 256, 257, 4096, 1'000'000}) {
+  for (const std::size_t size : {0UL, 1UL, 256UL, 257UL, 4096UL, 1'000'000UL}) {
     const auto x = pool.allocate(size);
     EXPECT_GE(x->capacity, size);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(x->data()) % 64, 0U);

@@ -13,11 +13,11 @@ std::vector<std::byte> body_of(std::size_t num_bytes) {
 
 TEST(record_test, is_cut_out_of_a_stream_wherever_it_is_cut) {
   std::vector<std::byte> stream;
-  for (const std::size_t size : {0, 5, 1000}) {
+  for (const std::size_t size : {0UL, 5UL, 1000UL}) {
     const auto one = encode_record(record_type::heartbeat, body_of(size));
     stream.insert(stream.end(), one.begin(), one.end());
   }
-  for (const std::size_t step : {1, 7, 13, 5000}) {
+  for (const std::size_t step : {1UL, 7UL, 13UL, 5000UL}) {
     record_reader reader;
     std::vector<std::size_t> sizes;
     for (std::size_t at = 0; at < stream.size(); at += step) {
