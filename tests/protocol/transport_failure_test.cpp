@@ -173,7 +173,7 @@ TEST(transport_failure_test, buffers_of_a_stopped_peer_come_back_only_when_nobod
   EXPECT_EQ(counts.sent, counts.answered + counts.failed);
   EXPECT_TRUE(eventually([&] { return pool.stats().live_bytes == before; }));
   std::vector<payload> fresh;
-  for (const std::size_t size : {131'072, 1'048'576, 1'048'576, 3'000'000, 3'000'000, 3'000'000})
+  for (const std::size_t size : {131'072UL, 1'048'576UL, 1'048'576UL, 3'000'000UL, 3'000'000UL, 3'000'000UL})
     fresh.push_back(patterned(size, size));
   peer.resume();
   const auto again = here.server_at(peer.endpoint());

@@ -58,7 +58,7 @@ TEST_F(transport_test, carries_payloads_of_every_size_in_order) {
   serve();
   const auto remote = here.server_at(there.net->endpoint());
   batch question{7, std::string(10'000, 'n'), {}};
-  for (const std::size_t size : {0, 1, 63, 64, 65, 8192, 131'072, 300'001, 1'048'576})
+  for (const std::size_t size : {0UL, 1UL, 63UL, 64UL, 65UL, 8192UL, 131'072UL, 300'001UL, 1'048'576UL})
     question.parts.push_back(patterned(size, size));
   batch answer;
   ASSERT_FALSE(echo(remote, question, answer));
