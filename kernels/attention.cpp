@@ -13,7 +13,7 @@ constexpr std::size_t tile_tokens = 16;
 
 // Query rows (tokens · heads of a group) of a row block: enough to use each key tile often, few enough that
 // queries and sums stay in L1 and L2.
-constexpr std::size_t block_rows = 48;
+constexpr std::size_t block_rows = 64;
 
 // Multiply-adds below which waking other threads costs more than it saves: some 5 µs of one core.
 constexpr std::size_t worth_forking = 200'000;

@@ -18,8 +18,8 @@ struct piece {
   const expert_segment* segment;
   std::size_t first; // row in the segment
   std::size_t rows;
-  std::size_t input_offset;  // floats into the packed inputs
-  std::size_t hidden_offset; // floats into the activations between the products
+  std::size_t input_offset;  // bytes into the packed inputs
+  std::size_t hidden_offset; // bytes into the activations between the products
 };
 
 struct tile {
@@ -34,8 +34,8 @@ struct tile {
 struct pass_memory {
   std::span<piece> pieces;
   tile* tiles;
-  float* inputs;
-  float* hidden;
+  std::byte* inputs;
+  std::byte* hidden;
 };
 
 void check(const expert_ffn_args& args) {
@@ -57,27 +57,28 @@ void check(const expert_ffn_args& args) {
   }
 }
 
-std::size_t tiles_of(const packed_shape& weight, std::size_t rows, unsigned threads) {
-  const cpu::tile_shape shape = cpu::tiles_for(weight, rows, threads);
-  return (rows + shape.rows - 1) / shape.rows * ((weight.panels() + shape.panels - 1) / shape.panels);
+std::size_t tiles_of(context& ctx, const packed_matrix& weight, std::size_t rows) {
+  const cpu::tile_shape shape = cpu::tiles_for(ctx.table(), weight, rows, ctx.threads());
+  return (rows + shape.rows - 1) / shape.rows * ((weight.shape().panels() + shape.panels - 1) / shape.panels);
 }
 
 // Tiles of one of the two products, segment by segment, rows outside: a thread that takes neighbours streams
 // on.
-std::span<tile> list_tiles(const pass_memory& memory, unsigned threads,
+std::span<tile> list_tiles(context& ctx, const pass_memory& memory,
                            const packed_matrix expert_weights::*product, std::size_t& scratch_bytes) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < memory.pieces.size(); ++i) {
     const piece& p = memory.pieces[i];
-    const packed_shape& weight = (p.segment->weights->*product).shape();
-    const cpu::tile_shape shape = cpu::tiles_for(weight, p.rows, threads);
+    const packed_matrix& weight = p.segment->weights->*product;
+    const std::size_t panels = weight.shape().panels();
+    const cpu::tile_shape shape = cpu::tiles_for(ctx.table(), weight, p.rows, ctx.threads());
     scratch_bytes = std::max(scratch_bytes, cpu::tile_scratch_bytes(shape));
     for (std::size_t row = 0; row < p.rows; row += shape.rows)
-      for (std::size_t panel = 0; panel < weight.panels(); panel += shape.panels)
+      for (std::size_t panel = 0; panel < panels; panel += shape.panels)
         memory.tiles[count++] = {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(row),
                                  static_cast<std::uint32_t>(std::min(shape.rows, p.rows - row)),
                                  static_cast<std::uint32_t>(panel),
-                                 static_cast<std::uint32_t>(std::min(shape.panels, weight.panels() - panel))};
+                                 static_cast<std::uint32_t>(std::min(shape.panels, panels - panel))};
   }
   return {memory.tiles, count};
 }
@@ -88,10 +89,10 @@ void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& m
     std::size_t base = 0;
     for (const piece& p : memory.pieces) {
       const expert_weights& weights = *p.segment->weights;
-      const std::size_t stride = cpu::product_stride(weights.hidden());
+      const cpu::row_map map(ctx.table(), weights.gate_up);
       for (std::size_t r = std::max(begin, base); r < std::min(end, base + p.rows); ++r)
         cpu::pack_row(ctx.table(), weights.gate_up, p.segment->inputs[p.first + r - base], args.row_type,
-                      weights.hidden(), memory.inputs + p.input_offset + (r - base) * stride);
+                      weights.hidden(), memory.inputs + p.input_offset + map.offset(r - base));
       base += p.rows;
     }
   };
@@ -101,36 +102,28 @@ void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& m
     ctx.pool().parallel_static(rows, [&](unsigned, std::size_t begin, std::size_t end) { pack(begin, end); });
 }
 
-// What rows for products with these weights hold.
-dtype product_type(const packed_matrix& weight) {
-  return weight.format() == packed_format::f32_panel ? dtype::f32 : dtype::bf16;
-}
-
 // h = act(gate) · up of one tile, as rows for the second product.
-void activate_tile(const kernel_table& table, const pass_memory& memory, const tile& t, const float* c) {
+void activate_tile(const kernel_table& table, const pass_memory& memory, const tile& t,
+                   const cpu::tile_sums& sums) {
   const piece& p = memory.pieces[t.piece];
   const expert_weights& weights = *p.segment->weights;
   const std::size_t step = weights.gated() ? 2 : 1;
-  const std::size_t stride = cpu::product_stride(weights.ffn());
+  const cpu::row_map map(table, weights.down);
+  const std::size_t column = t.panel / step * panel_columns;
+  const std::size_t columns = std::min(t.panels / step * panel_columns, weights.ffn() - column);
+  // Whoever has the last columns fills the last block of 32 with zeros: it is K of the next product, and
+  // scratch holds anything. Zero weights alone do not help against NaN.
+  const std::size_t end =
+      column + columns == weights.ffn() ? (weights.ffn() + 31) / 32 * 32 : column + columns;
+  const float* gate_bias = weights.gate_bias != nullptr ? weights.gate_bias + column : nullptr;
+  const float* up_bias = weights.up_bias != nullptr ? weights.up_bias + column : nullptr;
+  // Integers are made of whole rows later.
+  const row_layout layout = map.layout() == row_layout::int8 ? row_layout::bf16_split : map.layout();
   for (std::size_t r = 0; r < t.rows; ++r) {
-    float* out = memory.hidden + p.hidden_offset + (t.row + r) * stride;
-    for (std::size_t i = 0; i < t.panels; i += step) {
-      const std::size_t column = (t.panel + i) / step * panel_columns;
-      const float* gate = c + (i * t.rows + r) * panel_columns;
-      const float* up = weights.gated() ? gate + t.rows * panel_columns : nullptr;
-      table.activate_columns(
-          weights.act, gate, weights.gate_bias != nullptr ? weights.gate_bias + column : nullptr, up,
-          weights.up_bias != nullptr ? weights.up_bias + column : nullptr,
-          std::min(panel_columns, weights.ffn() - column), column, out, product_type(weights.down));
-      // An odd number of panels ends in half a block of 32: the other half is K of the next product, and
-      // scratch holds anything. Zero weights alone do not help against NaN.
-      const std::size_t end = column + panel_columns;
-      if (product_type(weights.down) == dtype::bf16 && end >= weights.ffn() && end % 32 != 0) {
-        float* block = out + end / 32 * 32;
-        std::fill_n(block + 8, 8, 0.0F);
-        std::fill_n(block + 24, 8, 0.0F);
-      }
-    }
+    const float* gate = sums.c + r * panel_columns;
+    table.activate_columns(weights.act, gate, gate_bias, weights.gated() ? gate + sums.panel_stride : nullptr,
+                           up_bias, step * sums.panel_stride, columns, column, end,
+                           memory.hidden + p.hidden_offset + map.offset(t.row + r), layout);
   }
 }
 
@@ -140,12 +133,11 @@ void quantize_hidden(context& ctx, const pass_memory& memory, std::size_t rows) 
     std::size_t base = 0;
     for (const piece& p : memory.pieces) {
       const packed_matrix& down = p.segment->weights->down;
-      const std::size_t stride = cpu::product_stride(down.inputs());
+      const cpu::row_map map(ctx.table(), down);
       for (std::size_t r = std::max(begin, base); r < std::min(end, base + p.rows); ++r)
-        if (down.rows() == row_quant::int8)
-          ctx.table().quant.quantize_product_row(
-              reinterpret_cast<std::byte*>(memory.hidden + p.hidden_offset + (r - base) * stride),
-              down.inputs());
+        if (map.layout() == row_layout::int8)
+          ctx.table().quant.quantize_product_row(memory.hidden + p.hidden_offset + map.offset(r - base),
+                                                 down.inputs());
       base += p.rows;
     }
   };
@@ -157,18 +149,16 @@ void quantize_hidden(context& ctx, const pass_memory& memory, std::size_t rows) 
 }
 
 void output_tile(const kernel_table& table, const expert_ffn_args& args, const pass_memory& memory,
-                 const tile& t, const float* c) {
+                 const tile& t, const cpu::tile_sums& sums) {
   const piece& p = memory.pieces[t.piece];
   const expert_weights& weights = *p.segment->weights;
+  const std::size_t column = t.panel * panel_columns;
+  const std::size_t columns = std::min(t.panels * panel_columns, weights.hidden() - column);
   for (std::size_t r = 0; r < t.rows; ++r)
-    for (std::size_t i = 0; i < t.panels; ++i) {
-      const std::size_t column = (t.panel + i) * panel_columns;
-      table.finish_row(c + (i * t.rows + r) * panel_columns,
-                       weights.down_bias != nullptr ? weights.down_bias + column : nullptr,
-                       std::min(panel_columns, weights.hidden() - column),
-                       p.segment->outputs[p.first + t.row + r] + bytes_of(args.row_type, column),
-                       args.row_type, false);
-    }
+    table.finish_row(sums.c + r * panel_columns, sums.panel_stride,
+                     weights.down_bias != nullptr ? weights.down_bias + column : nullptr, columns,
+                     p.segment->outputs[p.first + t.row + r] + bytes_of(args.row_type, column), args.row_type,
+                     false);
 }
 
 void run_pass(context& ctx, const expert_ffn_args& args, const pass_memory& memory, std::size_t rows) {
@@ -176,13 +166,14 @@ void run_pass(context& ctx, const expert_ffn_args& args, const pass_memory& memo
   pack_inputs(ctx, args, memory, rows);
 
   std::size_t scratch_bytes = 0;
-  std::span<tile> tiles = list_tiles(memory, ctx.threads(), &expert_weights::gate_up, scratch_bytes);
+  std::span<tile> tiles = list_tiles(ctx, memory, &expert_weights::gate_up, scratch_bytes);
   ctx.pool().parallel_dynamic(tiles.size(), 1, [&](unsigned thread, std::size_t begin, std::size_t end) {
     std::byte* scratch = ctx.thread_scratch(thread, scratch_bytes);
     for (const tile& t : tiles.subspan(begin, end - begin)) {
       const piece& p = memory.pieces[t.piece];
       const expert_weights& weights = *p.segment->weights;
-      const float* a = memory.inputs + p.input_offset + t.row * cpu::product_stride(weights.hidden());
+      const std::byte* a =
+          memory.inputs + p.input_offset + cpu::row_map(table, weights.gate_up).offset(t.row);
       activate_tile(table, memory, t,
                     cpu::multiply_tile(table, weights.gate_up, a, t.rows, t.panel, t.panels, scratch));
     }
@@ -193,13 +184,13 @@ void run_pass(context& ctx, const expert_ffn_args& args, const pass_memory& memo
     quantize_hidden(ctx, memory, rows);
 
   scratch_bytes = 0;
-  tiles = list_tiles(memory, ctx.threads(), &expert_weights::down, scratch_bytes);
+  tiles = list_tiles(ctx, memory, &expert_weights::down, scratch_bytes);
   ctx.pool().parallel_dynamic(tiles.size(), 1, [&](unsigned thread, std::size_t begin, std::size_t end) {
     std::byte* scratch = ctx.thread_scratch(thread, scratch_bytes);
     for (const tile& t : tiles.subspan(begin, end - begin)) {
       const piece& p = memory.pieces[t.piece];
       const expert_weights& weights = *p.segment->weights;
-      const float* a = memory.hidden + p.hidden_offset + t.row * cpu::product_stride(weights.ffn());
+      const std::byte* a = memory.hidden + p.hidden_offset + cpu::row_map(table, weights.down).offset(t.row);
       output_tile(table, args, memory, t,
                   cpu::multiply_tile(table, weights.down, a, t.rows, t.panel, t.panels, scratch));
     }
@@ -251,10 +242,10 @@ void expert_ffn(context& ctx, const expert_ffn_args& args) {
     fill_pass(args, segment, row, [&](const expert_segment& s, std::size_t, std::size_t rows) {
       ++sizes.pieces;
       sizes.rows += rows;
-      sizes.tiles += tiles_of(s.weights->gate_up.shape(), rows, ctx.threads());
-      tiles_down += tiles_of(s.weights->down.shape(), rows, ctx.threads());
-      sizes.inputs += rows * cpu::product_stride(s.weights->hidden());
-      sizes.hidden += rows * cpu::product_stride(s.weights->ffn());
+      sizes.tiles += tiles_of(ctx, s.weights->gate_up, rows);
+      tiles_down += tiles_of(ctx, s.weights->down, rows);
+      sizes.inputs += cpu::row_map(ctx.table(), s.weights->gate_up).bytes(rows);
+      sizes.hidden += cpu::row_map(ctx.table(), s.weights->down).bytes(rows);
     });
     if (sizes.rows == 0)
       continue;
@@ -262,11 +253,10 @@ void expert_ffn(context& ctx, const expert_ffn_args& args) {
 
     const std::size_t piece_bytes = line_up(sizes.pieces * sizeof(piece));
     const std::size_t tile_bytes = line_up(sizes.tiles * sizeof(tile));
-    std::byte* at =
-        ctx.shared_scratch(piece_bytes + tile_bytes + (sizes.inputs + sizes.hidden) * sizeof(float));
+    std::byte* at = ctx.shared_scratch(piece_bytes + tile_bytes + sizes.inputs + sizes.hidden);
     pass_memory memory{{reinterpret_cast<piece*>(at), sizes.pieces},
                        reinterpret_cast<tile*>(at + piece_bytes),
-                       reinterpret_cast<float*>(at + piece_bytes + tile_bytes),
+                       at + piece_bytes + tile_bytes,
                        nullptr};
     memory.hidden = memory.inputs + sizes.inputs;
     std::size_t count = 0;
@@ -275,8 +265,8 @@ void expert_ffn(context& ctx, const expert_ffn_args& args) {
     fill_pass(args, from_segment, from_row,
               [&](const expert_segment& s, std::size_t first, std::size_t rows) {
                 memory.pieces[count++] = {&s, first, rows, inputs, hidden};
-                inputs += rows * cpu::product_stride(s.weights->hidden());
-                hidden += rows * cpu::product_stride(s.weights->ffn());
+                inputs += cpu::row_map(ctx.table(), s.weights->gate_up).bytes(rows);
+                hidden += cpu::row_map(ctx.table(), s.weights->down).bytes(rows);
               });
     run_pass(ctx, args, memory, sizes.rows);
   }

@@ -32,12 +32,12 @@ void check(const gemm_args& args) {
 void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_t rows) {
   const kernel_table& table = ctx.table();
   const packed_matrix& weight = *args.weight;
-  const std::size_t stride = cpu::product_stride(weight.inputs());
-  auto* a = reinterpret_cast<float*>(ctx.shared_scratch(rows * stride * sizeof(float)));
+  const cpu::row_map map(table, weight);
+  std::byte* a = ctx.shared_scratch(map.bytes(rows));
   const auto pack = [&](unsigned, std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) {
       const std::size_t from = args.input_rows.empty() ? first + r : args.input_rows[first + r];
-      cpu::pack_row(table, weight, args.input.row(from), args.input.type, weight.inputs(), a + r * stride);
+      cpu::pack_row(table, weight, args.input.row(from), args.input.type, weight.inputs(), a + map.offset(r));
     }
   };
   if (rows <= serial_rows)
@@ -46,7 +46,7 @@ void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_
   else
     ctx.pool().parallel_static(rows, pack);
 
-  const cpu::tile_shape tile = cpu::tiles_for(weight.shape(), rows, ctx.threads());
+  const cpu::tile_shape tile = cpu::tiles_for(table, weight, rows, ctx.threads());
   const std::size_t panels = weight.shape().panels();
   const std::size_t panel_tiles = (panels + tile.panels - 1) / tile.panels;
   const std::size_t row_tiles = (rows + tile.rows - 1) / tile.rows;
@@ -58,17 +58,15 @@ void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_
       const std::size_t row_count = std::min(tile.rows, rows - row);
       const std::size_t panel = i % panel_tiles * tile.panels;
       const std::size_t panel_count = std::min(tile.panels, panels - panel);
-      const float* c =
-          cpu::multiply_tile(table, weight, a + row * stride, row_count, panel, panel_count, scratch);
+      const cpu::tile_sums sums =
+          cpu::multiply_tile(table, weight, a + map.offset(row), row_count, panel, panel_count, scratch);
+      const std::size_t column = panel * panel_columns;
+      const std::size_t columns = std::min(panel_count * panel_columns, weight.outputs() - column);
       for (std::size_t r = 0; r < row_count; ++r)
-        for (std::size_t p = 0; p < panel_count; ++p) {
-          const std::size_t column = (panel + p) * panel_columns;
-          table.finish_row(c + (p * row_count + r) * panel_columns,
-                           args.bias != nullptr ? args.bias + column : nullptr,
-                           std::min(panel_columns, weight.outputs() - column),
-                           args.output.row(first + row + r) + bytes_of(args.output.type, column),
-                           args.output.type, args.mode == gemm_output::add);
-        }
+        table.finish_row(sums.c + r * panel_columns, sums.panel_stride,
+                         args.bias != nullptr ? args.bias + column : nullptr, columns,
+                         args.output.row(first + row + r) + bytes_of(args.output.type, column),
+                         args.output.type, args.mode == gemm_output::add);
     }
   };
   ctx.pool().parallel_dynamic(row_tiles * panel_tiles, 1, multiply);

@@ -7,11 +7,40 @@
 
 #include "kernels/cpu/kernel_table.hpp"
 
+#if defined(TROUPE_X86_KERNELS)
+#  include <cpuid.h>
+#endif
+#if defined(TROUPE_X86_KERNELS) && defined(__linux__)
+#  include <sys/syscall.h>
+#  include <unistd.h>
+#endif
+
 namespace troupe::kernels {
 
 namespace {
 
 constexpr std::array all_sets{isa::portable, isa::avx2, isa::avx512, isa::amx};
+
+#if defined(TROUPE_X86_KERNELS)
+// Asks the processor (leaf 7, EDX: 22 AMX-BF16, 24 AMX-TILE, 25 AMX-INT8), then the system, which lends the
+// tile registers (8 KiB a thread) only to processes that ask.
+bool tiles_granted() {
+#  if defined(__linux__)
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  constexpr unsigned wanted = 1U << 22 | 1U << 24 | 1U << 25;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & wanted) != wanted)
+    return false;
+  constexpr long arch_req_xcomp_perm = 0x1023;
+  constexpr long xfeature_xtiledata = 18;
+  return ::syscall(SYS_arch_prctl, arch_req_xcomp_perm, xfeature_xtiledata) == 0;
+#  else
+  return false;
+#  endif
+}
+#endif
 
 bool processor_has(isa set) {
   switch (set) {
@@ -23,12 +52,16 @@ bool processor_has(isa set) {
   case isa::avx512:
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
            && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  case isa::amx: {
+    static const bool granted = processor_has(isa::avx512) && tiles_granted();
+    return granted;
+  }
 #else
   case isa::avx2:
   case isa::avx512:
-#endif
   case isa::amx:
     return false;
+#endif
   }
   return false;
 }
@@ -88,6 +121,8 @@ const kernel_table& table_of(isa set) {
     return cpu::avx2_table;
   if (set == isa::avx512)
     return cpu::avx512_table;
+  if (set == isa::amx)
+    return cpu::amx_table();
 #endif
   return cpu::portable_table;
 }

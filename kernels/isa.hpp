@@ -8,8 +8,8 @@
 
 namespace troupe::kernels {
 
-/// One table of kernels each, in order of preference, worst first. All give the same bits. `amx` is reserved:
-/// its table does not exist yet and it is never detected.
+/// One table of kernels each, in order of preference, worst first. All give the same bits. `amx` is AVX-512
+/// with products and attention on tiles.
 enum class isa : std::uint8_t { portable = 0, avx2 = 1, avx512 = 2, amx = 3 };
 
 /// "portable", "avx2", "avx512" or "amx".
@@ -18,7 +18,8 @@ const char* name_of(isa set);
 /// The set called `name`, or nothing.
 std::optional<isa> isa_from_name(std::string_view name);
 
-/// Whether this binary has kernels for `set` and this processor and its operating system can run them.
+/// Whether this binary has kernels for `set` and this processor and its operating system can run them. For
+/// `amx` the system is asked to lend the process its tile registers.
 bool is_supported(isa set);
 
 /// Every supported set, `portable` first, best last.

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #include "kernels/cpu/row_ranges.hpp"
 #include "kernels/error.hpp"
@@ -38,20 +39,27 @@ std::size_t value_index(dtype type, std::size_t t, std::size_t d, std::size_t di
   return type == dtype::bf16 ? (t / 2 * dims + d) * 2 + t % 2 : t * dims + d;
 }
 
-template <class Index>
-void write_head(std::byte* tile, dtype type, const std::byte* row, dtype row_type, std::size_t dims,
-                const Index& index) {
-  for (std::size_t d = 0; d < dims; ++d) {
-    if (type == dtype::bf16) {
-      reinterpret_cast<bfloat16*>(tile)[index(d)] = row_type == dtype::bf16
-                                                        ? reinterpret_cast<const bfloat16*>(row)[d]
-                                                        : to_bfloat16(reinterpret_cast<const float*>(row)[d]);
-    } else {
-      reinterpret_cast<float*>(tile)[index(d)] = row_type == dtype::bf16
-                                                     ? to_float(reinterpret_cast<const bfloat16*>(row)[d])
-                                                     : reinterpret_cast<const float*>(row)[d];
-    }
-  }
+template <class To, class From>
+To converted(From value) {
+  if constexpr (std::is_same_v<To, From>)
+    return value;
+  else if constexpr (std::is_same_v<To, bfloat16>)
+    return to_bfloat16(value);
+  else
+    return to_float(value);
+}
+
+// One head of one token: `To` is the cache's type, `From` the rows'.
+template <class To, class From>
+void write_head(std::byte* key_tile, std::byte* value_tile, const std::byte* key, const std::byte* value,
+                std::size_t t, std::size_t dims, std::size_t value_dims) {
+  constexpr dtype type = std::is_same_v<To, float> ? dtype::f32 : dtype::bf16;
+  auto* keys = reinterpret_cast<To*>(key_tile);
+  auto* values = reinterpret_cast<To*>(value_tile);
+  for (std::size_t d = 0; d < dims; ++d)
+    keys[key_index(type, t, d)] = converted<To>(reinterpret_cast<const From*>(key)[d]);
+  for (std::size_t d = 0; d < dims; ++d)
+    values[value_index(type, t, d, value_dims)] = converted<To>(reinterpret_cast<const From*>(value)[d]);
 }
 
 float read_element(const std::byte* tile, dtype type, std::size_t index) {
@@ -136,10 +144,15 @@ void kv_write(context& ctx, const kv_write_args& args) {
   expect(args.keys.rows == rows && args.values.rows == rows && args.keys.cols == columns
              && args.values.cols == columns,
          "kv_write: keys or values are not [slots, kv_heads · head_dim]");
+  expect(args.keys.type == args.values.type, "kv_write: keys and values differ in type");
   const std::size_t block_tokens = cache.config().block_tokens;
   for (const std::uint32_t slot : args.slots)
     expect(slot / block_tokens < cache.blocks(), "kv_write: a slot is outside the cache");
   const std::size_t key_bytes = cache.head_key_bytes(args.layer);
+  const auto write =
+      group.type == dtype::f32
+          ? (args.keys.type == dtype::f32 ? write_head<float, float> : write_head<float, bfloat16>)
+          : (args.keys.type == dtype::f32 ? write_head<bfloat16, float> : write_head<bfloat16, bfloat16>);
   cpu::over_row_ranges(ctx, rows, 2 * columns, [&](std::size_t r) {
     const std::size_t offset = args.slots[r] % block_tokens;
     const std::size_t tile = offset / tile_tokens;
@@ -147,13 +160,10 @@ void kv_write(context& ctx, const kv_write_args& args) {
     for (std::size_t h = 0; h < group.kv_heads; ++h) {
       std::byte* block =
           cache.head_block(args.layer, static_cast<std::uint32_t>(args.slots[r] / block_tokens), h);
-      write_head(block + tile * key_tile_bytes(group), group.type,
-                 args.keys.row(r) + bytes_of(args.keys.type, h * group.head_dim), args.keys.type,
-                 group.head_dim, [&](std::size_t d) { return key_index(group.type, t, d); });
-      write_head(block + key_bytes + tile * value_tile_bytes(group), group.type,
-                 args.values.row(r) + bytes_of(args.values.type, h * group.head_dim), args.values.type,
-                 group.head_dim,
-                 [&](std::size_t d) { return value_index(group.type, t, d, value_dim(group)); });
+      write(block + tile * key_tile_bytes(group), block + key_bytes + tile * value_tile_bytes(group),
+            args.keys.row(r) + bytes_of(args.keys.type, h * group.head_dim),
+            args.values.row(r) + bytes_of(args.values.type, h * group.head_dim), t, group.head_dim,
+            value_dim(group));
     }
   });
 }

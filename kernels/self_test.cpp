@@ -111,28 +111,94 @@ void check_products(comparison& compare) {
   }
 }
 
+// Rows in tiles against the portable product of the same rows: every remainder of rows and panels, sums that
+// begin at zero and that go on.
+void check_tiles(comparison& compare) {
+  constexpr std::size_t blocks = 2;
+  constexpr std::size_t k = blocks * 32 - 5;
+  constexpr std::size_t most_rows = 50;
+  constexpr std::size_t panels = 7;
+  constexpr std::size_t stride = blocks * 32;
+  const auto weights = bfloats(21, panels * blocks * 512);
+  const auto x_f32 = floats(22, most_rows * k);
+  const auto x_bf16 = bfloats(22, most_rows * k);
+  std::vector<float> split(most_rows * stride);
+  // Operands of tiles lie on cache lines.
+  std::vector<std::byte> memory((most_rows + 15) / 16 * blocks * 1024 + 64);
+  std::byte* tiles = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+  for (const dtype type : {dtype::f32, dtype::bf16})
+    for (const std::size_t rows : {1, 17, 50})
+      for (const std::size_t count : {std::size_t{1}, std::size_t{4}, panels}) {
+        if (type == dtype::f32 && count != 1)
+          continue; // only packing differs
+        const std::string name = "gemm in tiles " + std::string(name_of(type)) + ", " + std::to_string(rows)
+                                 + " rows, " + std::to_string(count) + " panels";
+        const auto row = [&](std::size_t r) {
+          return type == dtype::f32 ? raw(x_f32) + r * k * 4 : raw(x_bf16) + r * k * 2;
+        };
+        compare.check(name, count * rows * 16 * 4, [&](const kernel_table& t, float* out) {
+          if (t.bf16_tiles == nullptr) {
+            for (std::size_t r = 0; r < rows; ++r)
+              t.pack_row_bf16(row(r), type, k, split.data() + r * stride);
+            for (std::size_t p = 0; p < count; ++p) {
+              float* c = out + p * rows * 16;
+              std::fill_n(c, rows * 16, 0.0F);
+              for (int i = 0; i < 2; ++i)
+                t.bf16_direct(split.data(), stride, rows, raw(weights) + p * blocks * 1024, blocks, c, 16);
+            }
+            return;
+          }
+          for (std::size_t r = 0; r < rows; ++r)
+            t.pack_row_tiles(row(r), type, k, tiles + r / 16 * blocks * 1024 + r % 16 * 64);
+          const std::size_t padded = (rows + 15) / 16 * 16;
+          std::vector<float> c(padded * count * 16);
+          tile_product product{.a = tiles,
+                               .a_stride = blocks * 1024,
+                               .rows = rows,
+                               .panel = raw(weights),
+                               .panel_stride = blocks * 1024,
+                               .panels = count,
+                               .blocks = blocks,
+                               .c = c.data(),
+                               .c_stride = padded * 16};
+          t.bf16_tiles(product);
+          product.accumulate = true;
+          t.bf16_tiles(product);
+          for (std::size_t p = 0; p < count; ++p)
+            std::copy_n(c.data() + p * padded * 16, rows * 16, out + p * rows * 16);
+        });
+      }
+}
+
 void check_finish(comparison& compare) {
   const auto a = floats(5, 64);
   const auto b = floats(6, 64);
   const auto c = floats(7, 64);
-  for (const std::size_t count : {std::size_t{5}, std::size_t{16}})
+  for (const std::size_t count : {std::size_t{5}, std::size_t{16}, std::size_t{37}})
     for (const dtype type : {dtype::f32, dtype::bf16}) {
       const std::string name = std::string(" ") + name_of(type) + ", " + std::to_string(count) + " columns";
-      compare.check("finish_row" + name, 64, [&](const kernel_table& t, float* out) {
-        t.finish_row(a.data(), b.data(), count, bytes(out), type, false);
+      compare.check("finish_row" + name, 160, [&](const kernel_table& t, float* out) {
+        t.finish_row(a.data(), 24, b.data(), count, bytes(out), type, false);
       });
       for (const activation kind : {activation::silu, activation::gelu_tanh, activation::gelu_erf}) {
-        compare.check("activate_columns" + name, 64 * 4, [&](const kernel_table& t, float* out) {
-          t.activate_columns(kind, a.data(), b.data(), c.data(), nullptr, count, 16, out, type);
-          t.activate_columns(kind, a.data(), nullptr, nullptr, nullptr, count, 0, out, type);
-        });
         compare.check("activate_row" + name, 64 * 4, [&](const kernel_table& t, float* out) {
-          t.activate_row(kind, raw(a), dtype::f32, raw(b), dtype::f32, count + 32, bytes(out), type);
+          t.activate_row(kind, raw(a), dtype::f32, raw(b), dtype::f32, count + 20, bytes(out), type);
         });
       }
     }
+  for (const row_layout layout : {row_layout::f32, row_layout::bf16_split, row_layout::bf16_tiles})
+    for (const activation kind : {activation::silu, activation::gelu_tanh, activation::gelu_erf})
+      for (const std::size_t count : {std::size_t{5}, std::size_t{37}})
+        compare.check("activate_columns, layout " + std::to_string(static_cast<int>(layout)) + ", "
+                          + std::to_string(count) + " columns",
+                      4096, [&](const kernel_table& t, float* out) {
+                        t.activate_columns(kind, a.data(), b.data(), c.data(), nullptr, 24, count, 16, 64,
+                                           bytes(out), layout);
+                        t.activate_columns(kind, a.data(), nullptr, nullptr, nullptr, 16, 16, 0, 16,
+                                           bytes(out), layout);
+                      });
   compare.check("finish_row added", 37 * 4, [&](const kernel_table& t, float* out) {
-    t.finish_row(a.data(), nullptr, 37, bytes(out), dtype::f32, true);
+    t.finish_row(a.data(), 16, nullptr, 37, bytes(out), dtype::f32, true);
   });
 }
 
@@ -191,7 +257,7 @@ void check_scores(comparison& compare, std::size_t count) {
 }
 
 void check_attention(comparison& compare, dtype type, std::size_t head_dim) {
-  constexpr std::size_t tokens = 3;
+  constexpr std::size_t tokens = 9; // 18 rows: one tile of 16 and a rest
   constexpr std::size_t group = 2;
   constexpr std::size_t tiles = 5; // 80 keys: two chunks and half of one
   const std::size_t key_elements = (head_dim + 31) / 32 * 32 * 16;
@@ -208,8 +274,8 @@ void check_attention(comparison& compare, dtype type, std::size_t head_dim) {
     value_tiles[i] =
         (type == dtype::f32 ? raw(values_f32) : raw(values_bf16)) + bytes_of(type, i * value_elements);
   }
-  const std::array<std::size_t, tokens> first{0, 0, 35};
-  const std::array<std::size_t, tokens> end{64, 67, 70};
+  const std::array<std::size_t, tokens> first{0, 0, 35, 0, 0, 1, 64, 31, 0};
+  const std::array<std::size_t, tokens> end{64, 67, 70, 1, 32, 33, 65, 80, 80};
   const std::array<float, group> sinks{0.5F, -1.0F};
   // Products of 64 such values are in the hundreds: scaled so that many keys count.
   constexpr float scale = 0.005F;
@@ -234,6 +300,8 @@ std::optional<std::string> self_test(const kernel_table& candidate) {
   const float_mode_guard mode;
   comparison compare(candidate);
   check_products(compare);
+  if (candidate.bf16_tiles != nullptr)
+    check_tiles(compare);
   check_finish(compare);
   for (const dtype type : {dtype::f32, dtype::bf16}) {
     check_rows(compare, type, 48);

@@ -37,13 +37,47 @@ struct attention_block {
   std::byte* scratch = nullptr;
 };
 
-/// Scratch of a block: per row a query (padded), an accumulator (padded), 32 scores, and four numbers.
+/// Scratch of a block: per row (padded to 16) a query and an accumulator (both padded), 32 scores, as many
+/// probabilities and four numbers; a chunk's values.
 constexpr std::size_t attention_scratch_bytes(std::size_t rows, std::size_t head_dim) {
-  return rows * (2 * ((head_dim + 31) / 32 * 32) + 32 + 16) * sizeof(float);
+  const std::size_t dim = (head_dim + 31) / 32 * 32;
+  return ((rows + 15) / 16 * 16 * (2 * dim + 64 + 16) + 32 * dim) * sizeof(float);
 }
 
-/// Rows of one kernel call; every pointer to packed rows is to "rows for products":
-/// bf16: [K padded to 32] as FP32, in blocks of 32: 16 even k, then 16 odd k; f32: [K] as they are.
+/// How "rows for products" lie, which kernels multiply with panels.
+enum class row_layout : std::uint8_t {
+  /// [K] as they are.
+  f32,
+  /// BF16 values as FP32, K padded to 32, in blocks of 32: 16 even k, then 16 odd k.
+  bf16_split,
+  /// BF16, K padded to 32, in tiles of 16 rows × 32 k: [rows / 16][K / 32][16 rows][32 k].
+  bf16_tiles,
+  /// Integers with a scale (quant_table.hpp).
+  int8,
+};
+
+/// A product of rows in tiles with panels: c[p][r][0 … 15] = a[r] · panel p, or += with `accumulate`.
+struct tile_product {
+  /// First tile of the rows; tiles of the next 16 rows follow `a_stride` bytes later. What lies in the rows
+  /// of the last tile past `rows` is read and changes nothing.
+  const std::byte* a = nullptr;
+  std::size_t a_stride = 0;
+  std::size_t rows = 0;
+  /// BF16 pairs, 1 KiB per block of 32 of K; `panel_stride` bytes between panels.
+  const std::byte* panel = nullptr;
+  std::size_t panel_stride = 0;
+  std::size_t panels = 0;
+  std::size_t blocks = 0;
+  /// [panels][rows padded to 16][16], `c_stride` floats between panels. Padding rows get anything.
+  float* c = nullptr;
+  std::size_t c_stride = 0;
+  bool accumulate = false;
+  /// Whether panels come from memory, so that fetching ahead pays; false for panels made in L1.
+  bool streamed = true;
+};
+
+/// Rows of one kernel call. Where nothing else is said, rows for products are FP32: `row_layout::f32` for
+/// FP32 weights, `row_layout::bf16_split` for BF16.
 struct kernel_table {
   isa set = isa::portable;
 
@@ -65,15 +99,22 @@ struct kernel_table {
 
   quant_table quant;
 
-  /// out = sum + bias (or out += with `accumulate`), `count` elements; bias may be null.
-  void (*finish_row)(const float* sum, const float* bias, std::size_t count, std::byte* out, dtype type,
-                     bool accumulate) = nullptr;
-  /// h = act(gate + gate_bias) · (up + up_bias) for `count` ≤ 16 columns, written as rows for products at
-  /// column `column` (a multiple of 16) of `out`, rounded to bf16 where `type` is. `up` null: h = act(gate +
-  /// bias).
+  /// Only where there is a matrix unit, otherwise null: products of BF16 rows in tiles, in the same order of
+  /// operations, for any number of rows, and such rows (`out`: the row's part of its first tile).
+  void (*bf16_tiles)(const tile_product& product) = nullptr;
+  void (*pack_row_tiles)(const std::byte* row, dtype type, std::size_t k, std::byte* out) = nullptr;
+
+  /// out = sum + bias (or out += with `accumulate`), `count` elements; bias may be null. Sums come 16 to a
+  /// panel, panels `panel_stride` floats apart.
+  void (*finish_row)(const float* sum, std::size_t panel_stride, const float* bias, std::size_t count,
+                     std::byte* out, dtype type, bool accumulate) = nullptr;
+  /// h = act(gate + gate_bias) · (up + up_bias) for columns [column, column + count) of a row for products,
+  /// `column` a multiple of 16, rounded to bf16 unless the layout is f32; then zeros up to column `end`.
+  /// Gate's sums come 16 to a panel, panels `panel_stride` floats apart, and so do up's. `up` null: h =
+  /// act(gate + bias). `out`: the row's begin.
   void (*activate_columns)(activation kind, const float* gate, const float* gate_bias, const float* up,
-                           const float* up_bias, std::size_t count, std::size_t column, float* out,
-                           dtype type) = nullptr;
+                           const float* up_bias, std::size_t panel_stride, std::size_t count,
+                           std::size_t column, std::size_t end, std::byte* out, row_layout layout) = nullptr;
 
   void (*activate_row)(activation kind, const std::byte* gate, dtype gate_type, const std::byte* up,
                        dtype up_type, std::size_t count, std::byte* out, dtype out_type) = nullptr;
@@ -118,6 +159,8 @@ namespace cpu {
 extern const kernel_table portable_table;
 extern const kernel_table avx2_table;
 extern const kernel_table avx512_table;
+/// AVX-512's with products and attention on AMX. Only where `is_supported(isa::amx)`.
+const kernel_table& amx_table();
 
 } // namespace cpu
 } // namespace troupe::kernels

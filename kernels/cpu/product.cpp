@@ -24,6 +24,12 @@ constexpr std::size_t many_rows = 192; // × 256 of K × 4 bytes = 192 KiB of L2
 constexpr std::size_t many_panels = 8;
 constexpr std::size_t streams = 4;
 
+// On a matrix unit: rows whose BF16 stay in L2 with the panels that pass, and panels of a tile, the more the
+// fewer rows there are, because the first panels of a tile are not fetched ahead.
+constexpr std::size_t tile_rows_bytes = std::size_t{1} << 20;
+constexpr std::size_t tile_floats = 64 * 1024; // floats
+constexpr std::size_t tile_panels = 16;
+
 void multiply_bf16(const kernel_table& table, const packed_matrix& weight, const float* a, std::size_t rows,
                    std::size_t first, std::size_t panels, float* c, float* expanded) {
   const std::size_t stride = product_stride(weight.inputs());
@@ -58,46 +64,105 @@ void multiply_f32(const kernel_table& table, const packed_matrix& weight, const 
                       std::min(step, inputs - k), c + p * rows * panel_columns, panel_columns);
 }
 
+row_layout layout_for(const kernel_table& table, const packed_matrix& weight) {
+  if (weight.format() == packed_format::f32_panel)
+    return row_layout::f32;
+  if (weight.rows() == row_quant::int8)
+    return row_layout::int8;
+  return table.bf16_tiles != nullptr && weight.format() == packed_format::bf16_pair ? row_layout::bf16_tiles
+                                                                                    : row_layout::bf16_split;
+}
+
+std::size_t ceil_div(std::size_t a, std::size_t b) {
+  return (a + b - 1) / b;
+}
+
+tile_shape matrix_unit_tile(const packed_shape& weight, std::size_t rows) {
+  const std::size_t most =
+      std::max<std::size_t>(tile_rows_bytes / (weight.padded_inputs() * 2) / 32 * 32, 64);
+  tile_shape tile{rows, streams};
+  if (rows > most) // split evenly, in whole pairs of tiles
+    tile.rows = ceil_div(ceil_div(rows, ceil_div(rows, most)), 32) * 32;
+  if (rows > 16) // a power of two, so that halves hold whole pairs of gate and up
+    while (tile.panels < tile_panels && 2 * tile.panels * tile.rows * panel_columns <= tile_floats)
+      tile.panels *= 2;
+  return tile;
+}
+
 } // namespace
 
-tile_shape tiles_for(const packed_shape& weight, std::size_t rows, unsigned threads) {
+row_map::row_map(const kernel_table& table, const packed_matrix& weight)
+    : layout_(layout_for(table, weight)),
+      stride_(layout_ == row_layout::bf16_tiles ? weight.shape().padded_inputs() / block_k * block_bytes
+                                                : product_stride(weight.inputs()) * sizeof(float)) {}
+
+std::size_t row_map::bytes(std::size_t rows) const {
+  return layout_ == row_layout::bf16_tiles ? ceil_div(rows, 16) * stride_ : rows * stride_;
+}
+
+tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
+                     unsigned threads) {
+  const packed_shape& shape = weight.shape();
   tile_shape tile{std::min(rows, many_rows), rows <= direct_rows ? streams : many_panels};
-  if (rows > many_rows) // rows split evenly
-    tile.rows = (rows + (rows + many_rows - 1) / many_rows - 1) / ((rows + many_rows - 1) / many_rows);
-  const auto tiles = [&] {
-    return (rows + tile.rows - 1) / tile.rows * ((weight.panels() + tile.panels - 1) / tile.panels);
-  };
-  while (rows > 0 && tile.panels > weight.interleave && tiles() < std::size_t{4} * threads)
+  if (layout_for(table, weight) == row_layout::bf16_tiles)
+    tile = matrix_unit_tile(shape, rows);
+  else if (rows > many_rows) // rows split evenly
+    tile.rows = ceil_div(rows, ceil_div(rows, many_rows));
+  const auto tiles = [&] { return ceil_div(rows, tile.rows) * ceil_div(shape.panels(), tile.panels); };
+  while (rows > 0 && tile.panels > shape.interleave && tiles() < std::size_t{4} * threads)
     tile.panels /= 2;
   return tile;
 }
 
 std::size_t tile_scratch_bytes(const tile_shape& tile) {
-  return (tile.rows * tile.panels + chunk_k) * panel_columns * sizeof(float);
+  return (ceil_div(tile.rows, 16) * 16 * tile.panels + chunk_k) * panel_columns * sizeof(float);
 }
 
 void pack_row(const kernel_table& table, const packed_matrix& weight, const std::byte* row, dtype type,
-              std::size_t k, float* out) {
-  if (weight.rows() == row_quant::int8)
-    table.quant.quantize_row(row, type, k, reinterpret_cast<std::byte*>(out));
-  else if (weight.format() == packed_format::f32_panel)
-    table.pack_row_f32(row, type, k, out);
-  else
-    table.pack_row_bf16(row, type, k, out);
+              std::size_t k, std::byte* out) {
+  switch (layout_for(table, weight)) {
+  case row_layout::f32:
+    table.pack_row_f32(row, type, k, reinterpret_cast<float*>(out));
+    break;
+  case row_layout::bf16_split:
+    table.pack_row_bf16(row, type, k, reinterpret_cast<float*>(out));
+    break;
+  case row_layout::bf16_tiles:
+    table.pack_row_tiles(row, type, k, out);
+    break;
+  case row_layout::int8:
+    table.quant.quantize_row(row, type, k, out);
+    break;
+  }
 }
 
-float* multiply_tile(const kernel_table& table, const packed_matrix& weight, const float* a, std::size_t rows,
-                     std::size_t first_panel, std::size_t panels, std::byte* scratch) {
+tile_sums multiply_tile(const kernel_table& table, const packed_matrix& weight, const std::byte* a,
+                        std::size_t rows, std::size_t first_panel, std::size_t panels, std::byte* scratch) {
   auto* expanded = reinterpret_cast<float*>(scratch);
   float* c = expanded + chunk_k * panel_columns;
+  if (layout_for(table, weight) == row_layout::bf16_tiles) {
+    const packed_shape& shape = weight.shape();
+    const std::size_t c_stride = ceil_div(rows, 16) * 16 * panel_columns;
+    table.bf16_tiles({.a = a,
+                      .a_stride = shape.padded_inputs() / block_k * block_bytes,
+                      .rows = rows,
+                      .panel = weight.panel(first_panel),
+                      .panel_stride = shape.panel_bytes(),
+                      .panels = panels,
+                      .blocks = shape.padded_inputs() / block_k,
+                      .c = c,
+                      .c_stride = c_stride});
+    return {c, c_stride};
+  }
+  const auto* x = reinterpret_cast<const float*>(a);
   std::memset(c, 0, rows * panels * panel_columns * sizeof(float));
   if (weight.format() == packed_format::f32_panel)
-    multiply_f32(table, weight, a, rows, first_panel, panels, c);
+    multiply_f32(table, weight, x, rows, first_panel, panels, c);
   else if (is_quantized(weight.format()))
-    multiply_quantized(table, weight, a, rows, first_panel, panels, c, expanded, chunk_blocks);
+    multiply_quantized(table, weight, x, rows, first_panel, panels, c, expanded, chunk_blocks);
   else
-    multiply_bf16(table, weight, a, rows, first_panel, panels, c, expanded);
-  return c;
+    multiply_bf16(table, weight, x, rows, first_panel, panels, c, expanded);
+  return {c, rows * panel_columns};
 }
 
 } // namespace troupe::kernels::cpu

@@ -38,11 +38,11 @@ TROUPE_INLINE void with_activation(activation kind, const Function& function) {
   }
 }
 
-static void finish_row(const float* sum, const float* bias, std::size_t count, std::byte* out, dtype type,
-                       bool accumulate) {
+static void finish_row(const float* sum, std::size_t panel_stride, const float* bias, std::size_t count,
+                       std::byte* out, dtype type, bool accumulate) {
   with_type(out, type, [&](auto* to) {
     for_each_16(count, [&](std::size_t i, std::size_t n) {
-      v16 y = load_some(sum + i, n);
+      v16 y = load_some(sum + i / 16 * panel_stride, n);
       if (bias != nullptr)
         y = add(y, load_some(bias + i, n));
       if (accumulate)
@@ -52,33 +52,49 @@ static void finish_row(const float* sum, const float* bias, std::size_t count, s
   });
 }
 
+/// 16 BF16 values of a row for products from column `column` on; those past `count` become zero.
+static void store_product_columns(const v16& h, std::size_t count, std::size_t column, std::byte* out,
+                                  row_layout layout) {
+  if (layout == row_layout::bf16_tiles) {
+    auto* to = reinterpret_cast<bfloat16*>(out + column / block_k * panel_block_bytes) + column % block_k;
+    store16(to, h);
+    for (std::size_t j = count; j < 16; ++j)
+      to[j] = {};
+    return;
+  }
+  float values[16];
+  store16(values, each_part([&](std::size_t i) { return round_to_bf16(h.part[i]); }));
+  float* to = reinterpret_cast<float*>(out) + product_index(column, dtype::bf16);
+  for (std::size_t j = 0; j < 16; j += 2) {
+    to[j / 2] = j < count ? values[j] : 0.0F;
+    to[half_block + j / 2] = j + 1 < count ? values[j + 1] : 0.0F;
+  }
+}
+
 static void activate_columns(activation kind, const float* gate, const float* gate_bias, const float* up,
-                             const float* up_bias, std::size_t count, std::size_t column, float* out,
-                             dtype type) {
+                             const float* up_bias, std::size_t panel_stride, std::size_t count,
+                             std::size_t column, std::size_t end, std::byte* out, row_layout layout) {
   with_activation(kind, [&]<activation Kind>() {
-    v16 g = load_some(gate, count);
-    if (gate_bias != nullptr)
-      g = add(g, load_some(gate_bias, count));
-    v16 h = activated<Kind>(g);
-    if (up != nullptr) {
-      v16 u = load_some(up, count);
-      if (up_bias != nullptr)
-        u = add(u, load_some(up_bias, count));
-      h = mul(h, u);
-    }
-    if (type == dtype::f32) {
-      store_some(out + column, count, h);
-      return;
-    }
-    float values[16];
-    store16(values, each_part([&](std::size_t i) { return round_to_bf16(h.part[i]); }));
-    // Columns past the end stay zero: they are K of the next product.
-    float* to = out + product_index(column, dtype::bf16);
-    for (std::size_t j = 0; j < 16; j += 2) {
-      to[j / 2] = j < count ? values[j] : 0.0F;
-      to[half_block + j / 2] = j + 1 < count ? values[j + 1] : 0.0F;
-    }
+    for_each_16(count, [&](std::size_t i, std::size_t n) {
+      v16 g = load_some(gate + i / 16 * panel_stride, n);
+      if (gate_bias != nullptr)
+        g = add(g, load_some(gate_bias + i, n));
+      v16 h = activated<Kind>(g);
+      if (up != nullptr) {
+        v16 u = load_some(up + i / 16 * panel_stride, n);
+        if (up_bias != nullptr)
+          u = add(u, load_some(up_bias + i, n));
+        h = mul(h, u);
+      }
+      if (layout == row_layout::f32)
+        store_some(reinterpret_cast<float*>(out) + column + i, n, h);
+      else
+        store_product_columns(h, n, column + i, out, layout);
+    });
   });
+  if (layout != row_layout::f32)
+    for (std::size_t i = (column + count + 15) / 16 * 16; i < end; i += 16)
+      store_product_columns(splat(0.0F), 0, i, out, layout);
 }
 
 static void activate_row(activation kind, const std::byte* gate, dtype gate_type, const std::byte* up,

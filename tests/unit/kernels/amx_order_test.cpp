@@ -77,7 +77,8 @@ tile_config config_for(std::size_t rows, std::size_t depth) {
 __attribute__((target("amx-tile,amx-bf16"))) void multiply_bf16(tiles<bfloat16>& t, std::size_t rows,
                                                                 std::size_t depth) {
   const tile_config config = config_for(rows, depth);
-  _tile_loadconfig(&config);
+  // GCC's intrinsics do not say that they read memory.
+  __asm__ volatile("ldtilecfg %0" : : "m"(config) : "memory");
   _tile_loadd(0, t.c.data(), 64);
   _tile_loadd(1, t.a.data(), 64);
   _tile_loadd(2, t.b.data(), 64);
@@ -89,7 +90,8 @@ __attribute__((target("amx-tile,amx-bf16"))) void multiply_bf16(tiles<bfloat16>&
 __attribute__((target("amx-tile,amx-int8"))) void multiply_int8(tiles<std::int8_t>& t, std::size_t rows,
                                                                 std::size_t depth) {
   const tile_config config = config_for(rows, depth);
-  _tile_loadconfig(&config);
+  // GCC's intrinsics do not say that they read memory.
+  __asm__ volatile("ldtilecfg %0" : : "m"(config) : "memory");
   _tile_loadd(0, t.c.data(), 64);
   _tile_loadd(1, t.a.data(), 64);
   _tile_loadd(2, t.b.data(), 64);

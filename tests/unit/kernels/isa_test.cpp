@@ -1,5 +1,6 @@
 #include "kernels/isa.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -35,11 +36,15 @@ TEST(isa, names_are_found_again) {
   EXPECT_FALSE(isa_from_name("mmx").has_value());
 }
 
-TEST(isa, portable_is_always_there_and_amx_is_not_yet) {
+TEST(isa, portable_is_always_there_and_the_best_is_detected) {
   EXPECT_EQ(supported_isas().front(), isa::portable);
-  EXPECT_FALSE(is_supported(isa::amx));
-  EXPECT_THROW(table_of(isa::amx), std::runtime_error);
   EXPECT_EQ(detect(), supported_isas().back());
+  for (const isa set : {isa::avx2, isa::avx512, isa::amx}) {
+    if (is_supported(set))
+      EXPECT_EQ(table_of(set).set, set);
+    else
+      EXPECT_THROW(table_of(set), std::runtime_error) << name_of(set);
+  }
 }
 
 TEST(self_test, accepts_every_supported_set) {
@@ -49,7 +54,47 @@ TEST(self_test, accepts_every_supported_set) {
   EXPECT_EQ(selection.chosen, detect());
   EXPECT_TRUE(selection.refused.empty());
   EXPECT_EQ(select_isa(isa::portable).chosen, isa::portable);
-  EXPECT_THROW(select_isa(isa::amx), std::runtime_error);
+  for (const isa set : {isa::avx2, isa::avx512, isa::amx}) {
+    if (is_supported(set))
+      EXPECT_EQ(select_isa(set).chosen, set);
+    else
+      EXPECT_THROW(select_isa(set), std::runtime_error) << name_of(set);
+  }
+}
+
+TEST(self_test, refuses_a_matrix_unit_that_adds_in_another_order) {
+  // Every other set's product through the way in of AMX, and one sum a bit off.
+  kernel_table table = cpu::portable_table;
+  table.pack_row_tiles = [](const std::byte* row, dtype type, std::size_t k, std::byte* out) {
+    for (std::size_t i = 0; i < (k + 31) / 32 * 32; ++i) {
+      const float value = i >= k                ? 0.0F
+                          : type == dtype::bf16 ? to_float(reinterpret_cast<const bfloat16*>(row)[i])
+                                                : reinterpret_cast<const float*>(row)[i];
+      reinterpret_cast<bfloat16*>(out + i / 32 * 1024)[i % 32] = to_bfloat16(value);
+    }
+  };
+  table.bf16_tiles = [](const tile_product& p) {
+    for (std::size_t r = 0; r < p.rows; ++r)
+      for (std::size_t i = 0; i < p.panels; ++i) {
+        if (!p.accumulate)
+          std::fill_n(p.c + i * p.c_stride + r * 16, 16, 0.0F);
+        const std::byte* a = p.a + r / 16 * p.a_stride + r % 16 * 64;
+        for (std::size_t b = 0; b < p.blocks; ++b, a += 1024) {
+          float row[32];
+          cpu::portable_table.pack_row_bf16(a, dtype::bf16, 32, row);
+          cpu::portable_table.bf16_direct(row, 32, 1, p.panel + i * p.panel_stride + b * 1024, 1,
+                                          p.c + i * p.c_stride + r * 16, 16);
+        }
+      }
+  };
+  EXPECT_EQ(self_test(table), std::nullopt);
+  static const auto right = table.bf16_tiles;
+  table.bf16_tiles = [](const tile_product& p) {
+    right(p);
+    if (p.rows == 50)
+      p.c[49 * 16] = std::nextafter(p.c[49 * 16], 1e30F);
+  };
+  EXPECT_EQ(self_test(table), "gemm in tiles f32, 50 rows, 1 panels");
 }
 
 TEST(self_test, refuses_a_wrong_kernel_and_names_it) {

@@ -1,0 +1,36 @@
+// Kernels of AMX: AVX-512's, with products of BF16 weights and attention on tiles. Compiled with the flags of
+// both (CMakeLists.txt).
+#if defined(__GNUC__)
+#  pragma GCC diagnostic ignored "-Wunused-function" // of the headers' kernels only some are needed here
+#endif
+
+#include "kernels/cpu/amx_attention.hpp"
+#include "kernels/cpu/amx_tiles.hpp"
+#include "kernels/cpu/kernel_table.hpp"
+
+namespace troupe::kernels::cpu {
+
+namespace TROUPE_ISA_NAMESPACE {
+
+static void amx_attention(const attention_block& block) {
+  if (block.cache_type == dtype::bf16)
+    tile_attention_block(block);
+  else
+    avx512_table.attention(block);
+}
+
+} // namespace TROUPE_ISA_NAMESPACE
+
+const kernel_table& amx_table() {
+  static const kernel_table table = [] {
+    kernel_table t = avx512_table;
+    t.set = isa::amx;
+    t.bf16_tiles = TROUPE_ISA_NAMESPACE::bf16_tiles;
+    t.pack_row_tiles = TROUPE_ISA_NAMESPACE::pack_row_tiles;
+    t.attention = TROUPE_ISA_NAMESPACE::amx_attention;
+    return t;
+  }();
+  return table;
+}
+
+} // namespace troupe::kernels::cpu

@@ -1,0 +1,301 @@
+// Products on AMX tiles. Included by amx_kernels.cpp only.
+//
+// A tile register holds 16 rows of 64 bytes. TDPBF16PS adds in the order that gemm.hpp defines (asked of the
+// silicon in tests/unit/kernels/amx_order_test.cpp), a packed panel's block of 32 of K is a tile as it lies,
+// and a tile's rows do not touch one another: so any cut into tiles gives the same bits.
+#pragma once
+
+#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/simd.hpp"
+
+namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
+
+constexpr std::size_t tile_rows = 16;
+constexpr std::size_t tile_bytes = 1024;
+
+// Not the standard library's: a copy of a template that is compiled with this unit's flags could end up where
+// any processor runs it.
+TROUPE_INLINE std::size_t smaller(std::size_t a, std::size_t b) {
+  return a < b ? a : b;
+}
+
+TROUPE_INLINE std::size_t larger(std::size_t a, std::size_t b) {
+  return a > b ? a : b;
+}
+
+/// What LDTILECFG reads.
+struct alignas(64) tile_config {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t column_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+
+  /// Tiles 0 to 5 (sums and rows) with `rows` rows, 6 and 7 (weights) with 16.
+  constexpr explicit tile_config(std::size_t num_rows) {
+    for (std::size_t i = 0; i < 8; ++i) {
+      column_bytes[i] = 64;
+      rows[i] = static_cast<std::uint8_t>(i < 6 ? num_rows : tile_rows);
+    }
+  }
+};
+
+/// GCC's tile intrinsics do not say that they read memory: what the compiler has in mind to store must be
+/// stored before a tile is loaded from it.
+TROUPE_INLINE void finish_stores() {
+  __asm__ volatile("" ::: "memory");
+}
+
+/// Tiles are there while it lives. Every kernel has its own, so that any thread can run any kernel; an
+/// unconfigured thread also saves the system 8 KiB at every switch.
+class tile_session {
+ public:
+  explicit tile_session(std::size_t rows) {
+    const tile_config config(rows);
+    finish_stores();
+    __asm__ volatile("ldtilecfg %0" : : "m"(config)); // GCC's intrinsic names its first 8 bytes only
+  }
+
+  ~tile_session() { _tile_release(); }
+
+  tile_session(const tile_session&) = delete;
+  tile_session& operator=(const tile_session&) = delete;
+};
+
+/// Fetches the next panels into L2 while the present ones are multiplied: some lines at every step. One block
+/// of each panel in turn, as many streams as panels: one stream does not reach half of the bandwidth.
+class panel_fetcher {
+ public:
+  panel_fetcher() = default;
+
+  /// `panels` panels from `first` on, over `steps` calls of `step`.
+  panel_fetcher(const std::byte* first, std::size_t panel_stride, std::size_t panels, std::size_t blocks,
+                std::size_t steps)
+      : at_(first),
+        panel_stride_(panel_stride),
+        panels_(panels),
+        left_(panels * blocks * tile_rows),
+        per_step_(steps == 0 ? 0 : (left_ + steps - 1) / steps) {}
+
+  inline __attribute__((always_inline)) void step() {
+    for (std::size_t i = smaller(per_step_, left_); i != 0; --i) {
+      _mm_prefetch(reinterpret_cast<const char*>(at_ + panel_ * panel_stride_ + line_ * 64), _MM_HINT_T1);
+      --left_;
+      if (++line_ == tile_rows) {
+        line_ = 0;
+        if (++panel_ == panels_) {
+          panel_ = 0;
+          at_ += tile_bytes;
+        }
+      }
+    }
+  }
+
+ private:
+  const std::byte* at_ = nullptr;
+  std::size_t panel_stride_ = 0;
+  std::size_t panels_ = 0;
+  std::size_t left_ = 0;
+  std::size_t per_step_ = 0;
+  std::size_t panel_ = 0;
+  std::size_t line_ = 0;
+};
+
+/// Sums of one tile of rows with `Panels` ≤ 4 panels. Weights come straight from memory, one block of each
+/// panel in turn; `ahead` blocks are fetched before they are needed, within these panels.
+template <std::size_t Panels>
+TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, const std::byte* panel,
+                                     float* c, panel_fetcher& fetcher, std::size_t ahead) {
+  const std::size_t stride = p.panel_stride;
+  const std::size_t c_stride = p.c_stride;
+  if (p.accumulate) {
+    _tile_loadd(0, c, 64);
+    if constexpr (Panels > 1)
+      _tile_loadd(1, c + c_stride, 64);
+    if constexpr (Panels > 2)
+      _tile_loadd(2, c + 2 * c_stride, 64);
+    if constexpr (Panels > 3)
+      _tile_loadd(3, c + 3 * c_stride, 64);
+  } else {
+    _tile_zero(0);
+    if constexpr (Panels > 1)
+      _tile_zero(1);
+    if constexpr (Panels > 2)
+      _tile_zero(2);
+    if constexpr (Panels > 3)
+      _tile_zero(3);
+  }
+  const auto fetch = [&](const std::byte* block, std::size_t b) {
+    if (ahead == 0 || b + ahead >= p.blocks)
+      return;
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < tile_rows; ++i)
+      _mm_prefetch(reinterpret_cast<const char*>(block + ahead * tile_bytes + i * 64), _MM_HINT_T1);
+  };
+  for (std::size_t b = 0; b < p.blocks; ++b) {
+    const std::byte* w = panel + b * tile_bytes;
+    fetcher.step();
+    _tile_loadd(4, a + b * tile_bytes, 64);
+    fetch(w, b);
+    _tile_loadd(6, w, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (Panels > 1) {
+      fetch(w + stride, b);
+      _tile_loadd(7, w + stride, 64);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if constexpr (Panels > 2) {
+      fetch(w + 2 * stride, b);
+      _tile_loadd(6, w + 2 * stride, 64);
+      _tile_dpbf16ps(2, 4, 6);
+    }
+    if constexpr (Panels > 3) {
+      fetch(w + 3 * stride, b);
+      _tile_loadd(7, w + 3 * stride, 64);
+      _tile_dpbf16ps(3, 4, 7);
+    }
+  }
+  _tile_stored(0, c, 64);
+  if constexpr (Panels > 1)
+    _tile_stored(1, c + c_stride, 64);
+  if constexpr (Panels > 2)
+    _tile_stored(2, c + 2 * c_stride, 64);
+  if constexpr (Panels > 3)
+    _tile_stored(3, c + 3 * c_stride, 64);
+}
+
+/// Sums of two tiles of rows with `Panels` ≤ 2 panels: every tile that is loaded is used twice.
+template <std::size_t Panels>
+TROUPE_INLINE void multiply_row_tile_pair(const tile_product& p, const std::byte* a, const std::byte* panel,
+                                          float* c, panel_fetcher& fetcher) {
+  constexpr std::size_t tile_floats = tile_rows * 16;
+  const std::byte* a_second = a + p.a_stride;
+  const std::byte* panel_second = panel + p.panel_stride;
+  float* c_second = c + p.c_stride;
+  if (p.accumulate) {
+    _tile_loadd(0, c, 64);
+    _tile_loadd(2, c + tile_floats, 64);
+    if constexpr (Panels > 1) {
+      _tile_loadd(1, c_second, 64);
+      _tile_loadd(3, c_second + tile_floats, 64);
+    }
+  } else {
+    _tile_zero(0);
+    _tile_zero(2);
+    if constexpr (Panels > 1) {
+      _tile_zero(1);
+      _tile_zero(3);
+    }
+  }
+  for (std::size_t offset = 0; offset < p.blocks * tile_bytes; offset += tile_bytes) {
+    fetcher.step();
+    _tile_loadd(4, a + offset, 64);
+    _tile_loadd(6, panel + offset, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (Panels > 1) {
+      _tile_loadd(7, panel_second + offset, 64);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    _tile_loadd(5, a_second + offset, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    if constexpr (Panels > 1)
+      _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, c, 64);
+  _tile_stored(2, c + tile_floats, 64);
+  if constexpr (Panels > 1) {
+    _tile_stored(1, c_second, 64);
+    _tile_stored(3, c_second + tile_floats, 64);
+  }
+}
+
+/// One tile of rows with 1 to 4 panels.
+static void multiply_row_tile(const tile_product& p, std::size_t panels, const std::byte* a,
+                              const std::byte* panel, float* c, panel_fetcher& fetcher, std::size_t ahead) {
+  switch (panels) {
+  case 1:
+    multiply_row_tile<1>(p, a, panel, c, fetcher, ahead);
+    break;
+  case 2:
+    multiply_row_tile<2>(p, a, panel, c, fetcher, ahead);
+    break;
+  case 3:
+    multiply_row_tile<3>(p, a, panel, c, fetcher, ahead);
+    break;
+  default:
+    multiply_row_tile<4>(p, a, panel, c, fetcher, ahead);
+    break;
+  }
+}
+
+/// Panels that are in work, or being fetched, together.
+constexpr std::size_t panel_group = 4;
+
+/// Up to 16 rows: limited by memory alone.
+static void multiply_few_rows(const tile_product& p) {
+  constexpr std::size_t ahead = 8;
+  const tile_session session(p.rows);
+  panel_fetcher none;
+  for (std::size_t first = 0; first < p.panels; first += panel_group)
+    multiply_row_tile(p, smaller(panel_group, p.panels - first), p.a, p.panel + first * p.panel_stride,
+                      p.c + first * p.c_stride, none, p.streamed ? ahead : 0);
+}
+
+/// More rows: four panels at a time meet all rows, while the next four come.
+static void multiply_many_rows(const tile_product& p) {
+  const tile_session session(tile_rows);
+  const std::size_t row_tiles = (p.rows + tile_rows - 1) / tile_rows;
+  for (std::size_t first = 0; first < p.panels; first += panel_group) {
+    const std::size_t count = smaller(panel_group, p.panels - first);
+    const std::byte* panel = p.panel + first * p.panel_stride;
+    float* c = p.c + first * p.c_stride;
+    panel_fetcher fetcher;
+    if (p.streamed && first + panel_group < p.panels)
+      fetcher = panel_fetcher(panel + panel_group * p.panel_stride, p.panel_stride,
+                              smaller(panel_group, p.panels - first - panel_group), p.blocks,
+                              ((count + 1) / 2 * (row_tiles / 2) + row_tiles % 2) * p.blocks);
+    for (std::size_t i = 0; i < count; i += 2)
+      for (std::size_t t = 0; t + 2 <= row_tiles; t += 2) {
+        const std::byte* a = p.a + t * p.a_stride;
+        float* to = c + i * p.c_stride + t * tile_rows * 16;
+        if (i + 1 < count)
+          multiply_row_tile_pair<2>(p, a, panel + i * p.panel_stride, to, fetcher);
+        else
+          multiply_row_tile_pair<1>(p, a, panel + i * p.panel_stride, to, fetcher);
+      }
+    if (row_tiles % 2 != 0)
+      multiply_row_tile(p, count, p.a + (row_tiles - 1) * p.a_stride, panel,
+                        c + (row_tiles - 1) * tile_rows * 16, fetcher, 0);
+  }
+}
+
+static void bf16_tiles(const tile_product& p) {
+  if (p.rows <= tile_rows)
+    multiply_few_rows(p);
+  else
+    multiply_many_rows(p);
+}
+
+static void pack_row_tiles(const std::byte* row, dtype type, std::size_t k, std::byte* out) {
+  constexpr std::size_t block_k = 32;
+  for (std::size_t i = 0; i < k; i += block_k, out += tile_bytes) {
+    const std::size_t count = smaller(block_k, k - i);
+    auto* to = reinterpret_cast<bfloat16*>(out);
+    if (type == dtype::bf16) {
+      const auto* from = reinterpret_cast<const bfloat16*>(row) + i;
+      if (count == block_k) {
+        _mm512_storeu_si512(to, _mm512_loadu_si512(from));
+        continue;
+      }
+      std::memcpy(to, from, count * sizeof(bfloat16));
+    } else {
+      const auto* from = reinterpret_cast<const float*>(row) + i;
+      for_each_16(count,
+                  [&](std::size_t j, std::size_t n) { store_some(to + j, n, load_some(from + j, n)); });
+    }
+    for (std::size_t j = count; j < block_k; ++j)
+      to[j] = {};
+  }
+}
+
+} // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
