@@ -1,10 +1,8 @@
-// Reads the attention side's weights out of a checkpoint.
+// Takes the attention side's weights from their source.
 #include "kernels/model/dense_model.hpp"
-#include "kernels/model/weights.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
+#include <utility>
 
 namespace troupe::model {
 
@@ -17,16 +15,17 @@ constexpr std::size_t max_rope_bytes = std::size_t{1} << 30;
 
 class dense_model::loader {
  public:
-  loader(const checkpoint& weights, const load_progress& progress, dense_model& model)
-      : weights_(weights), progress_(progress), model_(model) {
-    for (const auto& required : dense_tensors(model.config_))
-      total_ += weights.at(required.name).num_bytes;
+  loader(const load_progress& progress, dense_model& model)
+      : weights_(*model.weights_), progress_(progress), model_(model) {
+    for (const auto& required : dense_tensors(model.config()))
+      total_ += num_values(required.shape);
   }
 
   void run(std::size_t max_positions) {
-    const auto& config = model_.config_;
+    const auto& config = model_.config();
     model_.rope_ = kernels::rope_table(config.rope, max_positions);
-    load_embeddings();
+    model_.embeddings_ = weights_.embeddings();
+    done(model_.embeddings_.num_bytes(), config.vocab_size * config.hidden);
     for (std::size_t i = 0; i < config.num_layers(); ++i)
       model_.layers_.push_back(load_layer(i));
     model_.final_norm_ = floats("model.norm.weight");
@@ -34,74 +33,46 @@ class dense_model::loader {
   }
 
  private:
-  const tensor_ref& read(const std::string& name) {
-    const auto& tensor = weights_.at(name);
-    loaded_ += tensor.num_bytes;
-    return tensor;
+  static std::size_t num_values(const std::vector<std::size_t>& shape) {
+    std::size_t count = 1;
+    for (const auto dim : shape)
+      count *= dim;
+    return count;
   }
 
-  /// The pages have been copied: give them back and say how far we are.
-  void done(const tensor_ref& tensor) {
-    release_pages({tensor.data, tensor.num_bytes});
+  /// Progress counts values; it is told in bytes of what the weights take in memory so far and, in
+  /// proportion, will.
+  void done(std::size_t num_bytes, std::size_t values) {
+    model_.num_bytes_ += num_bytes;
+    values_ += values;
     if (progress_)
-      progress_(std::min(loaded_, total_), total_);
+      progress_(model_.num_bytes_,
+                values_ >= total_
+                    ? model_.num_bytes_
+                    : static_cast<std::size_t>(static_cast<double>(model_.num_bytes_)
+                                               * static_cast<double>(total_) / static_cast<double>(values_)));
   }
 
   std::vector<float> floats(const std::string& name) {
-    const auto& tensor = read(name);
-    auto result = to_floats(tensor);
-    model_.num_bytes_ += result.size() * sizeof(float);
-    done(tensor);
+    auto result = weights_.floats(name);
+    done(result.size() * sizeof(float), result.size());
     return result;
   }
 
-  kernels::packed_matrix matrix(const std::vector<std::string>& names) {
-    std::vector<tensor_ref> parts;
-    for (const auto& name : names)
-      parts.push_back(read(name));
-    auto result = pack_rows(model_.type_, parts);
-    model_.num_bytes_ += result.bytes().size();
-    for (const auto& part : parts)
-      done(part);
+  kernels::packed_matrix matrix(const std::vector<std::string>& names, bool plain = false) {
+    auto result = weights_.matrix(names, plain);
+    done(result.bytes().size(), result.outputs() * result.inputs());
     return result;
   }
 
   kernels::expert_weights mlp(const std::string& prefix) {
-    const auto& gate = read(prefix + "gate_proj.weight");
-    const auto& up = read(prefix + "up_proj.weight");
-    const auto& down = read(prefix + "down_proj.weight");
-    auto result = pack_mlp(model_.type_, model_.config_.activation, gate, up, down);
-    model_.num_bytes_ += result.gate_up.bytes().size() + result.down.bytes().size();
-    done(down);
+    auto result = weights_.mlp(prefix);
+    done(result.gate_up.bytes().size() + result.down.bytes().size(), 3 * result.hidden() * result.ffn());
     return result;
   }
 
-  /// Rows are looked up, not multiplied, so they stay as stored, except that a bf16 model holds bf16 values
-  /// only.
-  void load_embeddings() {
-    const auto& tensor = read("model.embed_tokens.weight");
-    const auto rows = tensor.shape.front();
-    const auto cols = tensor.shape.back();
-    const auto bf16 = model_.type_ == kernels::dtype::bf16;
-    const auto type = bf16 ? kernels::dtype::bf16 : to_dtype(tensor.type);
-    model_.embeddings_ = kernels::tensor(type, rows, cols);
-    auto view = model_.embeddings_.view();
-    const auto row_bytes = cols * element_bytes(tensor.type);
-    for (std::size_t r = 0; r < rows; ++r) {
-      const auto* from = tensor.data + r * row_bytes;
-      if (type == to_dtype(tensor.type)) {
-        std::memcpy(view.row(r), from, row_bytes);
-        continue;
-      }
-      const auto values = to_floats(tensor_ref{tensor.type, {}, from, row_bytes});
-      std::transform(values.begin(), values.end(), view.row_as<kernels::bfloat16>(r), kernels::to_bfloat16);
-    }
-    model_.num_bytes_ += rows * kernels::bytes_of(type, view.row_stride);
-    done(tensor);
-  }
-
   layer_weights load_layer(std::size_t index) {
-    const auto& spec = model_.config_.layers[index];
+    const auto& spec = model_.config().layers[index];
     const auto prefix = "model.layers." + std::to_string(index) + ".";
     layer_weights layer;
     layer.attention_norm = floats(prefix + "input_layernorm.weight");
@@ -112,8 +83,8 @@ class dense_model::loader {
       layer.mlp = mlp(prefix + "mlp.");
       return layer;
     }
-    const auto moe_prefix = prefix + model_.config_.naming.moe + ".";
-    layer.router = matrix({moe_prefix + "gate.weight"});
+    const auto moe_prefix = prefix + model_.config().naming.moe + ".";
+    layer.router = matrix({moe_prefix + "gate.weight"}, true);
     if (moe->shared) {
       layer.mlp = mlp(moe_prefix + "shared_expert.");
       if (moe->shared->sigmoid_gate)
@@ -138,20 +109,18 @@ class dense_model::loader {
       layer.output_bias = floats(prefix + "o_proj.bias");
   }
 
-  const checkpoint& weights_;
+  const weight_source& weights_;
   const load_progress& progress_;
   dense_model& model_;
-  std::size_t loaded_ = 0;
+  std::size_t values_ = 0;
   std::size_t total_ = 0;
 };
 
-dense_model dense_model::load(const checkpoint& weights, const model_config& config,
-                              const load_options& options, const load_progress& progress) {
-  if (options.type != kernels::dtype::f32 && options.type != kernels::dtype::bf16)
-    throw model_error(std::string{"a model computes in f32 or bf16, not "} + kernels::name_of(options.type));
+dense_model dense_model::load(std::shared_ptr<const weight_source> weights, const load_options& options,
+                              const load_progress& progress) {
   dense_model model;
-  model.config_ = config;
-  model.type_ = options.type;
+  model.weights_ = std::move(weights);
+  const auto& config = model.config();
   const auto wanted = options.max_positions == 0 ? config.max_context : options.max_positions;
   const auto positions = std::min(wanted, config.max_context);
   if (const auto table_bytes = positions * config.rope.rotary_dim * sizeof(float);
@@ -159,15 +128,15 @@ dense_model dense_model::load(const checkpoint& weights, const model_config& con
     throw model_error("a context of " + std::to_string(positions) + " tokens takes "
                       + std::to_string(table_bytes) + " bytes of position tables, at most "
                       + std::to_string(max_rope_bytes) + " are allowed: choose a shorter maximum");
-  loader(weights, progress, model).run(positions);
+  loader(progress, model).run(positions);
   return model;
 }
 
 kernels::kv_cache_config dense_model::kv_config(std::size_t block_tokens) const {
   kernels::kv_cache_config result;
   result.block_tokens = block_tokens;
-  for (const auto& layer : config_.layers) {
-    const kernels::kv_layer_group shape{0, layer.attention.num_kv_heads, layer.attention.head_dim, type_};
+  for (const auto& layer : config().layers) {
+    const kernels::kv_layer_group shape{0, layer.attention.num_kv_heads, layer.attention.head_dim, type()};
     auto& groups = result.groups;
     if (groups.empty() || groups.back().kv_heads != shape.kv_heads
         || groups.back().head_dim != shape.head_dim)

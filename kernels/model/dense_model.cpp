@@ -51,13 +51,13 @@ pause dense_model::begin(kernels::context& ctx, kernels::kv_cache& cache, const 
                          forward_state& state) const {
   state.assign(batch);
   for (const auto& row : batch.rows) {
-    kernels::expect(row.token < config_.vocab_size, "dense_model: token within the vocabulary");
+    kernels::expect(row.token < config().vocab_size, "dense_model: token within the vocabulary");
     kernels::expect(row.position < max_positions(), "dense_model: position within the context");
   }
   const auto n = state.num_rows();
-  state.residual_.reserve(kernels::dtype::f32, n, config_.hidden);
-  state.normed_.reserve(type_, n, config_.hidden);
-  kernels::embed(ctx, embeddings_.view(), state.tokens_, state.residual_.rows(n));
+  state.residual_.reserve(kernels::dtype::f32, n, config().hidden);
+  state.normed_.reserve(type(), n, config().hidden);
+  kernels::embed(ctx, embeddings_.rows, state.tokens_, state.residual_.rows(n), 1.0F, embeddings_.scales);
   return run_from(ctx, cache, 0, state);
 }
 
@@ -65,7 +65,7 @@ pause dense_model::run_from(kernels::context& ctx, kernels::kv_cache& cache, std
                             forward_state& state) const {
   const auto n = state.num_rows();
   for (; layer < layers_.size(); ++layer) {
-    const auto& spec = config_.layers[layer];
+    const auto& spec = config().layers[layer];
     attend(ctx, cache, layer, state);
     normalize(ctx, spec.mlp_norm, layers_[layer].mlp_norm, state.residual_.rows(n), state.normed_.rows(n));
     if (spec.moe() != nullptr) {
@@ -81,7 +81,7 @@ pause dense_model::run_from(kernels::context& ctx, kernels::kv_cache& cache, std
 
 void dense_model::attend(kernels::context& ctx, kernels::kv_cache& cache, std::size_t layer,
                          forward_state& state) const {
-  const auto& spec = config_.layers[layer];
+  const auto& spec = config().layers[layer];
   const auto& attention = spec.attention;
   const auto& weights = layers_[layer];
   const auto n = state.num_rows();
@@ -92,7 +92,7 @@ void dense_model::attend(kernels::context& ctx, kernels::kv_cache& cache, std::s
   normalize(ctx, spec.attention_norm, weights.attention_norm, residual, normed);
 
   state.qkv_.reserve(kernels::dtype::f32, n, q_width + 2 * kv_width);
-  state.attended_.reserve(type_, n, q_width);
+  state.attended_.reserve(type(), n, q_width);
   const auto qkv = state.qkv_.rows(n).columns(0, q_width + 2 * kv_width);
   const auto attended = state.attended_.rows(n).columns(0, q_width);
   kernels::gemm(
@@ -102,7 +102,7 @@ void dense_model::attend(kernels::context& ctx, kernels::kv_cache& cache, std::s
   const auto value = qkv.columns(q_width + kv_width, kv_width);
   normalize_heads(ctx, attention, weights.q_norm, query);
   normalize_heads(ctx, attention, weights.k_norm, key);
-  switch (config_.positions) {
+  switch (config().positions) {
   case position_kind::rotary:
     kernels::rope(ctx, {.rows = query,
                         .heads = attention.num_heads,
@@ -136,7 +136,7 @@ void dense_model::attend(kernels::context& ctx, kernels::kv_cache& cache, std::s
 }
 
 void dense_model::route(kernels::context& ctx, std::size_t layer, forward_state& state) const {
-  const auto& moe = *config_.layers[layer].moe();
+  const auto& moe = *config().layers[layer].moe();
   const auto n = state.num_rows();
   state.layer_ = layer;
   state.num_topk_ = moe.num_topk;
@@ -164,7 +164,7 @@ void dense_model::route(kernels::context& ctx, std::size_t layer, forward_state&
 /// Runs a layer's dense MLP or shared expert over all rows, normed_ → mlp_output_.
 void dense_model::run_mlp(kernels::context& ctx, std::size_t layer, forward_state& state) const {
   const auto n = state.num_rows();
-  state.mlp_output_.reserve(type_, n, config_.hidden);
+  state.mlp_output_.reserve(type(), n, config().hidden);
   const auto input = state.normed_.rows(n);
   const auto output = state.mlp_output_.rows(n);
   state.mlp_inputs_.resize(n);
@@ -174,7 +174,7 @@ void dense_model::run_mlp(kernels::context& ctx, std::size_t layer, forward_stat
     state.mlp_outputs_[r] = output.row(r);
   }
   const kernels::expert_segment segment{&*layers_[layer].mlp, state.mlp_inputs_, state.mlp_outputs_};
-  kernels::expert_ffn(ctx, {.segments = {&segment, 1}, .row_type = type_});
+  kernels::expert_ffn(ctx, {.segments = {&segment, 1}, .row_type = type()});
 }
 
 void dense_model::overlap(kernels::context& ctx, forward_state& state) const {
@@ -193,7 +193,7 @@ pause dense_model::resume(kernels::context& ctx, kernels::kv_cache& cache,
   kernels::combine(ctx, {.rows = slot_rows,
                          .weights = state.topk_weights_,
                          .top_k = state.num_topk_,
-                         .row_type = type_,
+                         .row_type = type(),
                          .residual = residual});
   const auto& weights = layers_[state.layer_];
   if (weights.mlp)
@@ -209,16 +209,16 @@ void dense_model::logits(kernels::context& ctx, forward_state& state, std::span<
   const auto n = rows.size();
   if (n == 0)
     return;
-  state.last_residual_.reserve(kernels::dtype::f32, n, config_.hidden);
-  state.last_normed_.reserve(type_, n, config_.hidden);
+  state.last_residual_.reserve(kernels::dtype::f32, n, config().hidden);
+  state.last_normed_.reserve(type(), n, config().hidden);
   const auto all = state.residual_.rows(state.num_rows());
   const auto residual = state.last_residual_.rows(n);
   const auto normed = state.last_normed_.rows(n);
   for (std::size_t i = 0; i < n; ++i) {
     kernels::expect(rows[i] < all.rows, "dense_model: logits of a row of the micro-batch");
-    std::memcpy(residual.row(i), all.row(rows[i]), config_.hidden * sizeof(float));
+    std::memcpy(residual.row(i), all.row(rows[i]), config().hidden * sizeof(float));
   }
-  normalize(ctx, config_.final_norm, final_norm_, residual, normed);
+  normalize(ctx, config().final_norm, final_norm_, residual, normed);
   kernels::gemm(ctx, {.input = normed, .weight = &lm_head_, .output = out});
 }
 

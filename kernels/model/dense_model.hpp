@@ -4,9 +4,8 @@
 #include "kernels/context.hpp"
 #include "kernels/expert_ffn.hpp"
 #include "kernels/kv_cache.hpp"
-#include "kernels/model/checkpoint.hpp"
-#include "kernels/model/config.hpp"
 #include "kernels/model/forward_state.hpp"
+#include "kernels/model/weight_source.hpp"
 #include "kernels/packed_matrix.hpp"
 #include "kernels/rope.hpp"
 
@@ -19,8 +18,6 @@ namespace troupe::model {
 using load_progress = std::function<void(std::size_t loaded_bytes, std::size_t total_bytes)>;
 
 struct load_options {
-  /// f32 or bf16; `resolve_dtype` gives it.
-  kernels::dtype type = kernels::dtype::f32;
   /// Positions that RoPE's tables cover; 0: the model's whole context.
   std::size_t max_positions = 0;
 };
@@ -34,20 +31,19 @@ struct load_options {
 /// bias, norm and RoPE, and rounded as the cache takes them.
 class dense_model {
  public:
-  /// Reads the weights into the layout that the kernels stream. Of the checkpoint only what the attention
-  /// side needs is touched, and nothing of it is referenced afterwards.
+  /// Takes the weights in the layout that the kernels stream. Of the source only what the attention side
+  /// needs is touched.
   ///
-  /// @param weights   validated against `config`
   /// @errors  model_error; std::bad_alloc
-  static dense_model load(const checkpoint& weights, const model_config& config, const load_options& options,
+  static dense_model load(std::shared_ptr<const weight_source> weights, const load_options& options,
                           const load_progress& progress = {});
 
   dense_model(dense_model&&) noexcept = default;
   dense_model& operator=(dense_model&&) = delete;
 
-  const model_config& config() const noexcept { return config_; }
+  const model_config& config() const noexcept { return weights_->config(); }
 
-  kernels::dtype type() const noexcept { return type_; }
+  kernels::dtype type() const noexcept { return weights_->type(); }
 
   /// Positions that a sequence may have.
   std::size_t max_positions() const noexcept { return rope_.positions(); }
@@ -111,10 +107,9 @@ class dense_model {
   void route(kernels::context& ctx, std::size_t layer, forward_state& state) const;
   void run_mlp(kernels::context& ctx, std::size_t layer, forward_state& state) const;
 
-  model_config config_;
-  kernels::dtype type_ = kernels::dtype::f32;
+  std::shared_ptr<const weight_source> weights_; // what matrices below may look at
   std::size_t num_bytes_ = 0;
-  kernels::tensor embeddings_; // [vocab, hidden], bf16 or as stored
+  embedding_rows embeddings_; // [vocab, hidden]
   kernels::rope_table rope_;
   std::vector<layer_weights> layers_;
   std::vector<float> final_norm_;  // [hidden]

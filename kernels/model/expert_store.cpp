@@ -1,7 +1,6 @@
 #include "kernels/model/expert_store.hpp"
 
 #include "kernels/error.hpp"
-#include "kernels/model/weights.hpp"
 
 #include <utility>
 
@@ -15,10 +14,8 @@ std::size_t bytes_of(const kernels::expert_weights& weights) {
 
 } // namespace
 
-expert_store::expert_store(std::shared_ptr<const checkpoint> weights, model_config config,
-                           kernels::dtype type)
-    : weights_(std::move(weights)), config_(std::move(config)), type_(type) {
-  for (const auto& layer : config_.layers)
+expert_store::expert_store(std::shared_ptr<const weight_source> weights) : weights_(std::move(weights)) {
+  for (const auto& layer : config().layers)
     experts_.emplace_back(layer.moe() == nullptr ? 0 : layer.moe()->num_experts);
 }
 
@@ -28,9 +25,7 @@ void expert_store::load(std::size_t layer, std::size_t expert) {
                       + std::to_string(layer));
   if (has(layer, expert))
     return;
-  const auto names = expert_tensors(config_, layer, expert);
-  auto loaded = std::make_shared<const kernels::expert_weights>(pack_mlp(
-      type_, config_.activation, weights_->at(names.gate), weights_->at(names.up), weights_->at(names.down)));
+  auto loaded = std::make_shared<const kernels::expert_weights>(weights_->expert(layer, expert));
   const std::lock_guard lock{mutex_};
   auto& place = experts_[layer][expert];
   if (place != nullptr)
@@ -41,11 +36,14 @@ void expert_store::load(std::size_t layer, std::size_t expert) {
 
 bool expert_store::unload(std::size_t layer, std::size_t expert) {
   snapshot last; // freed outside the lock
-  const std::lock_guard lock{mutex_};
-  if (layer >= experts_.size() || expert >= experts_[layer].size() || experts_[layer][expert] == nullptr)
-    return false;
-  last = std::exchange(experts_[layer][expert], nullptr);
-  num_bytes_ -= bytes_of(*last);
+  {
+    const std::lock_guard lock{mutex_};
+    if (layer >= experts_.size() || expert >= experts_[layer].size() || experts_[layer][expert] == nullptr)
+      return false;
+    last = std::exchange(experts_[layer][expert], nullptr);
+    num_bytes_ -= bytes_of(*last);
+  }
+  weights_->forget(layer, expert);
   return true;
 }
 
@@ -60,8 +58,11 @@ std::size_t expert_store::num_bytes() const {
 }
 
 std::size_t expert_store::expert_bytes(std::size_t layer) const {
-  const auto* moe = config_.layers.at(layer).moe();
-  return moe == nullptr ? 0 : packed_mlp_bytes(type_, config_.hidden, moe->intermediate);
+  const auto* moe = config().layers.at(layer).moe();
+  return moe == nullptr
+             ? 0
+             : shapes_of_mlp(expert_format(weights_->quant(), type()), config().hidden, moe->intermediate)
+                   .bytes();
 }
 
 std::optional<std::size_t> expert_store::forward(kernels::context& ctx, std::size_t layer,
@@ -80,7 +81,7 @@ std::optional<std::size_t> expert_store::forward(kernels::context& ctx, std::siz
       segments.push_back({held.back().get(), rows.inputs, rows.outputs});
     }
   }
-  kernels::expert_ffn(ctx, {.segments = segments, .row_type = type_});
+  kernels::expert_ffn(ctx, {.segments = segments, .row_type = type()});
   return std::nullopt;
 }
 

@@ -3,8 +3,7 @@
 
 #include "kernels/context.hpp"
 #include "kernels/expert_ffn.hpp"
-#include "kernels/model/checkpoint.hpp"
-#include "kernels/model/config.hpp"
+#include "kernels/model/weight_source.hpp"
 
 #include <memory>
 #include <mutex>
@@ -27,14 +26,13 @@ struct expert_rows {
 /// computation under way keeps alive. All members may be called from any thread.
 class expert_store {
  public:
-  /// Loads nothing yet.
-  /// @param weights  validated against `config`; only pages of experts that are loaded are touched
-  /// @param type     f32 or bf16
-  expert_store(std::shared_ptr<const checkpoint> weights, model_config config, kernels::dtype type);
+  /// Loads nothing yet: only experts that are loaded are asked for.
+  explicit expert_store(std::shared_ptr<const weight_source> weights);
 
   /// Reads one expert into the layout that the kernels stream, on the calling thread, while others compute.
   /// An expert that is there already is left alone.
-  /// @errors  model_error when the model has no such layer or expert; std::bad_alloc
+  /// @errors  model_error when the model has no such layer or expert, or its bytes are damaged;
+  /// std::bad_alloc
   void load(std::size_t layer, std::size_t expert);
 
   /// Forgets an expert; its memory goes when the last computation with it ends. @returns whether it was there
@@ -48,10 +46,10 @@ class expert_store {
   /// Memory that one expert of a layer takes when loaded; 0 for a dense layer.
   std::size_t expert_bytes(std::size_t layer) const;
 
-  const model_config& config() const noexcept { return config_; }
+  const model_config& config() const noexcept { return weights_->config(); }
 
   /// Type of input and output rows.
-  kernels::dtype type() const noexcept { return type_; }
+  kernels::dtype type() const noexcept { return weights_->type(); }
 
   /// Computes all rows of one layer in one grouped call.
   ///
@@ -63,9 +61,7 @@ class expert_store {
  private:
   using snapshot = std::shared_ptr<const kernels::expert_weights>;
 
-  std::shared_ptr<const checkpoint> weights_;
-  model_config config_;
-  kernels::dtype type_;
+  std::shared_ptr<const weight_source> weights_;
   mutable std::mutex mutex_;
   std::vector<std::vector<snapshot>> experts_; // [layer][expert], null where not loaded
   std::size_t num_bytes_ = 0;

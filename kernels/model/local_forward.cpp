@@ -2,34 +2,33 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace troupe::model {
 
 namespace {
 
-/// Everything that is read before the members are made.
-std::shared_ptr<const checkpoint> open_validated(const std::filesystem::path& folder,
-                                                 const model_config& config) {
-  auto result = std::make_shared<const checkpoint>(checkpoint::open(folder));
-  result->validate(config);
-  return result;
+std::shared_ptr<const weight_source> open_validated(const std::filesystem::path& folder,
+                                                    dtype_choice choice) {
+  auto config = load_config(folder);
+  auto weights = std::make_shared<const checkpoint>(checkpoint::open(folder));
+  weights->validate(config);
+  const auto type = resolve_dtype(choice, *weights);
+  return std::make_shared<const checkpoint_source>(std::move(weights), std::move(config), type);
 }
 
 } // namespace
 
 local_forward::local_forward(kernels::context& ctx, const std::filesystem::path& folder, dtype_choice choice,
                              std::size_t max_positions)
-    : local_forward(ctx, load_config(folder), folder, choice, max_positions) {}
+    : local_forward(ctx, open_validated(folder, choice), max_positions) {}
 
-local_forward::local_forward(kernels::context& ctx, const model_config& config,
-                             const std::filesystem::path& folder, dtype_choice choice,
+local_forward::local_forward(kernels::context& ctx, std::shared_ptr<const weight_source> weights,
                              std::size_t max_positions)
     : ctx_(ctx),
-      checkpoint_(open_validated(folder, config)),
-      dense_(
-          dense_model::load(*checkpoint_, config,
-                            {.type = resolve_dtype(choice, *checkpoint_), .max_positions = max_positions})),
-      experts_(checkpoint_, config, dense_.type()) {
+      dense_(dense_model::load(weights, {.max_positions = max_positions})),
+      experts_(std::move(weights)) {
+  const auto& config = experts_.config();
   for (std::size_t layer = 0; layer < config.num_layers(); ++layer)
     if (const auto* moe = config.layers[layer].moe())
       for (std::size_t expert = 0; expert < moe->num_experts; ++expert)

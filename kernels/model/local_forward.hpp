@@ -19,6 +19,10 @@ class local_forward {
   local_forward(kernels::context& ctx, const std::filesystem::path& folder, dtype_choice choice,
                 std::size_t max_positions);
 
+  /// The same with all experts of an opened source.
+  local_forward(kernels::context& ctx, std::shared_ptr<const weight_source> weights,
+                std::size_t max_positions);
+
   const model_config& config() const noexcept { return dense_.config(); }
 
   kernels::dtype type() const noexcept { return dense_.type(); }
@@ -39,14 +43,10 @@ class local_forward {
   std::vector<std::uint32_t> greedy(std::span<const float> logits, std::size_t count);
 
  private:
-  local_forward(kernels::context& ctx, const model_config& config, const std::filesystem::path& folder,
-                dtype_choice choice, std::size_t max_positions);
-
   /// Sends the rows of a pause through the experts and resumes.
   pause run_experts();
 
   kernels::context& ctx_;
-  std::shared_ptr<const checkpoint> checkpoint_;
   dense_model dense_;
   expert_store experts_;
   kernels::kv_cache cache_;

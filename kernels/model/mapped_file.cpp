@@ -59,6 +59,19 @@ mapped_file::~mapped_file() {
     ::munmap(const_cast<std::byte*>(data_), num_bytes_);
 }
 
+void populate_pages(std::span<const std::byte> mapped) noexcept {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(mapped.data()) / page * page;
+  const auto end = (reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size()) + page - 1) / page * page;
+  // Hints, both: an older kernel reads the pages when they are touched, and few file systems have huge ones.
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_READ
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
+#else
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
+#endif
+}
+
 void release_pages(std::span<const std::byte> mapped) noexcept {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page;

@@ -33,6 +33,9 @@ class mapped_file {
   std::size_t num_bytes_ = 0;
 };
 
+/// Asks for the pages of a part of a mapped file, all at once; returns when they are there.
+void populate_pages(std::span<const std::byte> mapped) noexcept;
+
 /// Gives the whole pages of a part of a mapped file back to the page cache: its content has been copied.
 /// Reading it again is correct and only slower.
 void release_pages(std::span<const std::byte> mapped) noexcept;

@@ -16,8 +16,8 @@ kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights) {
   return sample.type == storage_dtype::bfloat16 ? kernels::dtype::bf16 : kernels::dtype::f32;
 }
 
-std::string numerics_class(kernels::dtype type, const std::string& quantization) {
-  return std::string{"cpu-x86/"} + kernels::name_of(type) + "/" + quantization;
+std::string numerics_class(kernels::dtype type, const quantization& quant) {
+  return std::string{"cpu-x86/"} + kernels::name_of(type) + "/" + quant.name();
 }
 
 } // namespace troupe::model

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/model/checkpoint.hpp"
+#include "kernels/model/quantization.hpp"
 #include "kernels/tensor.hpp"
 
 #include <cstdint>
@@ -23,8 +24,7 @@ kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights);
 /// Names the class within which results are bitwise equal, whatever the model: all x86 instruction sets give
 /// the same bits, so dtype, quantization and kind of device say it all. Workers of different classes must not
 /// replace one another.
-/// @param quantization  "none", or what the experts are quantized to
-/// @returns e.g. "cpu-x86/bf16/none"
-std::string numerics_class(kernels::dtype type, const std::string& quantization = "none");
+/// @returns e.g. "cpu-x86/bf16/none" or "cpu-x86/bf16/int8+dense-int8+rows-int8"
+std::string numerics_class(kernels::dtype type, const quantization& quant = {});
 
 } // namespace troupe::model

@@ -9,10 +9,6 @@ namespace troupe::model {
 
 namespace {
 
-kernels::packed_matrix pack(kernels::dtype type, const kernels::const_tensor_view& rows) {
-  return kernels::packed_matrix::pack(kernels::format_for(type), rows);
-}
-
 template <class T>
 T load_at(const std::byte* data, std::size_t index) {
   T value;
@@ -71,9 +67,9 @@ std::vector<float> to_floats(const tensor_ref& tensor) {
   return result;
 }
 
-kernels::packed_matrix pack_rows(kernels::dtype type, std::span<const tensor_ref> parts) {
+kernels::packed_matrix pack_rows(kernels::packed_format format, std::span<const tensor_ref> parts) {
   if (parts.size() == 1)
-    return pack(type, weight_rows(parts.front()).view());
+    return kernels::packed_matrix::pack(format, weight_rows(parts.front()).view());
   // Through floats, which hold every storage type exactly, so that parts may differ in theirs.
   std::size_t rows = 0;
   for (const auto& part : parts)
@@ -85,25 +81,19 @@ kernels::packed_matrix pack_rows(kernels::dtype type, std::span<const tensor_ref
     copy_floats(part, out);
     out += part.shape.front() * cols;
   }
-  return pack(type, kernels::view_of(reinterpret_cast<const float*>(joined.data()), rows, cols));
+  return kernels::packed_matrix::pack(
+      format, kernels::view_of(reinterpret_cast<const float*>(joined.data()), rows, cols));
 }
 
-kernels::expert_weights pack_mlp(kernels::dtype type, kernels::activation act, const tensor_ref& gate,
-                                 const tensor_ref& up, const tensor_ref& down) {
+kernels::expert_weights pack_mlp(kernels::packed_format format, const tensor_ref& gate, const tensor_ref& up,
+                                 const tensor_ref& down) {
   kernels::expert_weights result;
-  result.gate_up = kernels::packed_matrix::pack_gate_up(kernels::format_for(type), weight_rows(gate).view(),
-                                                        weight_rows(up).view());
-  result.down = pack(type, weight_rows(down).view());
-  result.act = act;
+  result.gate_up =
+      kernels::packed_matrix::pack_gate_up(format, weight_rows(gate).view(), weight_rows(up).view());
+  result.down = kernels::packed_matrix::pack(format, weight_rows(down).view());
   for (const auto& tensor : {gate, up, down})
     release_pages({tensor.data, tensor.num_bytes});
   return result;
-}
-
-std::size_t packed_mlp_bytes(kernels::dtype type, std::size_t hidden, std::size_t intermediate) {
-  const auto format = kernels::format_for(type);
-  return kernels::packed_shape{format, intermediate, hidden, 2}.bytes()
-         + kernels::packed_shape{format, hidden, intermediate, 1}.bytes();
 }
 
 } // namespace troupe::model

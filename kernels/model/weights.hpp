@@ -31,13 +31,10 @@ class weight_rows {
 std::vector<float> to_floats(const tensor_ref& tensor);
 
 /// Packs [N, K] matrices with equal K as one: the first one's outputs come first.
-kernels::packed_matrix pack_rows(kernels::dtype type, std::span<const tensor_ref> parts);
+kernels::packed_matrix pack_rows(kernels::packed_format format, std::span<const tensor_ref> parts);
 
 /// Packs a gated MLP; the pages read are given back to the page cache.
-kernels::expert_weights pack_mlp(kernels::dtype type, kernels::activation act, const tensor_ref& gate,
-                                 const tensor_ref& up, const tensor_ref& down);
-
-/// Memory that an MLP takes when packed.
-std::size_t packed_mlp_bytes(kernels::dtype type, std::size_t hidden, std::size_t intermediate);
+kernels::expert_weights pack_mlp(kernels::packed_format format, const tensor_ref& gate, const tensor_ref& up,
+                                 const tensor_ref& down);
 
 } // namespace troupe::model

@@ -28,11 +28,11 @@ attention_service::attention_service(const service_site& site, const model_sourc
                                      const attention_options& options,
                                      std::shared_ptr<attention_metrics> metrics)
     : site_(site) {
-  model::load_options load{.type = source.type, .max_positions = model.max_model_len};
+  model::load_options load{.max_positions = model.max_model_len};
   model_attention_config engine;
   engine.shape = shape_of(source);
   engine.model = std::make_shared<const model::dense_model>(
-      model::dense_model::load(*source.weights, source.config, load, progress_lines(site.log)));
+      model::dense_model::load(source.weights, load, progress_lines(site.log)));
   engine.queue = std::move(queue);
   engine.kv_cache_bytes = options.kv_cache_memory;
   attention_worker_config worker;

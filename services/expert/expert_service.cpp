@@ -13,7 +13,7 @@ expert_service::expert_service(const service_site& site, const model_source& sou
     : site_(site) {
   model_expert_config engine;
   engine.shape = shape_of(source);
-  engine.store = std::make_shared<model::expert_store>(source.weights, source.config, source.type);
+  engine.store = std::make_shared<model::expert_store>(source.weights);
   engine.queue = std::move(queue);
   engine.progress = [log = site.log, start = std::chrono::steady_clock::now(),
                      told = std::chrono::steady_clock::time_point{}](size_t loaded, size_t total) mutable {

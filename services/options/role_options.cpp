@@ -9,10 +9,16 @@ void model_options::declare(option_parser& parser) {
                 "type of weights and activations; auto: the checkpoint's", &dtype);
   parser.choice("expert-quant", {"none", "int8", "int4"}, "weight-only quantization of experts",
                 &expert_quant);
-  parser.choice("dense-quant", {"none", "int8"}, "quantization of attention, embeddings and LM head",
-                &dense_quant);
+  parser.choice("int4-group", {"32", "64", "channel"},
+                "weights that share a scale where --expert-quant is int4", &int4_group);
+  parser.choice("dense-quant", {"none", "int8"},
+                "quantization of attention, embeddings, LM head, dense and shared MLPs", &dense_quant);
   parser.choice("activation-quant", {"none", "int8"}, "quantization of rows that enter quantized weights",
                 &activation_quant);
+  parser.text(
+      "weights-cache", "DIR",
+      "pack the weights into this folder once and map them from there; default: convert at every start",
+      &weights_cache);
   parser.text("device", "auto|cpu|cuda[:N]", "where to compute", &device);
   parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512"},
                 "instruction set of the CPU kernels; all give the same bits", &cpu_isa);
@@ -35,15 +41,6 @@ void model_options::check() const {
   auto unavailable = [](const std::string& flag, const std::string& value) {
     throw option_error("--" + flag + ": '" + value + "' is not available in this build");
   };
-  if (expert_quant != "none") {
-    unavailable("expert-quant", expert_quant);
-  }
-  if (dense_quant != "none") {
-    unavailable("dense-quant", dense_quant);
-  }
-  if (activation_quant != "none") {
-    unavailable("activation-quant", activation_quant);
-  }
   if (device.starts_with("cuda")) {
     unavailable("device", device);
   }

@@ -14,8 +14,10 @@ struct model_options {
   std::string model_dir;
   std::string dtype = "auto";
   std::string expert_quant = "none";
+  std::string int4_group = "32";
   std::string dense_quant = "none";
   std::string activation_quant = "none";
+  std::string weights_cache; ///< empty: none
   std::string device = "auto";
   std::string cpu_isa = "auto";
   uint32_t threads = 0;       ///< 0: one per processor

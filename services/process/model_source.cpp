@@ -1,9 +1,12 @@
 #include "services/process/model_source.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 
 #include "kernels/model/numerics.hpp"
+#include "kernels/model/open_weights.hpp"
+#include "services/process/process_log.hpp"
 
 namespace troupe {
 
@@ -18,17 +21,47 @@ model::dtype_choice dtype_choice_of(const std::string& text) {
 
 } // namespace
 
+model::pack_progress packing_lines() {
+  return [log = process_log("weights"), told = std::chrono::steady_clock::now()](size_t packed,
+                                                                                 size_t total) mutable {
+    auto now = std::chrono::steady_clock::now();
+    if (now - told >= std::chrono::seconds{1} || packed == total) {
+      told = now;
+      log.line("packing-experts", std::to_string(packed) + " of " + std::to_string(total));
+    }
+  };
+}
+
+model::quantization quantization_of(const model_options& options) {
+  model::quantization quant;
+  if (options.expert_quant == "int8") {
+    quant.experts = model::expert_quant::int8;
+  } else if (options.expert_quant == "int4") {
+    quant.experts = options.int4_group == "32"   ? model::expert_quant::int4_group32
+                    : options.int4_group == "64" ? model::expert_quant::int4_group64
+                                                 : model::expert_quant::int4_channel;
+  }
+  quant.dense_int8 = options.dense_quant == "int8";
+  if (options.activation_quant == "int8") {
+    quant.rows = kernels::row_quant::int8;
+  }
+  return quant;
+}
+
 model_source open_model(const model_options& options) {
   options.check();
   model_source source;
   source.config = model::load_config(options.model_dir);
   source.generation = model::load_generation_config(options.model_dir, source.config);
-  auto weights = std::make_shared<model::checkpoint>(model::checkpoint::open(options.model_dir));
-  weights->validate(source.config);
-  source.type = model::resolve_dtype(dtype_choice_of(options.dtype), *weights);
-  source.fingerprint = weights->fingerprint(source.config);
-  source.numerics_class = model::numerics_class(source.type);
-  source.weights = std::move(weights);
+  source.weights = model::open_weights(options.model_dir, source.config,
+                                       {.dtype = dtype_choice_of(options.dtype),
+                                        .quant = quantization_of(options),
+                                        .cache = options.weights_cache,
+                                        .threads = options.num_threads(),
+                                        .progress = packing_lines()});
+  source.type = source.weights->type();
+  source.fingerprint = source.weights->fingerprint();
+  source.numerics_class = model::numerics_class(source.type, source.weights->quant());
   return source;
 }
 

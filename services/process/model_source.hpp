@@ -5,9 +5,9 @@
 #include <string>
 
 #include "actors/engine.hpp"
-#include "kernels/model/checkpoint.hpp"
-#include "kernels/model/config.hpp"
 #include "kernels/model/generation_config.hpp"
+#include "kernels/model/packed_writer.hpp"
+#include "kernels/model/weight_source.hpp"
 #include "services/options/role_options.hpp"
 
 namespace troupe {
@@ -16,11 +16,17 @@ namespace troupe {
 struct model_source {
   model::model_config config;
   model::generation_config generation;
-  std::shared_ptr<const model::checkpoint> weights;
+  std::shared_ptr<const model::weight_source> weights;
   kernels::dtype type = kernels::dtype::f32;
   std::string fingerprint;
   std::string numerics_class;
 };
+
+/// Tells of a long packing once a second.
+model::pack_progress packing_lines();
+
+/// What the flags --expert-quant, --int4-group, --dense-quant and --activation-quant ask for.
+model::quantization quantization_of(const model_options& options);
 
 /// Opens and validates the folder.
 /// @throws model::model_error, option_error

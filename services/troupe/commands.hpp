@@ -15,6 +15,9 @@ int up_command(const std::vector<std::string>& arguments);
 /// `troupe status`: workers, placement and load of a running cluster.
 int status_command(const std::vector<std::string>& arguments);
 
+/// `troupe quantize`: a model folder with packed, quantized weights.
+int quantize_command(const std::vector<std::string>& arguments);
+
 /// `troupe tokenize`: token ids of a text.
 int tokenize_command(const std::vector<std::string>& arguments);
 

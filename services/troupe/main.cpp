@@ -12,6 +12,7 @@ constexpr const char* usage =
     "  serve MODEL_DIR   serve a model with everything in one process\n"
     "  up MODEL_DIR      start and supervise a local cluster of separate processes\n"
     "  status            show workers, placement and load of a running cluster\n"
+    "  quantize          write a model folder with quantized weights\n"
     "  tokenize          print the token ids of a text\n"
     "\n"
     "'troupe COMMAND --help' lists a command's flags. The processes of a cluster by hand:\n"
@@ -28,6 +29,9 @@ int run(const std::vector<std::string>& arguments) {
   }
   if (command == "status") {
     return troupe::status_command(rest);
+  }
+  if (command == "quantize") {
+    return troupe::quantize_command(rest);
   }
   if (command == "tokenize") {
     return troupe::tokenize_command(rest);

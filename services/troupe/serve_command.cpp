@@ -65,8 +65,8 @@ int serve_command(const std::vector<std::string>& arguments) {
   stop_signal stop;
   process_log log("troupe");
   model_source source = open_model(model);
-  log.line("model-opened", source.config.architecture + ", " + std::to_string(source.weights->num_tensors())
-                               + " tensors, " + source.numerics_class);
+  log.line("model-opened",
+           source.config.architecture + ", " + source.weights->description() + ", " + source.numerics_class);
   caf::actor_system_config config;
   configure(config);
   caf::actor_system system(config);

@@ -34,9 +34,8 @@ class own_engine final : public workload_engine {
                                                                   : kernels::isa_from_name(options.cpu_isa))
                         .chosen),
         dense_(
-            model::dense_model::load(*source_.weights, source_.config,
-                                     {.type = source_.type, .max_positions = workload_limits::max_tokens})),
-        experts_(source_.weights, source_.config, source_.type) {
+            model::dense_model::load(source_.weights, {.max_positions = workload_limits::max_tokens})),
+        experts_(source_.weights) {
     for (std::size_t layer = 0; layer < source_.config.num_layers(); ++layer)
       if (const auto* moe = source_.config.layers[layer].moe())
         for (std::size_t expert = 0; expert < moe->num_experts; ++expert)

@@ -54,7 +54,7 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
     auto weights = std::make_shared<model::checkpoint>(model::checkpoint::open(folder_.folder()));
     weights->validate(config_);
     type_ = model::resolve_dtype(GetParam().second, *weights);
-    weights_ = std::move(weights);
+    weights_ = std::make_shared<model::checkpoint_source>(std::move(weights), config_, type_);
     shape_.fingerprint = "random";
     shape_.numerics_class = model::numerics_class(type_);
     shape_.vocab_size = static_cast<uint32_t>(config_.vocab_size);
@@ -84,7 +84,7 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
   expert_host_actor add_host(const std::function<bool(expert_id)>& wanted) {
     model_expert_config engine;
     engine.shape = shape_;
-    engine.store = std::make_shared<model::expert_store>(weights_, config_, type_);
+    engine.store = std::make_shared<model::expert_store>(weights_);
     engine.queue = queue_;
     expert_host_config config;
     config.address = {
@@ -114,7 +114,7 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
     model_attention_config engine;
     engine.shape = shape_;
     engine.model = std::make_shared<const model::dense_model>(
-        model::dense_model::load(*weights_, config_, {.type = type_, .max_positions = 0}));
+        model::dense_model::load(weights_, {}));
     engine.queue = queue_;
     engine.kv_cache_bytes = kv_cache_bytes;
     config.address = {
@@ -199,7 +199,7 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
   caf::actor_system system_{system_config_};
   test::random_model folder_{GetParam().first};
   model::model_config config_;
-  std::shared_ptr<const model::checkpoint> weights_;
+  std::shared_ptr<const model::weight_source> weights_;
   kernels::dtype type_ = kernels::dtype::f32;
   model_shape shape_;
   std::shared_ptr<compute_queue> queue_;

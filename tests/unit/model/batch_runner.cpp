@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace troupe::test {
 
@@ -10,16 +11,27 @@ namespace {
 
 constexpr std::size_t num_blocks = 256;
 
+std::shared_ptr<const model::weight_source> open(const std::filesystem::path& folder, kernels::dtype type,
+                                                 const model::quantization& quant) {
+  auto config = model::load_config(folder);
+  auto weights = std::make_shared<const model::checkpoint>(model::checkpoint::open(folder));
+  weights->validate(config);
+  return std::make_shared<const model::checkpoint_source>(std::move(weights), std::move(config), type, quant);
+}
+
 } // namespace
 
-batch_runner::batch_runner(const std::filesystem::path& folder, kernels::dtype type, std::size_t num_hosts)
-    : checkpoint_(std::make_shared<const model::checkpoint>(model::checkpoint::open(folder))),
-      config_(model::load_config(folder)),
-      dense_(model::dense_model::load(*checkpoint_, config_, {.type = type})),
+batch_runner::batch_runner(const std::filesystem::path& folder, kernels::dtype type, std::size_t num_hosts,
+                           const model::quantization& quant)
+    : batch_runner(open(folder, type, quant), num_hosts) {}
+
+batch_runner::batch_runner(std::shared_ptr<const model::weight_source> weights, std::size_t num_hosts)
+    : weights_(std::move(weights)),
+      config_(weights_->config()),
+      dense_(model::dense_model::load(weights_, {})),
       cache_(dense_.kv_config(), num_blocks) {
-  checkpoint_->validate(config_);
   for (std::size_t i = 0; i < num_hosts; ++i)
-    stores_.push_back(std::make_unique<model::expert_store>(checkpoint_, config_, type));
+    stores_.push_back(std::make_unique<model::expert_store>(weights_));
   for (std::size_t layer = 0; layer < config_.num_layers(); ++layer)
     if (const auto* moe = config_.layers[layer].moe())
       for (std::size_t expert = 0; expert < moe->num_experts; ++expert)

@@ -21,7 +21,11 @@ using batch_logits = std::vector<std::vector<float>>;
 class batch_runner {
  public:
   /// @param num_hosts  experts are dealt out to so many stores
-  batch_runner(const std::filesystem::path& folder, kernels::dtype type, std::size_t num_hosts = 1);
+  batch_runner(const std::filesystem::path& folder, kernels::dtype type, std::size_t num_hosts = 1,
+               const model::quantization& quant = {});
+
+  /// The same with an opened source.
+  explicit batch_runner(std::shared_ptr<const model::weight_source> weights, std::size_t num_hosts = 1);
 
   /// Runs one micro-batch to the end.
   batch_logits run(kernels::context& ctx, const std::vector<batch_part>& parts);
@@ -38,7 +42,7 @@ class batch_runner {
  private:
   std::size_t host_of(std::size_t expert) const { return expert % stores_.size(); }
 
-  std::shared_ptr<const model::checkpoint> checkpoint_;
+  std::shared_ptr<const model::weight_source> weights_;
   model::model_config config_;
   model::dense_model dense_;
   std::vector<std::unique_ptr<model::expert_store>> stores_;

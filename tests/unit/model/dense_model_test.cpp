@@ -12,18 +12,24 @@ using testing::HasSubstr;
 
 class dense_model_test : public testing::Test {
  protected:
-  dense_model load(const load_options& options, const load_progress& progress = {}) {
-    return dense_model::load(weights_, config_, options, progress);
+  std::shared_ptr<const weight_source> source(kernels::dtype type, const quantization& quant = {}) {
+    return std::make_shared<const checkpoint_source>(weights_, config_, type, quant);
+  }
+
+  dense_model load(const load_options& options, kernels::dtype type = kernels::dtype::f32,
+                   const load_progress& progress = {}) {
+    return dense_model::load(source(type), options, progress);
   }
 
   test::random_model model_{"qwen2_dense_layers"};
   model_config config_ = load_config(model_.folder());
-  checkpoint weights_ = checkpoint::open(model_.folder());
+  std::shared_ptr<const checkpoint> weights_ =
+      std::make_shared<const checkpoint>(checkpoint::open(model_.folder()));
 };
 
 TEST_F(dense_model_test, progress_grows_up_to_the_whole) {
   std::vector<std::pair<std::size_t, std::size_t>> calls;
-  load({.type = kernels::dtype::bf16},
+  load({}, kernels::dtype::bf16,
        [&](std::size_t loaded, std::size_t total) { calls.emplace_back(loaded, total); });
   ASSERT_FALSE(calls.empty());
   EXPECT_EQ(calls.back().first, calls.back().second);
@@ -32,8 +38,8 @@ TEST_F(dense_model_test, progress_grows_up_to_the_whole) {
 }
 
 TEST_F(dense_model_test, bf16_weights_take_about_half_of_f32) {
-  const auto wide = load({.type = kernels::dtype::f32}).num_bytes();
-  const auto narrow = load({.type = kernels::dtype::bf16}).num_bytes();
+  const auto wide = load({}, kernels::dtype::f32).num_bytes();
+  const auto narrow = load({}, kernels::dtype::bf16).num_bytes();
   EXPECT_GT(narrow, 0U);
   EXPECT_LT(narrow, wide * 2 / 3);
 }
@@ -56,12 +62,12 @@ TEST_F(dense_model_test, a_context_whose_tables_would_not_fit_is_refused) {
 }
 
 TEST_F(dense_model_test, computes_in_f32_or_bf16_only) {
-  EXPECT_THROW(load({.type = kernels::dtype::f16}), model_error);
-  EXPECT_THROW(load({.type = kernels::dtype::int8}), model_error);
+  EXPECT_THROW(load({}, kernels::dtype::f16), model_error);
+  EXPECT_THROW(load({}, kernels::dtype::int8), model_error);
 }
 
 TEST_F(dense_model_test, cache_groups_layers_of_one_shape) {
-  const auto model = load({.type = kernels::dtype::bf16});
+  const auto model = load({}, kernels::dtype::bf16);
   const auto cache = model.kv_config(32);
   EXPECT_EQ(cache.block_tokens, 32U);
   ASSERT_EQ(cache.groups.size(), 1U);
@@ -69,7 +75,7 @@ TEST_F(dense_model_test, cache_groups_layers_of_one_shape) {
 }
 
 TEST_F(dense_model_test, a_pause_describes_its_layer) {
-  const auto model = load({.type = kernels::dtype::bf16});
+  const auto model = load({}, kernels::dtype::bf16);
   kernels::thread_pool pool{{.threads = 1}};
   kernels::context ctx{pool};
   kernels::kv_cache cache(model.kv_config(), 4);

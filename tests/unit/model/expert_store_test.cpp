@@ -42,12 +42,12 @@ struct rows_of_one_expert {
 
 class expert_store_test : public testing::Test {
  protected:
-  expert_store make() { return expert_store(weights_, config_, kernels::dtype::f32); }
+  expert_store make() { return expert_store(weights_); }
 
   test::random_model model_{"qwen2_dense_layers"}; // layer 1 is routed, the others are dense
   model_config config_ = load_config(model_.folder());
-  std::shared_ptr<const checkpoint> weights_ =
-      std::make_shared<const checkpoint>(checkpoint::open(model_.folder()));
+  std::shared_ptr<const weight_source> weights_ = std::make_shared<const checkpoint_source>(
+      std::make_shared<const checkpoint>(checkpoint::open(model_.folder())), config_, kernels::dtype::f32);
   kernels::thread_pool pool_{{.threads = 1}};
   kernels::context ctx_{pool_};
 };

@@ -1,0 +1,32 @@
+// From a model folder, or a cache, to its weights in the layout that the kernels stream.
+#pragma once
+
+#include "kernels/model/numerics.hpp"
+#include "kernels/model/packed_writer.hpp"
+#include "kernels/model/weight_source.hpp"
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+namespace troupe::model {
+
+struct open_options {
+  dtype_choice dtype = dtype_choice::automatic;
+  quantization quant{};
+  /// Folder where a checkpoint is packed once and mapped from then on; empty: it is converted at every start.
+  std::filesystem::path cache{};
+  /// Threads that fill the cache.
+  unsigned threads = 1;
+  /// Told while the cache is filled.
+  pack_progress progress{};
+};
+
+/// Opens the packed file of a folder that `troupe quantize` wrote, the packed file in the cache (which is
+/// written first where it is missing, once, also when several processes ask), or the checkpoint.
+///
+/// @errors  model_error; a packed folder that does not hold what `dtype` and `quant` ask for is one
+std::shared_ptr<const weight_source> open_weights(const std::filesystem::path& folder,
+                                                  const model_config& config, const open_options& options);
+
+} // namespace troupe::model

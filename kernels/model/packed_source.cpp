@@ -1,0 +1,144 @@
+#include "kernels/model/packed_source.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace troupe::model {
+
+std::shared_ptr<const packed_source> packed_source::open(const std::filesystem::path& path,
+                                                         model_config config, kernels::row_quant rows) {
+  mapped_file file(path);
+  const auto bytes = file.bytes();
+  const auto header = packed_header::decode(bytes, path.string());
+  const auto index_bytes = bytes.subspan(header.index_offset, header.index_bytes);
+  if (checksum_of(index_bytes) != header.index_checksum)
+    throw model_error(path.string() + ": the index is damaged");
+  auto index = decode_index({reinterpret_cast<const char*>(index_bytes.data()), index_bytes.size()},
+                            header.index_offset, path.string());
+  if (index.config_checksum != checksum_of(config.canonical_json))
+    throw model_error(path.string() + ": config.json is not the one that these weights were packed with");
+  return std::shared_ptr<const packed_source>(
+      new packed_source(std::move(file), std::move(index), std::move(config), rows));
+}
+
+packed_source::packed_source(mapped_file file, packed_index index, model_config config,
+                             kernels::row_quant rows)
+    : weight_source(std::move(config), index.type, {index.quant.experts, index.quant.dense_int8, rows}),
+      file_(std::move(file)),
+      fingerprint_(std::move(index.fingerprint)) {
+  for (auto& extent : index.extents) {
+    auto name = extent.name;
+    extents_.emplace(std::move(name), std::move(extent));
+  }
+  for (auto& tensor : dense_tensors(this->config()))
+    tensors_.emplace(std::move(tensor.name), std::move(tensor.shape));
+}
+
+std::string packed_source::description() const {
+  return "packed in " + file_.path().string();
+}
+
+void packed_source::fail(const packed_extent& extent, const std::string& what) const {
+  throw model_error(file_.path().string() + ": extent '" + extent.name + "' " + what);
+}
+
+const packed_extent& packed_source::find(const std::string& name) const {
+  const auto found = extents_.find(name);
+  if (found == extents_.end())
+    throw model_error(file_.path().string() + ": extent '" + name + "' is missing");
+  return found->second;
+}
+
+std::span<const std::byte> packed_source::bytes_of(const packed_extent& extent) const {
+  return file_.bytes().subspan(extent.offset, extent.num_bytes);
+}
+
+std::span<const std::byte> packed_source::read(const packed_extent& extent, extent_kind kind,
+                                               std::string_view format,
+                                               std::span<const std::size_t> shape) const {
+  if (extent.kind != kind || extent.format != format
+      || !std::equal(shape.begin(), shape.end(), extent.shape.begin(), extent.shape.end()))
+    fail(extent, "is not what config.json asks for");
+  const auto bytes = bytes_of(extent);
+  populate_pages(bytes);
+  if (checksum_of(bytes) != extent.checksum)
+    fail(extent, "is damaged: its checksum differs");
+  return bytes;
+}
+
+std::vector<float> packed_source::floats(const std::string& name) const {
+  const auto& shape = tensors_.at(name);
+  // Shapes of vectors may carry ones: a gate is [1, hidden].
+  std::size_t count = 1;
+  for (const auto dim : shape)
+    count *= dim;
+  const auto bytes = read(find(name), extent_kind::vector, "f32", {&count, 1});
+  std::vector<float> values(count);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+kernels::packed_matrix packed_source::matrix(std::span<const std::string> names, bool plain) const {
+  const auto format = plain ? kernels::format_for(type()) : dense_format(quant(), type());
+  std::size_t outputs = 0;
+  for (const auto& name : names)
+    outputs += tensors_.at(name).front();
+  const std::size_t shape[] = {outputs, tensors_.at(names.front()).back()};
+  auto result = kernels::packed_matrix::view(
+      {format, shape[0], shape[1], 1},
+      read(find(matrix_extent_name(names)), extent_kind::matrix, kernels::name_of(format), shape));
+  finish(result);
+  return result;
+}
+
+kernels::expert_weights packed_source::read_mlp(const std::string& name, kernels::packed_format format,
+                                                std::size_t intermediate) const {
+  const std::size_t shape[] = {intermediate, config().hidden};
+  const auto bytes = read(find(name), extent_kind::mlp, kernels::name_of(format), shape);
+  const auto shapes = shapes_of_mlp(format, config().hidden, intermediate);
+  kernels::expert_weights result;
+  result.gate_up = kernels::packed_matrix::view(shapes.gate_up, bytes.first(shapes.gate_up.bytes()));
+  result.down = kernels::packed_matrix::view(shapes.down, bytes.subspan(shapes.gate_up.bytes()));
+  finish(result);
+  return result;
+}
+
+kernels::expert_weights packed_source::mlp(const std::string& prefix) const {
+  return read_mlp(prefix, dense_format(quant(), type()), tensors_.at(prefix + "gate_proj.weight").front());
+}
+
+kernels::expert_weights packed_source::expert(std::size_t layer, std::size_t expert) const {
+  return read_mlp(expert_extent_name(layer, expert), expert_format(quant(), type()),
+                  config().layers.at(layer).moe()->intermediate);
+}
+
+std::span<const std::byte> packed_source::expert_bytes(std::size_t layer, std::size_t expert) const {
+  return bytes_of(find(expert_extent_name(layer, expert)));
+}
+
+void packed_source::forget(std::size_t layer, std::size_t expert) const noexcept {
+  if (const auto found = extents_.find(expert_extent_name(layer, expert)); found != extents_.end())
+    release_pages(bytes_of(found->second));
+}
+
+embedding_rows packed_source::embeddings() const {
+  const auto& extent = find("embeddings");
+  // Rows are padded to cache lines, and their type may be the checkpoint's where the model computes in f32.
+  const auto& shape = extent.shape;
+  const std::size_t expected[] = {config().vocab_size, config().hidden, shape.size() == 3 ? shape[2] : 0};
+  const auto bytes = read(extent, extent_kind::embeddings, extent.format, expected);
+  embedding_rows result;
+  auto row_type = kernels::dtype::f32;
+  for (const auto candidate : {kernels::dtype::bf16, kernels::dtype::f16, kernels::dtype::int8})
+    if (extent.format == kernels::name_of(candidate))
+      row_type = candidate;
+  if ((row_type == kernels::dtype::int8) != quant().dense_int8)
+    fail(extent, "is not what the file says of itself");
+  result.rows = {bytes.data(), row_type, config().vocab_size, config().hidden, shape[2], {}};
+  if (row_type == kernels::dtype::int8)
+    result.scales = reinterpret_cast<const float*>(bytes.data() + config().vocab_size * shape[2]);
+  return result;
+}
+
+} // namespace troupe::model

@@ -1,0 +1,56 @@
+// Weights from a packed file: mapped, checked, and used where they lie.
+#pragma once
+
+#include "kernels/model/mapped_file.hpp"
+#include "kernels/model/packed_format.hpp"
+#include "kernels/model/weight_source.hpp"
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+namespace troupe::model {
+
+/// Opening reads header and index; an extent's pages are read, and its checksum is compared, when it is asked
+/// for.
+class packed_source final : public weight_source {
+ public:
+  /// @param file  as `write_packed` left it
+  /// @param rows  how rows enter quantized weights
+  /// @errors  model_error: not such a file, damaged, or packed for another config.json
+  static std::shared_ptr<const packed_source> open(const std::filesystem::path& file, model_config config,
+                                                   kernels::row_quant rows = kernels::row_quant::none);
+
+  std::string fingerprint() const override { return fingerprint_; }
+
+  std::string description() const override;
+  std::vector<float> floats(const std::string& name) const override;
+  kernels::packed_matrix matrix(std::span<const std::string> names, bool plain) const override;
+  kernels::expert_weights mlp(const std::string& prefix) const override;
+  embedding_rows embeddings() const override;
+  kernels::expert_weights expert(std::size_t layer, std::size_t expert) const override;
+  void forget(std::size_t layer, std::size_t expert) const noexcept override;
+
+  /// Bytes of one expert as they lie in the file: what another worker would fetch.
+  /// @errors  model_error when the file has no such expert
+  std::span<const std::byte> expert_bytes(std::size_t layer, std::size_t expert) const;
+
+ private:
+  packed_source(mapped_file file, packed_index index, model_config config, kernels::row_quant rows);
+
+  const packed_extent& find(const std::string& name) const;
+  std::span<const std::byte> bytes_of(const packed_extent& extent) const;
+  /// The extent's bytes, paged in and verified. @errors  model_error where shape or checksum differ
+  std::span<const std::byte> read(const packed_extent& extent, extent_kind kind, std::string_view format,
+                                  std::span<const std::size_t> shape) const;
+  kernels::expert_weights read_mlp(const std::string& name, kernels::packed_format format,
+                                   std::size_t intermediate) const;
+  [[noreturn]] void fail(const packed_extent& extent, const std::string& what) const;
+
+  mapped_file file_;
+  std::string fingerprint_;
+  std::unordered_map<std::string, packed_extent> extents_;
+  std::unordered_map<std::string, std::vector<std::size_t>> tensors_; // shapes that the config asks for
+};
+
+} // namespace troupe::model

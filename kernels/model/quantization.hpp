@@ -1,0 +1,49 @@
+// Which weights of a model are quantized, and how rows meet them.
+#pragma once
+
+#include "kernels/packed_matrix.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace troupe::model {
+
+/// What the routed experts are stored as.
+enum class expert_quant : std::uint8_t {
+  none = 0,
+  int8 = 1,
+  int4_group32 = 2,
+  int4_group64 = 3,
+  int4_channel = 4
+};
+
+/// Last value of `expert_quant`: what a file may name.
+inline constexpr expert_quant last_expert_quant = expert_quant::int4_channel;
+
+struct quantization {
+  expert_quant experts = expert_quant::none;
+  /// Attention, embeddings, LM head, dense MLPs and shared experts as int8; norms, biases and routers never.
+  bool dense_int8 = false;
+  /// How rows enter quantized weights: no part of the weights' bytes.
+  kernels::row_quant rows = kernels::row_quant::none;
+
+  friend bool operator==(const quantization&, const quantization&) = default;
+
+  /// Whether any weight is quantized.
+  bool any() const noexcept { return dense_int8 || experts != expert_quant::none; }
+
+  /// What is stored, as one word: "none", "int8", "int4-group32", "int8+dense-int8", "none+dense-int8".
+  std::string stored_name() const;
+
+  /// The same and the rows: part of the numerics class. "+rows-int8" only where there is something for them
+  /// to enter.
+  std::string name() const;
+};
+
+/// The layout of routed experts' weights.
+kernels::packed_format expert_format(const quantization& quant, kernels::dtype type);
+
+/// The layout of the attention side's matrices, routers excepted.
+kernels::packed_format dense_format(const quantization& quant, kernels::dtype type);
+
+} // namespace troupe::model

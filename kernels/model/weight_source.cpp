@@ -1,0 +1,134 @@
+#include "kernels/model/weight_source.hpp"
+
+#include "kernels/model/weights.hpp"
+#include "kernels/quantize.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace troupe::model {
+
+namespace {
+
+constexpr const char* embeddings_name = "model.embed_tokens.weight";
+
+/// Rows as int8 with a scale each, which lie behind all rows.
+void quantize_embeddings(const tensor_ref& tensor, embedding_rows& out) {
+  const auto vocab = tensor.shape.front();
+  const auto hidden = tensor.shape.back();
+  const auto stride = (hidden + 63) / 64 * 64;
+  out.storage = kernels::buffer(vocab * stride + vocab * sizeof(float));
+  auto* scales = reinterpret_cast<float*>(out.storage.data() + vocab * stride);
+  const auto row_bytes = hidden * element_bytes(tensor.type);
+  for (std::size_t r = 0; r < vocab; ++r) {
+    const auto values = to_floats({tensor.type, {}, tensor.data + r * row_bytes, row_bytes});
+    if (!std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }))
+      throw model_error(std::string{"tensor '"} + embeddings_name + "', row " + std::to_string(r)
+                        + " is not finite and cannot be quantized");
+    scales[r] =
+        kernels::quantize_int8(values, reinterpret_cast<std::int8_t*>(out.storage.data() + r * stride));
+  }
+  out.rows = {out.storage.data(), kernels::dtype::int8, vocab, hidden, stride, {}};
+  out.scales = scales;
+}
+
+/// Rows are looked up, not multiplied, so they stay as stored, except that a bf16 model holds bf16 values
+/// only.
+void copy_embeddings(const tensor_ref& tensor, kernels::dtype model_type, embedding_rows& out) {
+  const auto vocab = tensor.shape.front();
+  const auto hidden = tensor.shape.back();
+  const auto bf16 = model_type == kernels::dtype::bf16;
+  const auto type = bf16 ? kernels::dtype::bf16 : to_dtype(tensor.type);
+  const auto per_line = 64 * 8 / kernels::bits_of(type);
+  const auto stride = (hidden + per_line - 1) / per_line * per_line;
+  out.storage = kernels::buffer(kernels::bytes_of(type, vocab * stride));
+  out.rows = {out.storage.data(), type, vocab, hidden, stride, {}};
+  const auto row_bytes = hidden * element_bytes(tensor.type);
+  for (std::size_t r = 0; r < vocab; ++r) {
+    const auto* from = tensor.data + r * row_bytes;
+    auto* to = out.storage.data() + kernels::bytes_of(type, r * stride);
+    if (type == to_dtype(tensor.type)) {
+      std::memcpy(to, from, row_bytes);
+      continue;
+    }
+    const auto values = to_floats({tensor.type, {}, from, row_bytes});
+    std::transform(values.begin(), values.end(), reinterpret_cast<kernels::bfloat16*>(to),
+                   kernels::to_bfloat16);
+  }
+}
+
+} // namespace
+
+std::size_t embedding_rows::num_bytes() const noexcept {
+  return kernels::bytes_of(rows.type, rows.rows * rows.row_stride)
+         + (scales == nullptr ? 0 : rows.rows * sizeof(float));
+}
+
+void weight_source::finish(kernels::expert_weights& weights) const {
+  finish(weights.gate_up);
+  finish(weights.down);
+  weights.act = config_.activation;
+}
+
+checkpoint_source::checkpoint_source(std::shared_ptr<const checkpoint> weights, model_config config,
+                                     kernels::dtype type, const quantization& quant)
+    : weight_source(std::move(config), type, quant), weights_(std::move(weights)) {
+  if (type != kernels::dtype::f32 && type != kernels::dtype::bf16)
+    throw model_error(std::string{"a model computes in f32 or bf16, not "} + kernels::name_of(type));
+}
+
+std::string checkpoint_source::description() const {
+  return std::to_string(weights_->num_tensors()) + " tensors";
+}
+
+std::vector<float> checkpoint_source::floats(const std::string& name) const {
+  const auto& tensor = weights_->at(name);
+  auto result = to_floats(tensor);
+  release_pages({tensor.data, tensor.num_bytes});
+  return result;
+}
+
+kernels::packed_matrix checkpoint_source::matrix(std::span<const std::string> names, bool plain) const {
+  std::vector<tensor_ref> parts;
+  for (const auto& name : names)
+    parts.push_back(weights_->at(name));
+  auto result = pack_rows(plain ? kernels::format_for(type()) : dense_format(quant(), type()), parts);
+  for (const auto& part : parts)
+    release_pages({part.data, part.num_bytes});
+  finish(result);
+  return result;
+}
+
+kernels::expert_weights checkpoint_source::mlp(const std::string& prefix) const {
+  auto result = pack_mlp(dense_format(quant(), type()), weights_->at(prefix + "gate_proj.weight"),
+                         weights_->at(prefix + "up_proj.weight"), weights_->at(prefix + "down_proj.weight"));
+  finish(result);
+  return result;
+}
+
+embedding_rows checkpoint_source::embeddings() const {
+  const auto& tensor = weights_->at(embeddings_name);
+  embedding_rows result;
+  if (quant().dense_int8)
+    quantize_embeddings(tensor, result);
+  else
+    copy_embeddings(tensor, type(), result);
+  release_pages({tensor.data, tensor.num_bytes});
+  return result;
+}
+
+kernels::expert_weights checkpoint_source::expert(std::size_t layer, std::size_t expert) const {
+  const auto names = expert_tensors(config(), layer, expert);
+  auto result = pack_mlp(expert_format(quant(), type()), weights_->at(names.gate), weights_->at(names.up),
+                         weights_->at(names.down));
+  finish(result);
+  return result;
+}
+
+mlp_shapes shapes_of_mlp(kernels::packed_format format, std::size_t hidden, std::size_t intermediate) {
+  return {{format, intermediate, hidden, 2}, {format, hidden, intermediate, 1}};
+}
+
+} // namespace troupe::model

@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include <unistd.h>
+
+#include "kernels/model/open_weights.hpp"
+#include "kernels/model/packed_format.hpp"
+#include "services/process/model_source.hpp"
+#include "services/process/process_log.hpp"
+#include "services/troupe/commands.hpp"
+
+namespace troupe {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A new folder under a temporary name, removed unless it is given its own.
+class pending_folder {
+ public:
+  explicit pending_folder(fs::path target)
+      : target_(std::move(target)), path_(target_.string() + "." + std::to_string(getpid()) + ".tmp") {
+    fs::create_directories(path_);
+  }
+
+  ~pending_folder() {
+    std::error_code ignored;
+    if (!committed_) {
+      fs::remove_all(path_, ignored);
+    }
+  }
+
+  pending_folder(const pending_folder&) = delete;
+  pending_folder& operator=(const pending_folder&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+  void commit() {
+    fs::rename(path_, target_);
+    committed_ = true;
+  }
+
+ private:
+  fs::path target_;
+  fs::path path_;
+  bool committed_ = false;
+};
+
+/// Whether a file of a model folder is anything but weights: configurations, tokenizer, templates, texts.
+bool is_companion(const fs::path& file) {
+  constexpr std::array<std::string_view, 5> endings{".json", ".jinja", ".txt", ".model", ".md"};
+  std::string name = file.filename().string();
+  return std::any_of(endings.begin(), endings.end(),
+                     [&](std::string_view ending) { return name.ends_with(ending); })
+         && !name.ends_with(".index.json");
+}
+
+void require_new(const fs::path& out) {
+  if (fs::exists(out) && !(fs::is_directory(out) && fs::is_empty(out))) {
+    throw option_error("--out: " + out.string() + " is there already and not an empty folder");
+  }
+}
+
+} // namespace
+
+int quantize_command(const std::vector<std::string>& arguments) {
+  model_options model;
+  std::string to;
+  std::string out;
+  option_parser parser("troupe quantize",
+                       "Writes a model folder whose weights are quantized, packed and ready to be mapped.");
+  parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
+  parser.text("to", "int8|int4", "what the experts become (required)", &to);
+  parser.text("out", "DIR", "the new folder (required)", &out);
+  parser.choice("int4-group", {"32", "64", "channel"}, "weights that share a scale with --to int4",
+                &model.int4_group);
+  parser.choice("dense-quant", {"none", "int8"},
+                "quantization of attention, embeddings, LM head, dense and shared MLPs", &model.dense_quant);
+  parser.choice("dtype", {"auto", "float32", "bfloat16"}, "type of the weights that are not quantized",
+                &model.dtype);
+  parser.number("threads", "threads that quantize; 0: one per processor", &model.threads, 0, 1024);
+  if (parser.parse(arguments) == option_parser::outcome::help) {
+    return 0;
+  }
+  if (to != "int8" && to != "int4") {
+    throw option_error("--to: '" + to + "' is not one of int8|int4");
+  }
+  if (out.empty()) {
+    throw option_error("--out: a folder is needed");
+  }
+  fs::path target = fs::absolute(out).lexically_normal();
+  if (!target.has_filename()) {
+    target = target.parent_path();
+  }
+  require_new(target);
+  if (fs::exists(fs::path(model.model_dir) / model::packed_file_name)) {
+    throw option_error("MODEL_DIR: " + model.model_dir + " holds packed weights; quantize the original");
+  }
+  model.expert_quant = to;
+  process_log log("troupe-quantize");
+  model_source source = open_model(model);
+  pending_folder folder(target);
+  for (const auto& entry : fs::directory_iterator(model.model_dir)) {
+    if (entry.is_regular_file() && is_companion(entry.path())) {
+      fs::copy_file(entry.path(), folder.path() / entry.path().filename());
+    }
+  }
+  fs::path file = folder.path() / model::packed_file_name;
+  model::write_packed(*source.weights, file, model.num_threads(), packing_lines());
+  uintmax_t size = fs::file_size(file);
+  folder.commit();
+  log.line("quantized", source.weights->quant().stored_name() + ", " + std::to_string(size >> 20) + " MiB in "
+                            + (target / model::packed_file_name).string());
+  return 0;
+}
+
+} // namespace troupe

@@ -1,0 +1,326 @@
+// Packed weight files: what is written is what a checkpoint gives, and whatever is wrong with a file is said.
+#include "kernels/model/open_weights.hpp"
+#include "kernels/model/packed_source.hpp"
+#include "tests/reference/random_model.hpp"
+#include "tests/unit/model/batch_runner.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <random>
+#include <sys/resource.h>
+
+namespace troupe::model {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+
+constexpr const char* variant =
+    "qwen2_dense_layers"; // dense layers, a routed one, a gated shared expert, bias
+
+const quantization all_quants[] = {
+    {},
+    {expert_quant::int8, false, kernels::row_quant::none},
+    {expert_quant::int8, false, kernels::row_quant::int8},
+    {expert_quant::int4_group32, false, kernels::row_quant::none},
+    {expert_quant::int4_group64, true, kernels::row_quant::int8},
+    {expert_quant::int4_channel, true, kernels::row_quant::none},
+};
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_file(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+/// What is thrown, or nothing.
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const model_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+class packed_weights : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { model_ = std::make_unique<test::random_model>(variant); }
+
+  static void TearDownTestSuite() { model_.reset(); }
+
+  std::shared_ptr<const weight_source> checkpoint_with(const quantization& quant,
+                                                       kernels::dtype type = kernels::dtype::bf16) {
+    return std::make_shared<const checkpoint_source>(
+        std::make_shared<const checkpoint>(checkpoint::open(model_->folder())), config_, type, quant);
+  }
+
+  std::filesystem::path file() const { return scratch_.path() / packed_file_name; }
+
+  /// Asks for everything, as attention and expert workers together do.
+  static void read_all(const std::shared_ptr<const weight_source>& source) {
+    dense_model::load(source, {.max_positions = 1});
+    for (std::size_t layer = 0; layer < source->config().num_layers(); ++layer)
+      if (const auto* moe = source->config().layers[layer].moe())
+        for (std::size_t expert = 0; expert < moe->num_experts; ++expert)
+          source->expert(layer, expert);
+  }
+
+  void open_and_read() { read_all(packed_source::open(file(), config_)); }
+
+  static std::unique_ptr<test::random_model> model_;
+  model_config config_ = load_config(model_->folder());
+  test::scratch_folder scratch_;
+};
+
+std::unique_ptr<test::random_model> packed_weights::model_;
+
+TEST_F(packed_weights, give_the_bits_of_weights_that_are_packed_while_loading) {
+  kernels::thread_pool pool({.threads = 2});
+  kernels::context ctx(pool);
+  const std::vector<std::uint32_t> prompt{3, 14, 15, 92, 65, 35, 89, 79, 32, 38, 46, 26};
+  for (const auto type : {kernels::dtype::bf16, kernels::dtype::f32})
+    for (const auto& quant : all_quants) {
+      SCOPED_TRACE(numerics_class(type, quant));
+      const auto loaded = checkpoint_with(quant, type);
+      write_packed(*loaded, file(), 3);
+      const auto packed = packed_source::open(file(), config_, quant.rows);
+      EXPECT_EQ(packed->fingerprint(), loaded->fingerprint());
+      EXPECT_EQ(numerics_class(packed->type(), packed->quant()), numerics_class(type, quant));
+      const auto expected = test::batch_runner(loaded).run(ctx, {{0, prompt}});
+      EXPECT_EQ(test::batch_runner(packed).run(ctx, {{0, prompt}}), expected);
+      EXPECT_NE(expected.front(), expected.back());
+    }
+}
+
+TEST_F(packed_weights, quantized_models_give_a_sequence_the_same_bits_in_any_company) {
+  kernels::thread_pool pool({.threads = 2});
+  kernels::thread_pool one({.threads = 1});
+  const std::vector<std::uint32_t> prompt{3, 14, 15, 92, 65, 35, 89};
+  for (const auto& quant : all_quants) {
+    SCOPED_TRACE(quant.name());
+    const auto source = checkpoint_with(quant);
+    kernels::context reference(one, kernels::isa::portable);
+    const auto alone = test::batch_runner(source).run(reference, {{0, prompt}});
+    kernels::context ctx(pool);
+    std::vector<test::batch_part> parts{{0, prompt}};
+    for (std::uint32_t other = 1; other < 6; ++other)
+      parts.push_back({other, {other, 7, 9 + other, 50, 51, 52, 60 + other}});
+    const auto together = test::batch_runner(source, 2).run(ctx, parts);
+    for (std::size_t r = 0; r < prompt.size(); ++r)
+      EXPECT_EQ(together[r], alone[r]);
+    auto chunked = test::batch_runner(source);
+    for (std::size_t r = 0; r < prompt.size(); ++r)
+      EXPECT_EQ(chunked.run(ctx, {{0, {prompt[r]}}}).front(), alone[r]);
+  }
+}
+
+TEST_F(packed_weights, are_the_same_bytes_whatever_the_threads) {
+  const auto source = checkpoint_with(all_quants[3]);
+  write_packed(*source, scratch_.path() / "one", 1);
+  write_packed(*source, scratch_.path() / "four", 4);
+  EXPECT_EQ(read_file(scratch_.path() / "one"), read_file(scratch_.path() / "four"));
+}
+
+TEST_F(packed_weights, an_expert_is_one_extent_of_its_own) {
+  const auto source = checkpoint_with(all_quants[1]);
+  write_packed(*source, file(), 1);
+  const auto packed = packed_source::open(file(), config_);
+  const auto bytes = packed->expert_bytes(1, 5);
+  const auto expert = source->expert(1, 5);
+  ASSERT_EQ(bytes.size(), expert.gate_up.bytes().size() + expert.down.bytes().size());
+  EXPECT_EQ(std::memcmp(bytes.data(), expert.gate_up.bytes().data(), expert.gate_up.bytes().size()), 0);
+  EXPECT_EQ(error_of([&] { packed->expert_bytes(0, 0); }),
+            file().string() + ": extent 'layers.0.experts.0' is missing");
+}
+
+TEST_F(packed_weights, quantized_ones_are_smaller) {
+  const auto size_with = [&](const quantization& quant) {
+    write_packed(*checkpoint_with(quant), file(), 1);
+    return packed_source::open(file(), config_)->expert_bytes(1, 0).size();
+  };
+  const auto bf16 = size_with(all_quants[0]);
+  EXPECT_LT(size_with(all_quants[1]), bf16 * 6 / 10);
+  EXPECT_LT(size_with(all_quants[3]), bf16 * 4 / 10);
+}
+
+TEST_F(packed_weights, a_file_that_is_cut_short_anywhere_is_refused) {
+  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
+  const auto whole = read_file(file());
+  for (const std::size_t size : {std::size_t{1}, std::size_t{7}, std::size_t{63}, std::size_t{64},
+                                 std::size_t{5000}, whole.size() / 2, whole.size() - 1}) {
+    write_file(file(), whole.substr(0, size));
+    EXPECT_THAT(error_of([&] { open_and_read(); }),
+                AnyOf(HasSubstr("truncated"), HasSubstr("not a packed weight file")))
+        << size;
+  }
+  write_file(file(), whole + " ");
+  EXPECT_THAT(error_of([&] { open_and_read(); }), HasSubstr("truncated or grown"));
+}
+
+TEST_F(packed_weights, a_damaged_byte_is_noticed_wherever_it_matters) {
+  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
+  const auto whole = read_file(file());
+  // Which bytes are padding between extents, and may be anything, the index says.
+  std::vector<bool> used(whole.size(), true);
+  {
+    const auto header = packed_header::decode(std::as_bytes(std::span{whole.data(), whole.size()}), "file");
+    const auto index = decode_index(std::string_view{whole}.substr(header.index_offset, header.index_bytes),
+                                    header.index_offset, "file");
+    std::fill(used.begin() + packed_header::num_bytes,
+              used.begin() + static_cast<std::ptrdiff_t>(header.index_offset), false);
+    for (const auto& extent : index.extents)
+      std::fill_n(used.begin() + static_cast<std::ptrdiff_t>(extent.offset), extent.num_bytes, true);
+  }
+  std::mt19937 random(1);
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < packed_header::num_bytes; ++i)
+    places.push_back(i);
+  for (int i = 0; i < 60; ++i)
+    places.push_back(random() % whole.size());
+  for (int i = 0; i < 20; ++i)
+    places.push_back(whole.size() - 1 - random() % 4000); // the index
+  for (const auto place : places) {
+    auto bytes = whole;
+    bytes[place] = static_cast<char>(bytes[place] ^ static_cast<char>(1 << random() % 8));
+    write_file(file(), bytes);
+    const auto error = error_of([&] { open_and_read(); });
+    EXPECT_EQ(error.empty(), !used[place]) << place;
+    if (!error.empty()) {
+      EXPECT_THAT(error, HasSubstr(file().string()));
+    }
+  }
+}
+
+TEST_F(packed_weights, a_damaged_expert_is_named) {
+  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
+  auto bytes = read_file(file());
+  const auto header = packed_header::decode(std::as_bytes(std::span{bytes.data(), bytes.size()}), "file");
+  const auto index = decode_index(std::string_view{bytes}.substr(header.index_offset, header.index_bytes),
+                                  header.index_offset, "file");
+  const auto& last = index.extents.back();
+  bytes[last.offset + 10] ^= 1;
+  write_file(file(), bytes);
+  const auto packed = packed_source::open(file(), config_);
+  EXPECT_EQ(error_of([&] { packed->expert(1, 7); }),
+            file().string() + ": extent 'layers.1.experts.7' is damaged: its checksum differs");
+  EXPECT_EQ(error_of([&] { packed->expert(1, 6); }), "");
+}
+
+TEST_F(packed_weights, hostile_indices_are_refused) {
+  write_packed(*checkpoint_with(all_quants[0]), file(), 1);
+  const auto whole = read_file(file());
+  const auto header = packed_header::decode(std::as_bytes(std::span{whole.data(), whole.size()}), "file");
+  const auto json = whole.substr(header.index_offset, header.index_bytes);
+  // A file with another index and everything else right.
+  const auto with_index = [&](const std::string& text) {
+    auto changed = header;
+    changed.index_bytes = text.size();
+    changed.index_checksum = checksum_of(text);
+    changed.file_bytes = header.index_offset + text.size();
+    const auto bytes = changed.encode();
+    write_file(file(), std::string{reinterpret_cast<const char*>(bytes.data()), bytes.size()}
+                           + whole.substr(bytes.size(), header.index_offset - bytes.size()) + text);
+    return error_of([&] { open_and_read(); });
+  };
+  EXPECT_EQ(with_index(json), "");
+  const auto replaced = [&](const std::string& from, const std::string& to) {
+    auto text = json;
+    const auto at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return with_index(text.replace(at, from.size(), to));
+  };
+  EXPECT_THAT(with_index("{"), HasSubstr("index: "));
+  EXPECT_THAT(with_index("[]"), HasSubstr("index: "));
+  EXPECT_THAT(with_index(std::string(100000, '[')), HasSubstr("index: "));
+  EXPECT_THAT(replaced("\"bf16\"", "\"f64\""), HasSubstr("unknown dtype or quantization"));
+  EXPECT_THAT(replaced("\"dtype\":\"bf16\"", "\"dtype\":\"int8\""), HasSubstr("unknown dtype"));
+  EXPECT_THAT(replaced("\"experts\":\"none\"", "\"experts\":\"int9\""), HasSubstr("unknown dtype"));
+  EXPECT_THAT(replaced("\"experts\":\"none\"", "\"experts\":\"int8\""), HasSubstr("is not what config.json"));
+  EXPECT_THAT(replaced("\"offset\":4096", "\"offset\":4097"), HasSubstr("not aligned"));
+  EXPECT_THAT(replaced("\"offset\":4096", "\"offset\":0"), HasSubstr("not aligned, not inside"));
+  EXPECT_THAT(replaced("\"offset\":4096", "\"offset\":18446744073709547520"), HasSubstr("not inside"));
+  EXPECT_THAT(replaced("\"offset\":4096", "\"offset\":-4096"), HasSubstr("'"));
+  EXPECT_THAT(replaced("\"kind\":\"mlp\"", "\"kind\":\"vector\""), HasSubstr("do not agree"));
+  EXPECT_THAT(replaced("\"kind\":\"mlp\"", "\"kind\":\"lmp\""), HasSubstr("unknown kind"));
+  EXPECT_THAT(replaced("\"name\":\"layers.1.experts.0\"", "\"name\":\"layers.1.experts.1\""),
+              HasSubstr("listed twice"));
+  EXPECT_THAT(replaced("\"name\":\"layers.1.experts.0\"", "\"name\":\"layers.1.experts.77\""),
+              HasSubstr("'layers.1.experts.0' is missing"));
+  EXPECT_THAT(replaced("\"shape\":[", "\"shape\":[4294967296,4294967296,"), HasSubstr("do not agree"));
+}
+
+TEST_F(packed_weights, another_version_or_another_config_is_refused) {
+  write_packed(*checkpoint_with(all_quants[0]), file(), 1);
+  auto bytes = read_file(file());
+  bytes[8] = 2;
+  write_file(scratch_.path() / "newer", bytes);
+  EXPECT_EQ(error_of([&] { packed_source::open(scratch_.path() / "newer", config_); }),
+            (scratch_.path() / "newer").string()
+                + ": format version 2, this program reads version 1: pack the model again");
+  config_.canonical_json += " ";
+  EXPECT_THAT(error_of([&] { packed_source::open(file(), config_); }),
+              HasSubstr("config.json is not the one"));
+}
+
+TEST_F(packed_weights, a_full_disk_leaves_nothing_behind) {
+  const auto source = checkpoint_with(all_quants[0]);
+
+  struct rlimit before {};
+
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit small = before;
+  small.rlim_cur = 20000;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto error = error_of([&] { write_packed(*source, file(), 1); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old);
+  EXPECT_EQ(error, "cannot write " + file().string() + ": File too large");
+  EXPECT_TRUE(std::filesystem::is_empty(scratch_.path()));
+}
+
+TEST_F(packed_weights, a_cache_is_filled_once_and_again_where_it_is_damaged) {
+  const open_options options{
+      .dtype = dtype_choice::bfloat16, .quant = all_quants[1], .cache = scratch_.path()};
+  const auto packed_file = [&] {
+    for (const auto& entry : std::filesystem::directory_iterator(scratch_.path()))
+      if (entry.path().extension() == ".troupe")
+        return entry.path();
+    return std::filesystem::path{};
+  };
+  EXPECT_THAT(open_weights(model_->folder(), config_, options)->description(), HasSubstr("packed in "));
+  const auto path = packed_file();
+  const auto whole = read_file(path);
+  const auto time = std::filesystem::last_write_time(path);
+  open_weights(model_->folder(), config_, options);
+  EXPECT_EQ(std::filesystem::last_write_time(path), time);
+  write_file(path, whole.substr(0, 1000));
+  read_all(open_weights(model_->folder(), config_, options));
+  EXPECT_EQ(read_file(path), whole);
+}
+
+TEST_F(packed_weights, a_packed_folder_must_hold_what_is_asked_for) {
+  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
+  const auto open = [&](dtype_choice dtype, const quantization& quant) {
+    return open_weights(scratch_.path(), config_, {.dtype = dtype, .quant = quant});
+  };
+  EXPECT_EQ(open(dtype_choice::automatic, {})->quant(), all_quants[1]);
+  EXPECT_EQ(open(dtype_choice::bfloat16, all_quants[2])->quant(), all_quants[2]);
+  EXPECT_EQ(error_of([&] { open(dtype_choice::float32, {}); }),
+            file().string() + ": packed for bf16 activations, asked for f32");
+  EXPECT_EQ(error_of([&] { open(dtype_choice::automatic, all_quants[3]); }),
+            file().string() + ": packed as int8, asked for int4-group32");
+}
+
+} // namespace
+} // namespace troupe::model
