@@ -29,6 +29,13 @@ namespace troupe::wire {
 
 /// A frame to send. `head` has room for the header in front of the metadata.
 struct outgoing_frame {
+  explicit outgoing_frame(frame_kind kind) {
+    header.kind = kind;
+    // Header, type names and a small message: one allocation.
+    head.reserve(512);
+    head.resize(frame_header_bytes);
+  }
+
   frame_header header;
   std::vector<char> head;
   std::vector<payload> parts;

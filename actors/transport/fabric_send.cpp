@@ -160,10 +160,7 @@ void fabric::post_frame(std::unique_ptr<send_operation> op) {
 }
 
 void fabric::acknowledge(const link_ptr& peer) {
-  outgoing_frame frame;
-  frame.header.kind = frame_kind::acknowledge;
-  frame.head.resize(frame_header_bytes);
-  enqueue(peer, std::move(frame));
+  enqueue(peer, outgoing_frame{frame_kind::acknowledge});
 }
 
 void fabric::wake() {

@@ -1,3 +1,6 @@
+// The life of the CAF half, and its messages. Names and ends of actors: transport_core_names.cpp,
+// transport_core_ends.cpp.
+
 #include "actors/transport/transport_core.hpp"
 
 #include <cstdio>
@@ -10,7 +13,6 @@
 #include <caf/exit_reason.hpp>
 #include <caf/sec.hpp>
 
-#include "actors/transport/proxy.hpp"
 #include "actors/transport/wire_context.hpp"
 
 namespace troupe {
@@ -18,18 +20,6 @@ namespace troupe {
 namespace {
 
 using wire::frame_kind;
-
-std::vector<char> new_head() {
-  std::vector<char> head;
-  // Header, type names and a small message: one allocation.
-  head.reserve(512);
-  head.resize(wire::frame_header_bytes);
-  return head;
-}
-
-caf::span<const caf::byte> as_caf_span(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const caf::byte*>(bytes.data()), bytes.size()};
-}
 
 void answer_with_error(const caf::strong_actor_ptr& requester, caf::message_id response, caf::error reason) {
   if (requester)
@@ -82,87 +72,10 @@ void transport::core::start() {
 
 void transport::core::stop() {
   fabric_->stop();
-  for (auto& [id, waiting] : std::exchange(resolves_, {}))
-    waiting.done(make_error(transport_error::cannot_connect, "this process is leaving"));
+  fail_resolves([](const auto&) { return true; }, "this process is leaving");
   proxies_.clear();
   std::lock_guard guard{published_mutex_};
   published_.clear();
-}
-
-// -- names ------------------------------------------------------------------------
-
-void transport::core::publish(const std::string& name, const caf::strong_actor_ptr& whom) {
-  export_actor(whom);
-  std::lock_guard guard{published_mutex_};
-  published_[name] = whom;
-}
-
-void transport::core::unpublish(const std::string& name) {
-  std::lock_guard guard{published_mutex_};
-  published_.erase(name);
-}
-
-caf::expected<caf::strong_actor_ptr> transport::core::find_published(const std::string& name) const {
-  std::lock_guard guard{published_mutex_};
-  const auto i = published_.find(name);
-  if (i == published_.end())
-    return make_error(transport_error::no_such_service, name);
-  return i->second;
-}
-
-void transport::core::resolve(std::string endpoint, std::string name, wire::clock::time_point deadline,
-                              on_resolved done) {
-  fabric_->connect(endpoint, deadline,
-                   [this, name = std::move(name), deadline,
-                    done = std::move(done)](const wire::fabric::connection& result) mutable {
-                     if (result.self)
-                       done(find_published(name));
-                     else if (result.peer)
-                       ask_peer(result.peer, std::move(name), deadline, std::move(done));
-                     else
-                       done(make_error(transport_error::cannot_connect, result.error));
-                   });
-}
-
-void transport::core::ask_peer(const wire::link_ptr& peer, std::string name, wire::clock::time_point deadline,
-                               on_resolved done) {
-  const auto id = next_resolve_++;
-  wire::outgoing_frame frame;
-  frame.header.kind = frame_kind::resolve;
-  frame.header.message_id = id;
-  frame.head = new_head();
-  frame.head.insert(frame.head.end(), name.begin(), name.end());
-  frame.refusable = true;
-  if (fabric_->submit(peer, std::move(frame)) != wire::submission::accepted) {
-    done(make_error(transport_error::cannot_connect, "the peer is dead or its window is full"));
-    return;
-  }
-  resolves_.emplace(id, waiting_resolve{peer, std::move(name), deadline, std::move(done)});
-}
-
-void transport::core::on_resolve(const wire::link_ptr& peer, const wire::frame_header& header,
-                                 const std::string& name) {
-  const auto found = find_published(name);
-  wire::outgoing_frame frame;
-  frame.header.kind = frame_kind::resolved;
-  frame.header.source = found ? (*found)->id() : 0;
-  frame.header.message_id = header.message_id;
-  frame.head = new_head();
-  fabric_->submit(peer, std::move(frame));
-}
-
-void transport::core::on_resolved_frame(const wire::link_ptr& peer, const wire::frame_header& header) {
-  const auto i = resolves_.find(header.message_id);
-  if (i == resolves_.end() || i->second.peer != peer)
-    return;
-  const auto waiting = std::move(i->second);
-  resolves_.erase(i);
-  if (header.source == 0)
-    waiting.done(make_error(transport_error::no_such_service, waiting.name));
-  else if (auto result = proxy_for(node_of(peer), header.source))
-    waiting.done(std::move(result));
-  else
-    waiting.done(make_error(transport_error::cannot_connect, "the peer has just died"));
 }
 
 // -- messages ---------------------------------------------------------------------
@@ -173,12 +86,10 @@ void transport::core::ship(const wire::link_ptr& peer, caf::mailbox_element& wha
   const auto mid = what.mid;
   const auto stages = std::move(what.stages);
   auto content = what.move_content_to_message();
-  wire::outgoing_frame frame;
-  frame.header.kind = frame_kind::message;
+  wire::outgoing_frame frame{frame_kind::message};
   frame.header.source = sender ? sender->id() : 0;
   frame.header.destination = destination;
   frame.header.message_id = mid.integer_value();
-  frame.head = new_head();
   frame.refusable = mid.is_request();
   const bool foreign = sender && sender->node() != system_.node();
   wire_context context{&system_};
@@ -275,117 +186,6 @@ bool transport::core::on_message(const wire::link_ptr& peer, const wire::frame_h
   return true;
 }
 
-// -- the end of actors ------------------------------------------------------------
-
-caf::strong_actor_ptr transport::core::make_proxy(caf::node_id node, caf::actor_id id) {
-  wire::link_ptr peer;
-  {
-    std::lock_guard guard{nodes_mutex_};
-    if (const auto i = by_node_.find(node); i != by_node_.end())
-      peer = i->second;
-  }
-  if (!peer)
-    return nullptr;
-  caf::actor_config cfg;
-  auto result = caf::make_actor<proxy, caf::strong_actor_ptr>(id, std::move(node), &system_, cfg,
-                                                              shared_from_this(), peer);
-  wire::outgoing_frame frame;
-  frame.header.kind = frame_kind::monitor;
-  frame.header.destination = id;
-  frame.head = new_head();
-  fabric_->submit(peer, std::move(frame));
-  return result;
-}
-
-void transport::core::on_monitor(const wire::link_ptr& peer, caf::actor_id id) {
-  const auto whom = system_.registry().get<caf::strong_actor_ptr>(id);
-  if (!whom) {
-    send_down(peer, id, caf::exit_reason::unknown);
-    return;
-  }
-  {
-    std::lock_guard guard{watchers_mutex_};
-    auto& watchers = watchers_[id];
-    const bool watched = !watchers.empty();
-    std::erase_if(watchers, [](const auto& x) { return x->current() == wire::link::state::dead; });
-    watchers.push_back(peer);
-    if (watched)
-      return;
-  }
-  whom->get()->attach_functor([weak = weak_from_this(), id](const caf::error& reason) {
-    if (const auto self = weak.lock())
-      self->local_actor_ended(id, reason);
-  });
-}
-
-void transport::core::local_actor_ended(caf::actor_id id, const caf::error& reason) {
-  std::vector<wire::link_ptr> watchers;
-  {
-    std::lock_guard guard{watchers_mutex_};
-    if (const auto i = watchers_.find(id); i != watchers_.end()) {
-      watchers = std::move(i->second);
-      watchers_.erase(i);
-    }
-  }
-  for (const auto& peer : watchers)
-    send_down(peer, id, reason);
-}
-
-void transport::core::send_down(const wire::link_ptr& peer, caf::actor_id id, const caf::error& reason) {
-  wire::outgoing_frame frame;
-  frame.header.kind = frame_kind::down;
-  frame.header.source = id;
-  frame.head = new_head();
-  caf::binary_serializer sink{system_, frame.head};
-  auto copy = reason;
-  if (sink(copy)) {
-    frame.head.resize(wire::frame_header_bytes);
-    copy = caf::exit_reason::unknown;
-    [[maybe_unused]] const auto err = sink(copy);
-  }
-  fabric_->submit(peer, std::move(frame));
-}
-
-bool transport::core::on_down(const wire::link_ptr& peer, const wire::frame_header& header,
-                              std::span<const std::byte> metadata) {
-  caf::error reason;
-  caf::binary_deserializer source{system_, as_caf_span(metadata)};
-  try {
-    if (source(reason))
-      return false;
-  } catch (const std::exception&) {
-    return false;
-  }
-  proxies_.erase(node_of(peer), header.source, std::move(reason));
-  return true;
-}
-
-void transport::core::tell_link(const wire::link_ptr& peer, frame_kind kind,
-                                const caf::strong_actor_ptr& local, caf::actor_id remote) {
-  // The caller holds the locks of both actors, and exporting takes one of them.
-  fabric_->post([this, peer, kind, local, remote] {
-    export_actor(local);
-    wire::outgoing_frame frame;
-    frame.header.kind = kind;
-    frame.header.source = local->id();
-    frame.header.destination = remote;
-    frame.head = new_head();
-    fabric_->submit(peer, std::move(frame));
-  });
-}
-
-void transport::core::on_link(const wire::link_ptr& peer, const wire::frame_header& header) {
-  const auto local = system_.registry().get<caf::strong_actor_ptr>(header.destination);
-  const auto remote = proxy_for(node_of(peer), header.source);
-  if (!local || !remote)
-    return;
-  auto* as_proxy = static_cast<caf::actor_proxy*>(remote->get());
-  if (header.kind == frame_kind::link)
-    as_proxy->add_link(local->get());
-  else
-    as_proxy->remove_link(local->get());
-}
-
 // -- the fabric -------------------------------------------------------------------
 
 bool transport::core::frame_arrived(const wire::link_ptr& peer, const wire::frame_header& header,
@@ -443,27 +243,12 @@ void transport::core::peer_down(const wire::link_ptr& peer, const std::string& r
     answer_with_error(request.requester, request.response, caf::exit_reason::remote_link_unreachable);
   if (node)
     proxies_.erase(node);
-  std::vector<on_resolved> asked;
-  std::erase_if(resolves_, [&](auto& entry) {
-    if (entry.second.peer != peer)
-      return false;
-    asked.push_back(std::move(entry.second.done));
-    return true;
-  });
-  for (const auto& done : asked)
-    done(make_error(transport_error::cannot_connect, "the peer died: " + reason));
+  fail_resolves([&](const auto& x) { return x.peer == peer; }, "the peer died: " + reason);
 }
 
 void transport::core::tick(wire::clock::time_point now) {
-  std::vector<on_resolved> late;
-  std::erase_if(resolves_, [&](auto& entry) {
-    if (now < entry.second.deadline)
-      return false;
-    late.push_back(std::move(entry.second.done));
-    return true;
-  });
-  for (const auto& done : late)
-    done(make_error(transport_error::cannot_connect, "no answer to a resolve within the deadline"));
+  fail_resolves([now](const auto& x) { return now >= x.deadline; },
+                "no answer to a resolve within the deadline");
   if (now >= next_sweep_) {
     next_sweep_ = now + options_.max_request_age / 10;
     pending_.forget_before(now - options_.max_request_age);

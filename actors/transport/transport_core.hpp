@@ -97,6 +97,10 @@ class transport::core : public wire::fabric::listener,
 
   void ask_peer(const wire::link_ptr& peer, std::string name, wire::clock::time_point deadline,
                 on_resolved done);
+  /// Ends the waiting resolves that `which` picks out.
+  void fail_resolves(const std::function<bool(const waiting_resolve&)>& which, const std::string& why);
+  /// `peer` will be told when `local` ends.
+  void watch(const wire::link_ptr& peer, const caf::strong_actor_ptr& local);
   void local_actor_ended(caf::actor_id id, const caf::error& reason);
   void send_down(const wire::link_ptr& peer, caf::actor_id id, const caf::error& reason);
   caf::expected<caf::strong_actor_ptr> find_published(const std::string& name) const;

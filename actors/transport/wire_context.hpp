@@ -3,9 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include <caf/byte.hpp>
 #include <caf/scoped_execution_unit.hpp>
+#include <caf/span.hpp>
 
 #include "actors/transport/payload.hpp"
 
@@ -17,6 +20,11 @@ inline constexpr std::size_t payload_alignment = 64;
 
 constexpr std::uint64_t align_payload(std::uint64_t num_bytes) {
   return (num_bytes + payload_alignment - 1) & ~std::uint64_t{payload_alignment - 1};
+}
+
+/// The same bytes, as CAF's deserializers want them.
+inline caf::span<const caf::byte> as_caf_span(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const caf::byte*>(bytes.data()), bytes.size()};
 }
 
 /// Execution unit handed to a serializer or deserializer; `inspect` of a payload finds it by `dynamic_cast`.

@@ -268,6 +268,7 @@ int main(int argc, char** argv) {
   unsigned rounds = 20;
   unsigned stops = 5;
   auto options = loopback_options();
+  options.silence = transport_options{}.silence;
   std::vector<std::string> args;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];

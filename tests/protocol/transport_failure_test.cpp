@@ -23,14 +23,7 @@ using namespace std::chrono_literals;
 transport_options quick_to_notice() {
   auto result = loopback_options();
   result.heartbeat = 50ms;
-  result.silence = 1500ms;
-  return result;
-}
-
-// Never declares a silent peer dead within a test.
-transport_options patient() {
-  auto result = loopback_options();
-  result.silence = 2 * patience;
+  result.silence = 3s;
   return result;
 }
 
@@ -147,7 +140,7 @@ TEST(transport_failure_test, a_stopped_process_is_dead_and_is_fenced_when_it_com
   pending.receive([](batch&) {}, [&](caf::error& err) { reason = std::move(err); });
   EXPECT_EQ(reason, caf::exit_reason::remote_link_unreachable);
   EXPECT_TRUE(await_down(self));
-  EXPECT_TRUE(here.logged("silent for 1500 ms"));
+  EXPECT_TRUE(here.logged("silent for 3000 ms"));
   peer.resume();
   // The old handle stays dead; a new one works, over a new connection.
   batch answer;
@@ -184,7 +177,7 @@ TEST(transport_failure_test, buffers_of_a_stopped_peer_come_back_only_when_nobod
 }
 
 TEST(transport_failure_test, a_full_window_refuses_requests_and_recovers) {
-  auto options = patient();
+  auto options = loopback_options();
   options.window_bytes = 1 << 20;
   node here{options};
   child peer;
@@ -212,7 +205,7 @@ TEST(transport_failure_test, a_full_window_refuses_requests_and_recovers) {
 }
 
 TEST(transport_failure_test, notifications_beyond_the_second_window_end_the_connection) {
-  auto options = patient();
+  auto options = loopback_options();
   options.window_bytes = 1 << 20;
   node here{options};
   child peer;

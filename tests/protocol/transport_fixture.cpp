@@ -96,6 +96,7 @@ transport_options loopback_options() {
   result.net_devices = "lo";
   result.handshake_deadline = patience;
   result.resolve_deadline = patience;
+  result.silence = 2 * patience;
   return result;
 }
 
