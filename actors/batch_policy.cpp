@@ -11,7 +11,7 @@ batch_policy::batch_policy(limits config)
           std::min<uint64_t>(config.max_model_len, uint64_t{config.num_blocks} * config.block_tokens))),
       pool_(config.num_blocks) {}
 
-ec batch_policy::add(key name, uint32_t num_tokens, int32_t priority) {
+ec batch_policy::add(key name, uint32_t num_tokens, int32_t priority, common_prefix prefix) {
   if (num_tokens == 0 || num_tokens >= max_positions_)
     return ec::context_exceeded;
   if (waiting_.size() >= limits_.max_waiting)
@@ -19,6 +19,7 @@ ec batch_policy::add(key name, uint32_t num_tokens, int32_t priority) {
   progress added;
   added.priority = priority;
   added.num_tokens = num_tokens;
+  added.prefix = prefix;
   sequences_.emplace(name, std::move(added));
   waiting_.emplace(priority, name);
   return ec::none;
@@ -34,8 +35,10 @@ batch_policy::plan batch_policy::next(uint32_t max_sequences) {
     auto& s = sequences_.at(present.second);
     if (s.rows_in_flight == 0 && s.num_tokens - s.num_computed == 1) {
       const auto missing = blocks_for(s.num_tokens) - static_cast<uint32_t>(s.blocks.size());
-      if (missing == 0 || pool_.grow(s.blocks, missing)
-          || (make_room(present, result) && pool_.grow(s.blocks, missing)))
+      auto fits = pool_.grow(s.blocks, missing);
+      while (!fits && make_room(present, result)) // who shared all its blocks has freed none
+        fits = pool_.grow(s.blocks, missing);
+      if (fits)
         take(present.second, s, budget, result);
     }
     i = running_.upper_bound(present);
@@ -46,14 +49,45 @@ batch_policy::plan batch_policy::next(uint32_t max_sequences) {
       take(i->second, s, budget, result);
   }
   // In order of rank: a long prompt that does not fit yet is not overtaken for ever by short ones.
-  while (!waiting_.empty() && !full() && running_.size() < limits_.max_num_seqs) {
-    const auto head = *waiting_.begin();
+  for (auto i = waiting_.begin(); i != waiting_.end() && !full() && running_.size() < limits_.max_num_seqs;) {
+    const auto head = *i;
     auto& s = sequences_.at(head.second);
-    if (!pool_.grow(s.blocks, blocks_for(s.num_tokens)))
+    const auto found = find_prefix(s);
+    if (found.owner != nullptr) {
+      const auto& blocks = found.owner->blocks;
+      s.blocks = pool_.fork({blocks.begin(), blocks.begin() + found.num_tokens / limits_.block_tokens});
+      s.num_computed = found.num_tokens;
+    } else if (found.is_under_way) {
+      ++i;
+      continue;
+    }
+    if (!pool_.grow(s.blocks, blocks_for(s.num_tokens) - static_cast<uint32_t>(s.blocks.size()))) {
+      pool_.release(s.blocks);
+      s.num_computed = 0;
       break;
-    waiting_.erase(waiting_.begin());
+    }
+    i = waiting_.erase(i);
     running_.insert(head);
     take(head.second, s, budget, result);
+  }
+  return result;
+}
+
+batch_policy::prefix_search batch_policy::find_prefix(const progress& s) const {
+  // Full blocks only, and never the last token: its row is computed to sample the next one.
+  prefix_search result;
+  result.num_tokens =
+      std::min(s.prefix.num_tokens, s.num_tokens - 1) / limits_.block_tokens * limits_.block_tokens;
+  if (result.num_tokens == 0)
+    return result;
+  for (const auto& [priority, name] : running_) {
+    const auto& other = sequences_.at(name);
+    if (other.prefix.group != s.prefix.group || other.prefix.num_tokens < result.num_tokens)
+      continue;
+    if (other.num_computed >= result.num_tokens)
+      result.owner = &other;
+    else
+      result.is_under_way = true;
   }
   return result;
 }

@@ -18,6 +18,10 @@ namespace troupe {
 /// KV blocks.
 ///
 /// A sequence that is in flight (in a plan and not yet completed) is left alone: nothing it holds is taken.
+///
+/// Sequences that begin with the same tokens (the choices of a request) prefill them once: the others wait
+/// for the first one and then share its blocks, as far as those are full. What lies in the block behind is
+/// computed anew, at most a block of rows each, so that no block is ever shared and written to.
 class batch_policy {
  public:
   struct limits {
@@ -41,6 +45,12 @@ class batch_policy {
     bool operator==(const slice&) const = default;
   };
 
+  /// The tokens that a sequence has in common with others of its group.
+  struct common_prefix {
+    uint64_t group = 0;
+    uint32_t num_tokens = 0; ///< 0: it shares nothing
+  };
+
   struct plan {
     std::vector<slice> slices;
     std::vector<key> preempted; ///< lost their blocks; they wait and will be computed again from position 0
@@ -51,9 +61,14 @@ class batch_policy {
   /// Positions that one sequence may have: a sequence alone can always run to this length.
   uint32_t max_positions() const { return max_positions_; }
 
-  /// A sequence of `num_tokens` known tokens wants to run.
+  /// A sequence of `num_tokens` known tokens wants to run. All of a group begin with the same tokens, as many
+  /// as the shorter of their prefixes has.
   /// @returns ec::none, ec::context_exceeded (not even one new token fits) or ec::overloaded
-  ec add(key sequence, uint32_t num_tokens, int32_t priority);
+  ec add(key sequence, uint32_t num_tokens, int32_t priority, common_prefix prefix);
+
+  ec add(key sequence, uint32_t num_tokens, int32_t priority) {
+    return add(sequence, num_tokens, priority, {});
+  }
 
   /// The next micro-batch, at most `max_sequences` sequences wide: decodes first, then chunks of running
   /// prefills, then waiting sequences while seats and blocks for all their known tokens are free. A decode
@@ -92,12 +107,21 @@ class batch_policy {
     uint32_t num_tokens = 0;
     uint32_t num_computed = 0;
     uint32_t rows_in_flight = 0;
+    common_prefix prefix;
     kv_block_pool::block_table blocks;
+  };
+
+  /// What a sequence that wants to start finds of its prefix among those that run.
+  struct prefix_search {
+    uint32_t num_tokens = 0;         ///< that it can share
+    const progress* owner = nullptr; ///< has computed them
+    bool is_under_way = false;       ///< somebody will have computed them
   };
 
   using rank = std::pair<int32_t, key>;
 
   uint32_t blocks_for(uint32_t num_tokens) const;
+  prefix_search find_prefix(const progress& s) const;
   bool make_room(const rank& wanting, plan& result);
   void take(key name, progress& s, uint32_t& budget, plan& result);
 

@@ -81,9 +81,10 @@ void serving_loop::submit(const generation_request& request, const caf::strong_a
   }
   const auto known_tokens = request.prompt.size() + request.emitted.size();
   const auto name = ++last_key_;
-  const auto code = known_tokens < batches_.max_positions()
-                        ? batches_.add(name, static_cast<uint32_t>(known_tokens), request.priority)
-                        : ec::context_exceeded;
+  const auto code =
+      known_tokens < batches_.max_positions()
+          ? batches_.add(name, static_cast<uint32_t>(known_tokens), request.priority, prefix_of(request))
+          : ec::context_exceeded;
   if (code == ec::context_exceeded)
     return refuse(code, std::to_string(known_tokens) + " tokens and one new one do not fit the "
                             + std::to_string(batches_.max_positions()) + " positions of "
@@ -115,6 +116,20 @@ void serving_loop::submit(const generation_request& request, const caf::strong_a
   if (++sessions_[session.address()] == 1)
     self_->monitor(session);
   pump();
+}
+
+/// Choices of one request share their prompt. One that wants logprobs of the prompt computes it by itself.
+batch_policy::common_prefix serving_loop::prefix_of(const generation_request& request) const {
+  if (request.sampling.prompt_logprobs >= 0)
+    return {};
+  for (auto i = by_id_.lower_bound({request.id.request, 0});
+       i != by_id_.end() && i->first.request == request.id.request; ++i) {
+    const auto& other = *sequences_.at(i->second).tokens;
+    if (other.num_prompt != request.prompt.size()
+        || !std::equal(request.prompt.begin(), request.prompt.end(), other.tokens.begin()))
+      return {}; // not what a session sends
+  }
+  return {request.id.request.value, static_cast<uint32_t>(request.prompt.size())};
 }
 
 void serving_loop::cancel(const sequence_id& id, uint32_t attempt) {

@@ -89,6 +89,7 @@ class serving_loop {
     uint32_t layers = 0;
   };
 
+  batch_policy::common_prefix prefix_of(const generation_request& request) const;
   void pump();
   void start(const batch_policy::plan& plan);
   void run_step(const micro_batch_ptr& batch, std::optional<std::vector<expert_outputs>> outputs);

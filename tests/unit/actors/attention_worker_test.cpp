@@ -118,6 +118,30 @@ TEST_F(attention_worker_test, tokens_do_not_depend_on_chunks_blocks_or_micro_bat
   }
 }
 
+TEST_F(attention_worker_test, choices_prefill_their_prompt_once) {
+  start();
+  auto request = make_request(1, 30, 6);
+  for (uint32_t choice = 0; choice < 4; ++choice) {
+    request.id.choice = choice;
+    submit_expecting(request);
+  }
+  finish_all();
+  // Seven blocks of 4 are shared; the two tokens behind them and five new ones are each choice's own.
+  EXPECT_EQ(attention.metrics->rows, 28U + 4U * (2U + 5U));
+  EXPECT_NE(of(1).output.tokens, (results[sequence_id{{1}, 1}].output.tokens)) << "each draws its own";
+}
+
+TEST_F(attention_worker_test, choices_with_another_prompt_share_nothing) {
+  start();
+  auto request = make_request(1, 30, 6);
+  submit_expecting(request);
+  request.id.choice = 1;
+  ++request.prompt[0];
+  submit_expecting(request);
+  finish_all();
+  EXPECT_EQ(attention.metrics->rows, 2U * (30U + 5U));
+}
+
 TEST_F(attention_worker_test, preempts_when_the_cache_is_full_and_nobody_notices) {
   modelled_attention_engine::config settings;
   settings.num_blocks = 26; // of 4 tokens: two sequences of full length, or many short ones

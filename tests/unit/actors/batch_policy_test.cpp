@@ -1,5 +1,6 @@
 #include "actors/batch_policy.hpp"
 
+#include <algorithm>
 #include <map>
 #include <random>
 
@@ -118,6 +119,53 @@ TEST(batch_policy, refuses_what_can_never_fit_and_what_is_too_much) {
   EXPECT_EQ(batch_policy{limits}.max_positions(), 20U) << "what the blocks hold";
 }
 
+TEST(batch_policy, a_group_computes_its_prefix_once) {
+  batch_policy policy{small()};
+  const batch_policy::common_prefix prompt{7, 10};
+  policy.add(1, 10, 0, prompt);
+  policy.add(2, 10, 0, prompt);
+  policy.add(3, 13, 0, prompt); // three tokens more, of an earlier attempt
+  policy.add(4, 2, 0);
+  auto plan = policy.next(any);
+  EXPECT_EQ(plan.slices, (slices{{1, 0, 8, false}}));
+  complete(policy, plan);
+  plan = policy.next(any);
+  EXPECT_EQ(plan.slices, (slices{{1, 8, 2, true}, {2, 8, 2, true}, {3, 8, 4, false}}))
+      << "two full blocks are shared, the third is each one's own";
+  EXPECT_EQ(policy.blocks(2)[0], policy.blocks(1)[0]);
+  EXPECT_EQ(policy.blocks(3)[1], policy.blocks(1)[1]);
+  EXPECT_NE(policy.blocks(2)[2], policy.blocks(1)[2]);
+  EXPECT_EQ(policy.pool().references(policy.blocks(1)[0]), 3U);
+  EXPECT_EQ(policy.pool().num_used(), 2U + 1U + 1U + 2U);
+  complete(policy, plan);
+  policy.remove(1);
+  policy.remove(3);
+  EXPECT_EQ(policy.pool().num_used(), 3U) << "what 2 holds";
+  policy.add(5, 10, 0, prompt);
+  plan = policy.next(any);
+  EXPECT_EQ(plan.slices, (slices{{2, 10, 1, true}, {4, 0, 2, true}, {5, 8, 2, true}}));
+}
+
+TEST(batch_policy, who_waits_for_a_prefix_holds_nobody_up) {
+  auto limits = small();
+  limits.max_num_batched_tokens = 12;
+  batch_policy policy{limits};
+  policy.add(1, 9, 0, {7, 9});
+  policy.add(2, 9, 0, {7, 9});
+  policy.add(3, 2, 0);
+  EXPECT_EQ(policy.next(any).slices, (slices{{1, 0, 9, true}, {3, 0, 2, true}}));
+  EXPECT_TRUE(policy.next(any).slices.empty()) << "in flight is not computed";
+  policy.remove(1);
+  EXPECT_EQ(policy.next(any).slices, (slices{{2, 0, 9, true}})) << "nobody brings it any more";
+}
+
+TEST(batch_policy, a_prefix_within_one_block_is_not_worth_waiting) {
+  batch_policy policy{small()};
+  policy.add(1, 4, 0, {7, 4});
+  policy.add(2, 4, 0, {7, 4});
+  EXPECT_EQ(policy.next(any).slices, (slices{{1, 0, 4, true}, {2, 0, 4, true}}));
+}
+
 TEST(batch_policy, removal_frees_blocks_in_every_state) {
   batch_policy policy{small()};
   policy.add(1, 10, 0);
@@ -150,19 +198,26 @@ TEST(batch_policy, everything_ends_under_random_load) {
       uint32_t known = 0;
       uint32_t computed = 0;
       uint32_t until = 0;
+      uint64_t group = 0;
     };
 
     std::map<batch_policy::key, progress> live;
     batch_policy::key last = 0;
     size_t ended = 0;
     size_t preemptions = 0;
+    size_t shared = 0;
+    uint32_t prompt = 0;
     std::vector<batch_policy::plan> flying;
     for (int round = 0; ended < 300; ++round) {
       ASSERT_LT(round, 100'000) << "live lock";
       while (last < 300 && draw(0, 2) == 0) {
-        const auto known = draw(1, 40);
-        live[++last] = {known, 0, known + draw(1, 23)};
-        ASSERT_EQ(policy.add(last, known, static_cast<int32_t>(draw(0, 1))), ec::none);
+        // Groups of three with a common prompt, and more tokens that are known.
+        if (last % 3 == 0)
+          prompt = draw(1, 30);
+        const auto known = prompt + draw(0, 1) * draw(0, 10);
+        live[++last] = {known, 0, known + draw(1, 23), (last + 2) / 3};
+        ASSERT_EQ(policy.add(last, known, static_cast<int32_t>(draw(0, 1)), {(last + 2) / 3, prompt}),
+                  ec::none);
       }
       if (flying.size() < 3) {
         auto plan = policy.next(draw(1, 4));
@@ -172,8 +227,24 @@ TEST(batch_policy, everything_ends_under_random_load) {
         }
         uint32_t rows = 0;
         for (const auto& slice : plan.slices) {
-          const auto& sequence = live.at(slice.sequence);
+          auto& sequence = live.at(slice.sequence);
+          if (sequence.computed == 0 && slice.first_position > 0) {
+            const auto& mine = policy.blocks(slice.sequence);
+            const auto num_blocks = slice.first_position / 4;
+            ASSERT_EQ(slice.first_position % 4, 0U);
+            ASSERT_TRUE(std::any_of(live.begin(), live.end(), [&](const auto& other) {
+              const auto& theirs = policy.blocks(other.first);
+              return other.first != slice.sequence && other.second.group == sequence.group
+                     && other.second.computed >= slice.first_position
+                     && std::equal(mine.begin(), mine.begin() + num_blocks, theirs.begin());
+            })) << "shares what nobody of its group has computed";
+            sequence.computed = slice.first_position;
+            ++shared;
+          }
           ASSERT_EQ(slice.first_position, sequence.computed);
+          // What is written to is one's own.
+          for (auto block = slice.first_position / 4; block < policy.blocks(slice.sequence).size(); ++block)
+            ASSERT_EQ(policy.pool().references(policy.blocks(slice.sequence)[block]), 1U);
           ASSERT_EQ(slice.last, slice.first_position + slice.num_rows == sequence.known);
           ASSERT_GE(policy.blocks(slice.sequence).size() * 4, slice.first_position + slice.num_rows);
           rows += slice.num_rows;
@@ -203,6 +274,7 @@ TEST(batch_policy, everything_ends_under_random_load) {
     }
     EXPECT_EQ(policy.pool().num_used(), 0U);
     EXPECT_GT(preemptions, 10U);
+    EXPECT_GT(shared, 20U);
   }
 }
 

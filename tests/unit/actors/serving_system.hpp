@@ -40,6 +40,8 @@ struct counted_attention : attention_metrics {
     most_rows = std::max(most_rows, done.rows);
   }
 
+  void on_tokens(uint32_t computed, uint32_t) override { rows += computed; }
+
   void on_preemption() override { ++preemptions; }
 
   void on_expert_retry(ec code) override { ++retries[code]; }
@@ -51,6 +53,7 @@ struct counted_attention : attention_metrics {
   uint64_t iterations = 0;
   uint32_t widest = 0;
   uint32_t most_rows = 0;
+  uint64_t rows = 0;
   uint64_t preemptions = 0;
   uint64_t hedges = 0;
   std::map<ec, uint64_t> retries;
