@@ -51,10 +51,10 @@ class Engine:
         self.about = self.read()
 
     def read(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.name} ended with status {self.process.wait()}")
-        return json.loads(line)
+        for line in self.process.stdout:
+            if line.startswith("{"):  # the peer's warnings go to stdout as well
+                return json.loads(line)
+        raise RuntimeError(f"{self.name} ended with status {self.process.wait()}")
 
     def ask(self, command):
         self.process.stdin.write(command + "\n")
@@ -85,10 +85,6 @@ def floor_tokens_per_second(config, bits, limits, cell):
     return tokens / max(num_bytes / (limits["read_gbps"] * 1e9), operations / (peak * 1e9))
 
 
-def common_prefix(a, b):
-    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
-
-
 @contextlib.contextmanager
 def locked(path):
     if not path:
@@ -108,7 +104,9 @@ def measure_column(args, name, config):
     result = {"column": name, "flags": flags, "load_average": [os.getloadavg()[0]], "cells": {}}
     engines = []
     try:
-        own = [args.bench, os.path.join(args.model, "hf"), "--threads", str(args.threads), *flags]
+        # Packed once, then mapped: later starts take no time.
+        cache = ["--weights-cache", os.path.join(args.model, "packed")]
+        own = [args.bench, os.path.join(args.model, "hf"), "--threads", str(args.threads), *cache, *flags]
         try:
             engines.append(Engine("troupe", own))
         except RuntimeError as error:
@@ -126,13 +124,14 @@ def measure_column(args, name, config):
         result["about"] = {e.name: e.about for e in engines}
         rates = {cell: {e.name: [] for e in engines} for cell, _ in CELLS}
         for number in range(args.rounds):
-            for cell, command in CELLS:
-                with locked(args.lock):
+            with locked(args.lock):
+                for cell, command in CELLS:
                     # Who begins changes from round to round.
                     for engine in engines[number % len(engines) :] + engines[: number % len(engines)]:
                         answer = engine.ask(command)
                         rates[cell][engine.name].append(answer["tokens"] / answer["seconds"])
                         time.sleep(0.02)  # threads that spin for work go to sleep
+            print(f"{name}: round {number + 1} of {args.rounds}", file=sys.stderr, flush=True)
         with locked(args.lock):
             result["limits"] = best_of(result["limits"], limiter.ask("limits"))
         limiter.close()
@@ -170,10 +169,6 @@ def markdown(results):
             f" {limits['bf16_gflops']:.0f} GFLOP/s, int8 tiles {limits['int8_gops']:.0f} GOP/s; load average"
             f" {result['load_average'][0]:.1f} to {result['load_average'][1]:.1f}."
         )
-        own = result["greedy"].get("troupe")
-        for name, tokens in result["greedy"].items():
-            if own and name != "troupe":
-                lines.append(f"Greedy continuation: the first {common_prefix(own, tokens)} of {len(own)} tokens as {name}'s.")
     return "\n".join(lines)
 
 
