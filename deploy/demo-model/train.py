@@ -209,8 +209,30 @@ def run(work, seed, plan, out, sets, source, with_companions, export_only):
     return figures
 
 
+def check_resuming(work, seed, plan):
+    """Fails unless a run that stops half-way and is resumed gives the weights of one that does not stop."""
+    streams = {name: numpy.load(work / "tokens" / f"{name}.npy") for name in (*gather.DOMAINS, "chat")}
+    shape = models.Shape(vocabulary=plan.vocabulary, context=2 * plan.window, **plan.shape)
+    step = plan.rows * plan.window
+
+    def trained(name, *ends):
+        for tokens, decay in ends:
+            model = models.Model(shape, seed)
+            batches = corpus.Batches(streams, plan.window, plan.rows, seed)
+            fit.fit(model, batches, work / name, tokens, None, *plan.rates, decay, processes=plan.processes)
+        return model.state_dict()
+
+    whole, parts = trained("whole", (8 * step, 2 * step)), trained("parts", (4 * step, 0), (8 * step, 2 * step))
+    for name, weight in whole.items():
+        if not torch.equal(weight, parts[name]):
+            raise SystemExit(f"smoke: a resumed run has another {name} than one that ran through")
+    print("smoke: a resumed run has the weights of one that ran through", flush=True)
+
+
 def smoke(seed):
-    """Runs the recipe in miniature; fails unless the loss fell and the exported folder evaluates."""
+    """Runs the recipe in miniature; fails unless the loss fell, the exported folder evaluates and a resumed run
+    is the same as a whole one.
+    """
     with tempfile.TemporaryDirectory() as name:
         work = pathlib.Path(name)
         figures = run(work, seed, SmokePlan, work / "model", work / "sets", None, True, False)
@@ -220,6 +242,7 @@ def smoke(seed):
                 raise SystemExit(
                     f"smoke: {domain}: {figure['nats_per_token']:.3f} nats per token, no better than chance"
                 )
+        check_resuming(work, seed, SmokePlan)
         sizes = {path.name: path.stat().st_size for path in sorted((work / "model").iterdir())}
         print(f"smoke: ok, {len(figures)} domains, model folder {sizes}", flush=True)
 
