@@ -1,6 +1,6 @@
-// Each kernel against its floor: weight bytes over the memory bandwidth,
-// multiply-adds over the FMA peak, both measured in the same run. Prints a
-// table, and the same as JSON with --json FILE.
+// Each kernel against its floor: weight bytes over the memory bandwidth, multiply-adds over the peak of the
+// unit that does them (FP32 FMA; AMX with its loads for BF16 products where the set is amx), all measured in
+// the same run. Prints a table, and the same as JSON with --json FILE.
 //
 //   kernels_bench [--threads N] [--isa NAME] [--rounds N] [--filter TEXT]
 //   [--clock wall|cpu]
@@ -32,6 +32,9 @@
 namespace {
 
 using namespace troupe::kernels;
+
+// Weights of a round: servers have L3 caches of hundreds of MiB.
+constexpr std::size_t beyond_caches = std::size_t{768} << 20;
 
 struct settings {
   unsigned threads = 0;
@@ -89,8 +92,8 @@ __attribute__((target("avx2"))) long long read_memory(const std::byte* data, std
   return _mm256_extract_epi64(sum, 0) + _mm256_extract_epi64(sum, 3);
 }
 
-// 12 chains hide the latency of two units; returns floating-point operations.
-__attribute__((target("avx2,fma"))) double multiply_add(std::size_t steps, float* sink) {
+// 12 chains hide the latency of two units; return floating-point operations.
+__attribute__((target("avx2,fma"))) double multiply_add_avx2(std::size_t steps, float* sink) {
   __m256 chains[12];
   for (auto& chain : chains)
     chain = _mm256_set1_ps(1.0F);
@@ -106,7 +109,61 @@ __attribute__((target("avx2,fma"))) double multiply_add(std::size_t steps, float
   _mm256_storeu_ps(sink, sum);
   return static_cast<double>(steps) * 12 * 8 * 2;
 }
+
+__attribute__((target("avx512f"))) double multiply_add_avx512(std::size_t steps, float* sink) {
+  __m512 chains[12];
+  for (auto& chain : chains)
+    chain = _mm512_set1_ps(1.0F);
+  const __m512 a = _mm512_set1_ps(0.999F);
+  const __m512 b = _mm512_set1_ps(0.001F);
+  for (std::size_t i = 0; i < steps; ++i)
+#  pragma GCC unroll 12
+    for (std::size_t c = 0; c < 12; ++c)
+      chains[c] = _mm512_fmadd_ps(chains[c], a, b);
+  __m512 sum = chains[0];
+  for (std::size_t c = 1; c < 12; ++c)
+    sum = _mm512_add_ps(sum, chains[c]);
+  _mm512_storeu_ps(sink, sum);
+  return static_cast<double>(steps) * 12 * 16 * 2;
+}
+
+double multiply_add(isa set, std::size_t steps, float* sink) {
+  return set >= isa::avx512 ? multiply_add_avx512(steps, sink) : multiply_add_avx2(steps, sink);
+}
+
+// Tile products with every operand loaded from L1, two tiles by two: what a product can reach at best.
+__attribute__((target("amx-tile,amx-bf16"))) double multiply_tiles(std::size_t steps, std::byte* operands) {
+  struct alignas(64) {
+    std::uint8_t head[16] = {1};
+    std::uint16_t column_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } config;
+
+  __asm__ volatile("ldtilecfg %0" : : "m"(config) : "memory"); // GCC's intrinsic names 8 bytes of it
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (std::size_t i = 0; i < steps; ++i) {
+    const std::byte* at = operands + i % 4 * 4096;
+    _tile_loadd(4, at, 64);
+    _tile_loadd(6, at + 1024, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, at + 2048, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, at + 3072, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, operands, 64);
+  _tile_release();
+  return static_cast<double>(steps) * 4 * 16 * 16 * 32 * 2;
+}
 #else
+double multiply_tiles(std::size_t, std::byte*) {
+  return 1.0;
+}
+
 long long read_memory(const std::byte* data, std::size_t num_bytes) {
   long long sum = 0;
   for (std::size_t i = 0; i + 8 <= num_bytes; i += 8) {
@@ -117,7 +174,7 @@ long long read_memory(const std::byte* data, std::size_t num_bytes) {
   return sum;
 }
 
-double multiply_add(std::size_t steps, float* sink) {
+double multiply_add(isa, std::size_t steps, float* sink) {
   float chains[32] = {};
   for (std::size_t i = 0; i < steps; ++i)
     for (float& chain : chains)
@@ -138,8 +195,9 @@ class bench {
   }
 
   void run() {
-    std::printf("%s, %u threads; measured: read %.1f GB/s, FMA %.1f GFLOP/s\n\n", name_of(selection_.chosen),
-                pool_.threads(), bandwidth_ * 1e-9, peak_ * 1e-9);
+    std::printf("%s, %u threads; measured: read %.1f GB/s, FMA %.1f GFLOP/s, BF16 products %.1f GFLOP/s\n\n",
+                name_of(selection_.chosen), pool_.threads(), bandwidth_ * 1e-9, peak_ * 1e-9,
+                bf16_peak_ * 1e-9);
     std::printf("%-44s %12s %9s %9s %9s\n", "kernel", "median us", "GB/s", "GFLOP/s", "of floor");
     for (const dtype type : {dtype::bf16, dtype::f32}) {
       products(type);
@@ -172,22 +230,36 @@ class bench {
     bandwidth_ = static_cast<double>(num_bytes) / best;
     best = 1e9;
     double operations = 0.0;
-    std::vector<float> sink(pool_.threads() * 8);
+    std::vector<float> sink(pool_.threads() * 16);
     for (int i = 0; i < 8; ++i)
       best =
           std::min(best, seconds_of([&] {
                      pool_.parallel_static(pool_.threads(), [&](unsigned, std::size_t from, std::size_t to) {
                        for (std::size_t p = from; p < to; ++p)
-                         operations = multiply_add(2'000'000, sink.data() + p * 8);
+                         operations = multiply_add(selection_.chosen, 2'000'000, sink.data() + p * 16);
                      });
                    }));
     peak_ = operations * pool_.threads() / best;
+    bf16_peak_ = peak_;
+    if (selection_.chosen != isa::amx)
+      return;
+    best = 1e9;
+    buffer operands(pool_.threads() * 16384);
+    for (int i = 0; i < 8; ++i)
+      best =
+          std::min(best, seconds_of([&] {
+                     pool_.parallel_static(pool_.threads(), [&](unsigned, std::size_t from, std::size_t to) {
+                       for (std::size_t p = from; p < to; ++p)
+                         operations = multiply_tiles(100'000, operands.data() + p * 16384);
+                     });
+                   }));
+    bf16_peak_ = operations * pool_.threads() / best;
   }
 
   // `work(i)` is called with a rising count, so that it can go round weights
   // larger than the caches.
   void measure(const std::string& name, double num_bytes, double multiply_adds,
-               const std::function<void(std::size_t)>& work) {
+               const std::function<void(std::size_t)>& work, dtype type = dtype::f32) {
     if (name.find(settings_.filter) == std::string::npos)
       return;
     // Calls of one round: about 20 ms.
@@ -200,7 +272,8 @@ class bench {
                                            work(count++);
                                        })
                         / static_cast<double>(calls);
-    const double floor = std::max(num_bytes / bandwidth_, 2 * multiply_adds / peak_);
+    const double floor =
+        std::max(num_bytes / bandwidth_, 2 * multiply_adds / (type == dtype::bf16 ? bf16_peak_ : peak_));
     results_.push_back(
         {name, time * 1e6, num_bytes / time * 1e-9, 2 * multiply_adds / time * 1e-9, floor * 1e6});
     std::printf("%-44s %12.1f %9.1f %9.1f %8.0f%%\n", name.c_str(), time * 1e6, num_bytes / time * 1e-9,
@@ -210,9 +283,9 @@ class bench {
 
   // Weights of mild values: denormals and infinities would have other speeds.
   packed_matrix weights(dtype type, std::size_t n, std::size_t k, bool gate_up = false) {
-    tensor plain(type, n, k);
-    for (std::size_t r = 0; r < n; ++r)
-      fill(plain.view(), r);
+    if (plain_.view().type != type || plain_.view().rows != n || plain_.view().cols != k)
+      plain_ = rows(type, n, k);
+    const tensor& plain = plain_;
     const packed_format format = format_for(type);
     return gate_up ? packed_matrix::pack_gate_up(format, plain.view(), plain.view())
                    : packed_matrix::pack(format, plain.view());
@@ -243,15 +316,17 @@ class bench {
       return;
     const std::size_t num_bytes = bytes_of(type, n * k);
     std::vector<packed_matrix> copies;
-    for (std::size_t total = 0; total < std::size_t{256} << 20; total += num_bytes)
+    for (std::size_t total = 0; total < beyond_caches; total += num_bytes)
       copies.push_back(weights(type, n, k));
     tensor x = rows(type, 512, k);
     tensor y(dtype::f32, 512, n);
     for (const std::size_t m : {1UL, 2UL, 4UL, 6UL, 8UL, 12UL, 16UL, 32UL, 128UL, 512UL})
-      measure(name + std::to_string(m), static_cast<double>(num_bytes), static_cast<double>(m) * n * k,
-              [&](std::size_t i) {
-                gemm(ctx_, {.input = x.first(m), .weight = &copies[i % copies.size()], .output = y.first(m)});
-              });
+      measure(
+          name + std::to_string(m), static_cast<double>(num_bytes), static_cast<double>(m) * n * k,
+          [&](std::size_t i) {
+            gemm(ctx_, {.input = x.first(m), .weight = &copies[i % copies.size()], .output = y.first(m)});
+          },
+          type);
   }
 
   void experts(dtype type) {
@@ -261,8 +336,10 @@ class bench {
     const std::string name = std::string("expert_ffn ") + name_of(type) + " 1024 x 1792, 16 top-2, batch ";
     if (name.find(settings_.filter) == std::string::npos && settings_.filter.find(name) == std::string::npos)
       return;
-    // Two layers, so that batch 1 cannot live in the cache.
-    std::vector<expert_weights> all(2 * num_experts);
+    // So many layers that no cache keeps them.
+    const std::size_t layers =
+        std::max<std::size_t>(2, beyond_caches / (num_experts * bytes_of(type, 3 * hidden * ffn)));
+    std::vector<expert_weights> all(layers * num_experts);
     for (auto& expert : all) {
       expert.gate_up = weights(type, ffn, hidden, true);
       expert.down = weights(type, hidden, ffn);
@@ -290,13 +367,16 @@ class bench {
           active += list.empty() ? 0.0 : 1.0 / routings;
       }
       std::vector<expert_segment> segments(num_experts);
-      measure(name + std::to_string(batch), active * static_cast<double>(bytes_of(type, 3 * hidden * ffn)),
-              static_cast<double>(2 * batch) * 3 * hidden * ffn, [&](std::size_t i) {
-                const std::size_t v = i % routings;
-                for (std::size_t e = 0; e < num_experts; ++e)
-                  segments[e] = {&all[i % 2 * num_experts + e], from[v][e], to[v][e]};
-                expert_ffn(ctx_, {segments, type});
-              });
+      measure(
+          name + std::to_string(batch), active * static_cast<double>(bytes_of(type, 3 * hidden * ffn)),
+          static_cast<double>(2 * batch) * 3 * hidden * ffn,
+          [&](std::size_t i) {
+            const std::size_t v = i % routings;
+            for (std::size_t e = 0; e < num_experts; ++e)
+              segments[e] = {&all[i % layers * num_experts + e], from[v][e], to[v][e]};
+            expert_ffn(ctx_, {segments, type});
+          },
+          type);
     }
   }
 
@@ -334,18 +414,21 @@ class bench {
         batch.push_back({0, static_cast<std::uint32_t>(v.first + r)});
         keys += static_cast<double>(v.first + r + 1);
       }
-      measure(std::string("attention ") + name_of(type) + " 16/4 x 64, " + v.name,
-              static_cast<double>((v.first + v.rows) * config.groups[0].bytes_per_token()),
-              keys * heads * head_dim * 2, [&](std::size_t i) {
-                attention(ctx_, {.cache = &cache,
-                                 .layer = i % layers,
-                                 .query = query.first(v.rows),
-                                 .heads = heads,
-                                 .rows = batch,
-                                 .sequences = {&sequence, 1},
-                                 .scale = 0.125F,
-                                 .output = out.first(v.rows)});
-              });
+      measure(
+          std::string("attention ") + name_of(type) + " 16/4 x 64, " + v.name,
+          static_cast<double>((v.first + v.rows) * config.groups[0].bytes_per_token()),
+          keys * heads * head_dim * 2,
+          [&](std::size_t i) {
+            attention(ctx_, {.cache = &cache,
+                             .layer = i % layers,
+                             .query = query.first(v.rows),
+                             .heads = heads,
+                             .rows = batch,
+                             .sequences = {&sequence, 1},
+                             .scale = 0.125F,
+                             .output = out.first(v.rows)});
+          },
+          type);
     }
     measure(std::string("kv_write ") + name_of(type) + " 512 rows",
             512.0 * static_cast<double>(config.groups[0].bytes_per_token()), 0.0, [&](std::size_t i) {
@@ -388,7 +471,7 @@ class bench {
     std::ofstream file(settings_.json);
     file << "{\"isa\": \"" << name_of(selection_.chosen) << "\", \"threads\": " << pool_.threads()
          << ", \"bandwidth_gbps\": " << bandwidth_ * 1e-9 << ", \"fma_gflops\": " << peak_ * 1e-9
-         << ", \"results\": [";
+         << ", \"bf16_gflops\": " << bf16_peak_ * 1e-9 << ", \"results\": [";
     const char* separator = "\n";
     for (const result& r : results_) {
       file << separator << "  {\"name\": \"" << r.name << "\", \"median_us\": " << r.microseconds
@@ -407,7 +490,9 @@ class bench {
   context ctx_;
   double bandwidth_ = 0.0;
   double peak_ = 0.0;
+  double bf16_peak_ = 0.0;
   std::vector<result> results_;
+  tensor plain_; // what is packed again and again
   std::mt19937 random_{1};
 };
 

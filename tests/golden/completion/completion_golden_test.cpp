@@ -1,0 +1,150 @@
+// One completion with its logprobs, to the last bit, on every instruction set: completion.txt holds what any
+// x86 machine must print. The model's weights come from a counter-based generator, so nothing else is stored.
+//
+// When the order of operations is changed on purpose: run with TROUPE_WRITE_GOLDEN=1, and say why in the
+// commit.
+#include "kernels/model/local_forward.hpp"
+#include "kernels/sampling.hpp"
+#include "tests/reference/random_model.hpp"
+
+#include <bit>
+#include <cstdlib>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+
+namespace troupe::model {
+namespace {
+
+constexpr const char* golden_file = TROUPE_SOURCE_DIR "/tests/golden/completion/completion.txt";
+constexpr std::size_t prompt_tokens = 75;
+constexpr std::size_t new_tokens = 24;
+
+// Nothing is a multiple of 32 that need not be: every kernel meets a rest.
+constexpr const char* config_json = R"({
+  "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "vocab_size": 300, "hidden_size": 104,
+  "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 40,
+  "intermediate_size": 88, "num_local_experts": 6, "num_experts_per_tok": 2, "hidden_act": "silu",
+  "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": 256, "tie_word_embeddings": false,
+  "sliding_window": null, "torch_dtype": "bfloat16"
+})";
+
+/// Uniform in [−1, 1): exact in FP32, no rounding by any library.
+float uniform(std::uint32_t tensor, std::size_t i) {
+  const auto words = kernels::philox4x32({static_cast<std::uint32_t>(i), tensor, 0, 0}, {2024, 7});
+  return static_cast<float>(static_cast<std::int32_t>(words[0]) >> 8) * 0x1p-23F;
+}
+
+void write_model(const std::filesystem::path& folder) {
+  std::ofstream(folder / "config.json") << config_json;
+  const auto config = load_config(folder);
+  auto tensors = dense_tensors(config);
+  for (std::size_t layer = 0; layer < config.num_layers(); ++layer)
+    for (auto& tensor : expert_layer_tensors(config, layer))
+      tensors.push_back(std::move(tensor));
+  std::string header = "{";
+  std::vector<std::uint16_t> data;
+  for (std::uint32_t t = 0; t < tensors.size(); ++t) {
+    const auto& [name, shape] = tensors[t];
+    const std::size_t begin = data.size() * 2;
+    const std::size_t count = shape.size() == 1 ? shape[0] : shape[0] * shape[1];
+    const bool norm = name.find("norm") != std::string::npos;
+    // Matrices keep the size of what they multiply, roughly: √3 / √inputs, a power of two.
+    const float scale = name.find("embed") != std::string::npos ? 1.0F : 0.125F;
+    for (std::size_t i = 0; i < count; ++i)
+      data.push_back(kernels::to_bfloat16(norm ? 1.0F + 0.25F * uniform(t, i) : scale * uniform(t, i)).bits);
+    header += (t == 0 ? "\"" : ",\"") + name + R"(":{"dtype":"BF16","shape":[)" + std::to_string(shape[0])
+              + (shape.size() == 1 ? "" : "," + std::to_string(shape[1])) + R"(],"data_offsets":[)"
+              + std::to_string(begin) + "," + std::to_string(data.size() * 2) + "]}";
+  }
+  header += "}";
+  std::ofstream file(folder / "model.safetensors", std::ios::binary);
+  const std::uint64_t length = header.size();
+  file.write(reinterpret_cast<const char*>(&length), sizeof length);
+  file << header;
+  file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size() * 2));
+}
+
+void print(std::ostream& out, std::size_t position, const kernels::sampled_token& token) {
+  char line[64];
+  std::snprintf(line, sizeof line, "%zu %u %08x\n", position, token.token,
+                std::bit_cast<std::uint32_t>(token.logprob));
+  out << line;
+}
+
+/// Position, token and the bits of its logprob: of every prompt token behind the first, then of every token
+/// that is drawn. @param chunk  tokens of a prefill step
+std::string complete(kernels::context& ctx, const std::filesystem::path& folder, dtype_choice dtype,
+                     std::size_t chunk) {
+  local_forward forward(ctx, folder, dtype, prompt_tokens + new_tokens);
+  const std::size_t vocab = forward.config().vocab_size;
+  std::vector<std::uint32_t> tokens;
+  for (std::size_t i = 0; i < prompt_tokens; ++i)
+    tokens.push_back(kernels::philox4x32({static_cast<std::uint32_t>(i), 0, 1, 0}, {2024, 7})[0]
+                     % static_cast<std::uint32_t>(vocab));
+  const auto logits = forward.prefill(tokens, chunk);
+  std::ostringstream out;
+  std::vector<kernels::logprob_row> wanted;
+  for (std::size_t i = 0; i + 1 < prompt_tokens; ++i)
+    wanted.push_back({.logits_row = i, .token = tokens[i + 1]});
+  std::vector<kernels::sampled_token> prompt(wanted.size());
+  kernels::token_logprobs(ctx, kernels::view_of(logits.data(), prompt_tokens, vocab), wanted, prompt);
+  for (std::size_t i = 0; i < prompt.size(); ++i)
+    print(out, i + 1, prompt[i]);
+  std::vector<float> last(logits.end() - static_cast<std::ptrdiff_t>(vocab), logits.end());
+  for (std::size_t i = 0; i < new_tokens; ++i) {
+    const auto position = static_cast<std::uint32_t>(prompt_tokens + i);
+    const kernels::sampling_row row{.params = {.temperature = 0.9F, .top_p = 0.95F},
+                                    .key = {.seed = 42, .choice = 0, .position = position, .draw = 0}};
+    kernels::sampled_token drawn;
+    kernels::sample(ctx, kernels::view_of(last.data(), 1, vocab), {&row, 1}, {&drawn, 1});
+    print(out, position, drawn);
+    last = forward.append({&drawn.token, 1});
+  }
+  return out.str();
+}
+
+std::string expected_of(const std::string& dtype) {
+  std::ifstream file(golden_file);
+  std::string text;
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("# "))
+      inside = line == "# " + dtype;
+    else if (inside)
+      text += line + "\n";
+  }
+  return text;
+}
+
+} // namespace
+
+TEST(completion, gives_the_stored_bits_on_every_instruction_set) {
+  const test::scratch_folder folder;
+  write_model(folder.path());
+  kernels::thread_pool pool({.threads = 2});
+  const std::vector<std::pair<std::string, dtype_choice>> dtypes{{"bfloat16", dtype_choice::bfloat16},
+                                                                 {"float32", dtype_choice::float32}};
+  if (std::getenv("TROUPE_WRITE_GOLDEN") != nullptr) {
+    kernels::context ctx(pool, kernels::isa::portable);
+    std::ofstream file(golden_file);
+    for (const auto& [name, dtype] : dtypes)
+      file << "# " << name << "\n" << complete(ctx, folder.path(), dtype, prompt_tokens);
+    GTEST_SKIP() << "wrote " << golden_file;
+  }
+  for (const auto& [name, dtype] : dtypes) {
+    const auto expected = expected_of(name);
+    ASSERT_FALSE(expected.empty()) << golden_file;
+    for (const auto set : kernels::supported_isas()) {
+      kernels::context ctx(pool, set);
+      for (const std::size_t chunk : {prompt_tokens, std::size_t{7}, std::size_t{1}}) {
+        if (set == kernels::isa::portable && chunk == 1)
+          continue; // slow, and the other sets have it
+        EXPECT_EQ(complete(ctx, folder.path(), dtype, chunk), expected)
+            << name << ", " << kernels::name_of(set) << ", prefill in chunks of " << chunk;
+      }
+    }
+  }
+}
+
+} // namespace troupe::model
