@@ -1,0 +1,367 @@
+// The whole cluster under virtual time: sessions, gateway, scheduler, members, attention workers and expert
+// hosts on modelled engines, as processes that die when the test says so and are started anew.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "actors/defaults.hpp"
+#include "actors/gateway.hpp"
+#include "actors/member.hpp"
+#include "actors/scheduler.hpp"
+#include "actors/session.hpp"
+#include "tests/unit/actors/cluster_fakes.hpp"
+#include "tests/unit/actors/serving_system.hpp"
+
+namespace troupe {
+
+/// A cluster of processes, each a handful of actors that die together.
+class whole_cluster : public serving_system {
+ public:
+  static constexpr size_t num_hosts = 3;
+  static constexpr size_t num_workers = 2;
+
+  explicit whole_cluster(uint32_t seed) : random_(seed), num_replicas_(1 + seed % 2) {
+    SetUp();
+    // Slow enough for deaths to come in the middle of everything: an iteration takes some 30 ms.
+    costs.attention_step = std::chrono::milliseconds{2};
+    costs.attention_row = std::chrono::microseconds{200};
+    costs.expert_weights = std::chrono::milliseconds{1};
+    costs.expert_row = std::chrono::microseconds{300};
+    costs.expert_load = std::chrono::milliseconds{2};
+    start_scheduler();
+    for (size_t i = 0; i < num_hosts; ++i)
+      start_host(i);
+    for (size_t i = 0; i < num_workers; ++i)
+      start_worker(i);
+    start_gateway();
+    wait_until_whole();
+    scheduler_start_ = -defaults::scheduler_away; // long ago
+  }
+
+  ~whole_cluster() override {
+    requests_.clear();
+    TearDown();
+  }
+
+  whole_cluster(const whole_cluster&) = delete;
+  whole_cluster& operator=(const whole_cluster&) = delete;
+
+  // -------------------------------------------------------------------------------------------------------------
+  // Processes
+
+  /// Ends a process at once, somewhere in the middle of what is under way, and starts it anew a little later.
+  void kill_host(size_t index) {
+    die(hosts_[index]);
+    later(restart_pause(), [this, index] { start_host(index); });
+  }
+
+  void kill_worker(size_t index) {
+    die(workers_[index]);
+    later(restart_pause(), [this, index] { start_worker(index); });
+  }
+
+  void kill_scheduler() {
+    die(scheduler_process_);
+    later(restart_pause(), [this] { start_scheduler(); });
+  }
+
+  bool has_scheduler() const { return !scheduler_process_.actors.empty(); }
+
+  /// Kills whoever the dice say, if it is not dead already.
+  void kill_anybody() {
+    const auto draw = below(8);
+    if (draw < num_hosts && !hosts_[draw].actors.empty())
+      kill_host(draw);
+    else if (draw >= num_hosts && draw < 6 && !workers_[draw % num_workers].actors.empty())
+      kill_worker(draw % num_workers);
+    else if (draw >= 6 && has_scheduler() && now() - scheduler_start_ >= defaults::scheduler_away)
+      kill_scheduler(); // twice in a row may be too long for new requests, which is their limit
+  }
+
+  /// Ends the gateway's process with all its sessions, for good.
+  void kill_gateway() {
+    publish_service("gateway-0", nullptr);
+    for (const auto& actor :
+         {caf::actor_cast<caf::actor>(gateway_), caf::actor_cast<caf::actor>(gateway_member_)})
+      caf::anon_send_exit(actor, caf::exit_reason::kill);
+    for (const auto& request : requests_)
+      if (const auto session = caf::actor_cast<caf::strong_actor_ptr>(request.session))
+        caf::anon_send_exit(caf::actor_cast<caf::actor>(session), caf::exit_reason::kill);
+    gateway_ = nullptr;
+    gateway_member_ = nullptr;
+  }
+
+  // -------------------------------------------------------------------------------------------------------------
+  // Requests
+
+  /// Opens a session of random size. Its client goes away after `patience` tokens, if that is not 0.
+  void open_session(size_t patience = 0) {
+    auto& added = requests_.emplace_back();
+    added.patience = patience;
+    auto& request = added.request;
+    request.id = {requests_.size()};
+    request.num_choices = 1 + below(2);
+    request.priority = static_cast<int32_t>(below(3));
+    request.sampling.seed = random_();
+    request.sampling.max_tokens = static_cast<int32_t>(1 + below(40));
+    if (below(4) == 0)
+      request.sampling.prompt_logprobs = 1;
+    for (auto left = 1 + below(30); left > 0; --left)
+      request.prompt.push_back(static_cast<int32_t>(below(model.shape.vocab_size)));
+    added.listener = std::make_shared<recording_listener>();
+    added.listener->num_choices = request.num_choices;
+    const auto session = spawn_session(system, gateway_, request, added.listener);
+    added.session = caf::actor_cast<caf::weak_actor_ptr>(session);
+    caf::actor_cast<caf::abstract_actor*>(session)->attach_functor(
+        [&added](const caf::error&) { added.has_ended = true; });
+  }
+
+  /// Clients that have seen enough go away.
+  void leave_impatient_clients() {
+    for (auto& request : requests_)
+      if (request.patience > 0 && !request.has_left
+          && request.listener->choices[0].tokens.size() >= request.patience)
+        if (const auto session = caf::actor_cast<caf::strong_actor_ptr>(request.session)) {
+          caf::anon_send(caf::actor_cast<session_actor>(session), cancel_atom_v);
+          request.has_left = true;
+        }
+  }
+
+  bool all_over() const {
+    return std::all_of(requests_.begin(), requests_.end(),
+                       [](const auto& request) { return request.has_left || request.listener->is_over(); });
+  }
+
+  /// Every request that nobody gave up has got exactly the tokens of an undisturbed run.
+  void expect_undisturbed_output() {
+    for (const auto& [request, listener, session, patience, has_left, has_ended] : requests_) {
+      SCOPED_TRACE("request " + std::to_string(request.id.value));
+      EXPECT_EQ(listener->calls_after_end, 0U);
+      for (const auto& error : listener->errors)
+        ADD_FAILURE() << system.render(error);
+      for (uint32_t choice = 0; choice < request.num_choices; ++choice) {
+        generation_request alone;
+        alone.id = {request.id, choice};
+        alone.prompt = request.prompt;
+        alone.sampling = request.sampling;
+        const auto wanted = expected(alone);
+        std::vector<int32_t> tokens;
+        for (const auto& token : wanted.tokens)
+          tokens.push_back(token.token);
+        const auto& got = listener->choices[choice];
+        if (has_left && got.finish == finish_reason::none) {
+          ASSERT_LE(got.tokens.size(), tokens.size());
+          tokens.resize(got.tokens.size());
+          EXPECT_EQ(got.tokens, tokens);
+          continue;
+        }
+        EXPECT_EQ(got.tokens, tokens) << "choice " << choice;
+        EXPECT_EQ(got.finish, wanted.finish) << "choice " << choice;
+        EXPECT_EQ(got.stop_token, wanted.stop_token) << "choice " << choice;
+        if (request.sampling.prompt_logprobs >= 0) {
+          ASSERT_EQ(listener->prompt_logprobs.size(), 1U);
+          EXPECT_EQ(listener->prompt_logprobs[0], wanted.prompt_logprobs);
+        }
+      }
+    }
+  }
+
+  /// Nothing is left behind of requests that are over, on whichever process.
+  void expect_nothing_left() {
+    for (const auto& request : requests_)
+      EXPECT_TRUE(request.has_ended) << "the session of request " << request.request.id.value
+                                     << " is still there";
+    for (const auto& one : workers_) {
+      const auto status =
+          ask<attention_status>(caf::actor_cast<attention_worker_actor>(one.actors[0]), status_atom_v);
+      ASSERT_TRUE(status);
+      EXPECT_EQ(status->running + status->waiting, 0U) << one.name;
+      EXPECT_EQ(status->kv_blocks_used, 0U) << one.name;
+    }
+    for (const auto& one : hosts_) {
+      const auto status =
+          ask<expert_host_status>(caf::actor_cast<expert_host_actor>(one.actors[0]), status_atom_v);
+      ASSERT_TRUE(status);
+      EXPECT_EQ(status->queued_rows, 0U) << one.name;
+    }
+    const auto status = scheduler_says();
+    EXPECT_TRUE(status.ready);
+    EXPECT_EQ(status.queued, 0U);
+    EXPECT_EQ(status.assigned, 0U);
+  }
+
+  // -------------------------------------------------------------------------------------------------------------
+  // Time
+
+  /// Moves time, with whatever was planned on the way.
+  void pass(duration time) {
+    const auto end = now() + time;
+    while (!plans_.empty() && plans_.begin()->first <= end) {
+      const auto [when, plan] = *plans_.begin();
+      plans_.erase(plans_.begin());
+      advance(std::max(duration::zero(), when - now()));
+      leave_impatient_clients();
+      plan();
+    }
+    advance(std::max(duration::zero(), end - now()));
+    leave_impatient_clients();
+  }
+
+  /// Lets a random number of messages be handled: the next thing happens in the middle of others.
+  void pass_some_messages() {
+    auto left = below(60);
+    run_until([&left] { return left-- == 0; }, std::chrono::milliseconds{5});
+  }
+
+  void later(duration pause, std::function<void()> plan) { plans_.emplace(now() + pause, std::move(plan)); }
+
+  uint32_t below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
+
+  duration up_to(std::chrono::microseconds bound) {
+    return std::chrono::microseconds{below(static_cast<uint32_t>(bound.count()))};
+  }
+
+  /// Until whatever was planned has happened, everybody is back, and the cluster serves.
+  void wait_until_whole() {
+    const auto everybody = num_hosts + num_workers + (gateway_ ? 1 : 0);
+    for (const auto deadline = now() + std::chrono::seconds{60}; now() < deadline;) {
+      pass(std::chrono::milliseconds{100});
+      if (!plans_.empty() || !has_scheduler())
+        continue;
+      if (const auto status = scheduler_says(); status.ready && status.workers.size() == everybody)
+        return;
+    }
+    FAIL() << "the cluster has not recovered";
+  }
+
+  scheduler_status scheduler_says() {
+    const auto status =
+        ask<scheduler_status>(caf::actor_cast<scheduler_actor>(scheduler_process_.actors[0]), status_atom_v);
+    return status ? *status : scheduler_status{};
+  }
+
+  /// Times that a request was given a place after its first one.
+  size_t num_replays() const {
+    return metrics_->waits.size() - std::min(metrics_->waits.size(), requests_.size());
+  }
+
+  /// Expert batches that were sent again.
+  uint64_t num_retries() const {
+    uint64_t result = 0;
+    for (const auto& counts : attention_counts_)
+      for (const auto& [code, count] : counts->retries)
+        result += count;
+    return result;
+  }
+
+  const std::vector<std::pair<std::string, std::string>>& events() const { return metrics_->events; }
+
+ private:
+  struct process {
+    std::string name;
+    std::vector<caf::actor> actors; ///< the worker first; empty while it is dead
+  };
+
+  struct client {
+    session_request request;
+    std::shared_ptr<recording_listener> listener;
+    caf::weak_actor_ptr session;
+    size_t patience = 0;
+    bool has_left = false;  ///< the client
+    bool has_ended = false; ///< the session
+  };
+
+  /// Below what a new request waits for a scheduler, pauses between attempts to reach it included.
+  duration restart_pause() { return std::chrono::milliseconds{20} + up_to(std::chrono::milliseconds{400}); }
+
+  void publish_service(const std::string& name, const caf::strong_actor_ptr& actor) {
+    caf::anon_send(directory, caf::publish_atom_v, name, actor);
+  }
+
+  /// All actors of a process at once, as `kill -9` ends them: none sees another one go first.
+  void die(process& victim) {
+    publish_service(victim.name, nullptr);
+    for (const auto& actor : victim.actors)
+      caf::anon_send_exit(actor, caf::exit_reason::kill);
+    victim.actors.clear();
+  }
+
+  member_actor add_member(worker_role role, const caf::strong_actor_ptr& whose) {
+    member_config config;
+    config.role = role;
+    config.directory = directory;
+    config.worker = whose;
+    return root(spawn_member(system, std::move(config)));
+  }
+
+  void start_scheduler() {
+    scheduler_config config;
+    config.num_replicas = num_replicas_;
+    config.min_expert_workers = num_hosts;
+    config.metrics = metrics_;
+    const auto actor = root(spawn_scheduler(system, std::move(config)));
+    scheduler_process_ = {"scheduler", {caf::actor_cast<caf::actor>(actor)}};
+    scheduler_start_ = now();
+    publish_service("scheduler", caf::actor_cast<caf::strong_actor_ptr>(actor));
+  }
+
+  void start_host(size_t index) {
+    const auto name = "expert-" + std::to_string(index);
+    const auto added = add_host(name);
+    const auto member = add_member(worker_role::expert, caf::actor_cast<caf::strong_actor_ptr>(added.actor));
+    hosts_[index] = {name,
+                     {caf::actor_cast<caf::actor>(added.actor), caf::actor_cast<caf::actor>(member),
+                      added.device->executor(), added.loader->executor()}};
+  }
+
+  void start_worker(size_t index) {
+    const auto name = "attention-" + std::to_string(index);
+    attention_worker_config config;
+    config.max_num_seqs = 4;
+    config.max_num_batched_tokens = 24;
+    config.max_micro_batches = config.min_micro_batches = 1 + below(3);
+    const auto added = add_worker(name, config);
+    const auto member =
+        add_member(worker_role::attention, caf::actor_cast<caf::strong_actor_ptr>(added.actor));
+    attention_counts_.push_back(added.metrics);
+    workers_[index] = {name,
+                       {caf::actor_cast<caf::actor>(added.actor), caf::actor_cast<caf::actor>(member),
+                        added.device->executor()}};
+  }
+
+  void start_gateway() {
+    gateway_config config;
+    config.address = {{7}, worker_role::gateway, "gateway-0", ""};
+    config.directory = directory;
+    gateway_ = root(spawn_gateway(system, std::move(config)));
+    gateway_member_ = add_member(worker_role::gateway, caf::actor_cast<caf::strong_actor_ptr>(gateway_));
+  }
+
+  void TestBody() override {}
+
+  std::mt19937 random_;
+  uint32_t num_replicas_;
+  std::shared_ptr<recording_metrics> metrics_ = std::make_shared<recording_metrics>();
+  process scheduler_process_;
+  duration scheduler_start_{};
+  std::array<process, num_hosts> hosts_;
+  std::array<process, num_workers> workers_;
+  std::vector<std::shared_ptr<counted_attention>> attention_counts_;
+  gateway_actor gateway_;
+  member_actor gateway_member_;
+  std::deque<client> requests_;
+  std::multimap<duration, std::function<void()>> plans_;
+};
+
+} // namespace troupe
