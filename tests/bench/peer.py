@@ -67,9 +67,9 @@ class Engine:
 
 
 def floor_tokens_per_second(config, bits, limits, cell):
-    """Tokens per second that memory and multipliers allow: every weight of the dense part and of the experts that random
-    tokens are expected to choose is read once; every active weight is multiplied once a token. Keys and values, which
-    are few here, are left out."""
+    """Tokens per second that memory and multipliers allow: every weight of the dense part and of the experts that
+    random tokens are expected to choose is read once; every active weight is multiplied once a token. Keys and
+    values, which are few here, are left out."""
     hidden, ffn, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
     layers, experts, top_k = (config[k] for k in ("num_hidden_layers", "num_local_experts", "num_experts_per_tok"))
     kv = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
@@ -107,20 +107,19 @@ def measure_column(args, name, config):
         # Packed once, then mapped: later starts take no time.
         cache = ["--weights-cache", os.path.join(args.model, "packed")]
         own = [args.bench, os.path.join(args.model, "hf"), "--threads", str(args.threads), *cache, *flags]
-        try:
-            engines.append(Engine("troupe", own))
-        except RuntimeError as error:
-            print(f"{name}: ours cannot run: {error}", file=sys.stderr)
-        for file, extra in candidates:
-            path = os.path.join(args.model, file + ".gguf")
-            command = [args.peer_bench, path, str(args.threads), *extra]
-            engines.append(Engine(" ".join([file, *extra]), command))
-        limiter = Engine("limits", [args.bench, os.path.join(args.model, "hf"), "--limits-only", "--threads",
-                                    str(args.threads)])
+        with locked(args.lock):
+            try:
+                engines.append(Engine("troupe", own))
+            except RuntimeError as error:
+                print(f"{name}: ours cannot run: {error}", file=sys.stderr)
+            for file, extra in candidates:
+                path = os.path.join(args.model, file + ".gguf")
+                command = [args.peer_bench, path, str(args.threads), *extra]
+                engines.append(Engine(" ".join([file, *extra]), command))
+            limiter = Engine("limits", [own[0], own[1], "--limits-only", "--threads", str(args.threads)])
         with locked(args.lock):
             result["limits"] = limiter.ask("limits")
-        greedy = {e.name: e.ask("greedy 32 16")["greedy"] for e in engines}
-        result["greedy"] = greedy
+            result["greedy"] = {e.name: e.ask("greedy 16 4")["greedy"] for e in engines}
         result["about"] = {e.name: e.about for e in engines}
         rates = {cell: {e.name: [] for e in engines} for cell, _ in CELLS}
         for number in range(args.rounds):
@@ -165,8 +164,8 @@ def markdown(results):
         limits = result["limits"]
         lines.append("")
         lines.append(
-            f"{result['column']}: read {limits['read_gbps']:.1f} GB/s, FP32 {limits['f32_gflops']:.0f} GFLOP/s, BF16 tiles"
-            f" {limits['bf16_gflops']:.0f} GFLOP/s, int8 tiles {limits['int8_gops']:.0f} GOP/s; load average"
+            f"{result['column']}: read {limits['read_gbps']:.1f} GB/s, FP32 {limits['f32_gflops']:.0f} GFLOP/s,"
+            f" BF16 tiles {limits['bf16_gflops']:.0f} GFLOP/s, int8 tiles {limits['int8_gops']:.0f} GOP/s; load average"
             f" {result['load_average'][0]:.1f} to {result['load_average'][1]:.1f}."
         )
     return "\n".join(lines)
@@ -180,7 +179,7 @@ def main():
     parser.add_argument("--columns", default=",".join(COLUMNS), help=f"of {', '.join(COLUMNS)}")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--lock", help="a file to lock around every round, on a machine where others measure too")
+    parser.add_argument("--lock", help="a file to lock while loading and in every round")
     parser.add_argument("--json", help="where to write everything measured")
     args = parser.parse_args()
     config = json.loads(pathlib.Path(args.model, "hf", "config.json").read_text(encoding="utf-8"))

@@ -91,7 +91,8 @@ def run_load(args, server, **flags):
 
 def start_troupe(args, command, *extra):
     port = free_port()
-    argv = [os.path.join(args.build, "bin", "troupe"), command, args.model, "--port", str(port), "--max-model-len", "512"]
+    argv = [os.path.join(args.build, "bin", "troupe"), command, args.model]
+    argv += ["--port", str(port), "--max-model-len", "512"]
     return Server(f"troupe {command}", [*argv, *extra, *args.flags.split()], port, "/ready")
 
 
@@ -170,7 +171,7 @@ def main():
     parser.add_argument("--requests", type=int, default=40, help="of each Poisson run")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--lock", help="a file to lock around every round, on a machine where others measure too")
+    parser.add_argument("--lock", help="a file to lock in every round")
     parser.add_argument("--json", help="where to write everything measured")
     args = parser.parse_args()
     config = json.loads(pathlib.Path(args.model, "config.json").read_text(encoding="utf-8"))

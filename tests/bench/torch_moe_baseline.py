@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """The two ways in which Mixture-of-Experts layers are commonly written in PyTorch, on a Mixtral folder.
 
-    torch_moe_baseline.py MODEL_DIR [--threads N] [--capacity-factor 1.0] [--min-capacity 4]
+    torch_moe_baseline.py MODEL_DIR [--threads N] [--dtype float32] [--capacity-factor 1.0] [--min-capacity 4]
 
-Answers the commands of peer_workload.hpp on stdin, and `use einsum` or `use loop`, which choose how experts are computed:
+Answers the commands of peer_workload.hpp on stdin, and `use einsum` or `use loop`, which choose how experts are
+computed:
 
 einsum  the papers' baseline (GShard, Switch, DeepSpeed): a one-hot dispatch mask [tokens, experts, capacity] gathers
         tokens into a padded batch of each expert and spreads the outputs again; every expert computes `capacity` rows,
@@ -11,7 +12,7 @@ einsum  the papers' baseline (GShard, Switch, DeepSpeed): a one-hot dispatch mas
         defaults are DeepSpeed's).
 loop    for each expert, the tokens that chose it; nothing is padded or dropped.
 
-Everything is float32, in which this PyTorch's CPU kernels are fastest, and dense parts are the same for both.
+Weights and activations are of --dtype; dense parts are the same for both.
 """
 
 import argparse
@@ -38,8 +39,8 @@ def token_at(sequence, position, vocab_size):
     return (x ^ x >> 31) % vocab_size
 
 
-def read_folder(path):
-    """name -> float32 tensor, of a folder with BF16 weights."""
+def read_folder(path, dtype):
+    """name -> tensor, of a folder with BF16 weights."""
     tensors = {}
     for file in sorted(pathlib.Path(path).glob("*.safetensors")):
         data = np.memmap(file, dtype=np.uint8, mode="r")
@@ -48,12 +49,12 @@ def read_folder(path):
             if name != "__metadata__":
                 begin, end = (8 + length + offset for offset in entry["data_offsets"])
                 values = (data[begin:end].view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-                tensors[name] = torch.from_numpy(values.reshape(entry["shape"]))
+                tensors[name] = torch.from_numpy(values.reshape(entry["shape"])).to(dtype)
     return tensors
 
 
 class Model:
-    def __init__(self, folder, capacity_factor, min_capacity, max_batch=32, max_tokens=1024):
+    def __init__(self, folder, capacity_factor, min_capacity, dtype=torch.float32, max_batch=32, max_tokens=1024):
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
             self.config = config = json.load(file)
         self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
@@ -62,16 +63,16 @@ class Model:
         self.eps = config["rms_norm_eps"]
         self.capacity_factor, self.min_capacity = capacity_factor, min_capacity
         self.experts_of = self.experts_einsum
-        tensors = read_folder(folder)
+        tensors = read_folder(folder, dtype)
         self.embeddings = tensors.pop("model.embed_tokens.weight")
         self.final_norm = tensors.pop("model.norm.weight")
         self.lm_head = tensors.pop("lm_head.weight")
         self.layers = [self.take_layer(tensors, i) for i in range(config["num_hidden_layers"])]
         frequencies = config["rope_theta"] ** -(torch.arange(0, self.head_dim, 2) / self.head_dim)
         angles = torch.outer(torch.arange(max_tokens), frequencies).repeat(1, 2)
-        self.cos, self.sin = angles.cos(), angles.sin()
+        self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)
         shape = (len(self.layers), max_batch, self.kv_heads, max_tokens, self.head_dim)
-        self.keys, self.values = torch.zeros(shape), torch.zeros(shape)
+        self.keys, self.values = torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)
 
     def take_layer(self, tensors, i):
         prefix = f"model.layers.{i}."
@@ -108,7 +109,7 @@ class Model:
         q = self.rotate(q, cos, sin).reshape(batch, self.kv_heads, -1, self.head_dim)  # query heads of one KV head
         scores = q @ keys.transpose(-1, -2) * self.head_dim**-0.5
         if tokens > 1:
-            future = torch.full((tokens, end), -math.inf).triu(position + 1)
+            future = torch.full((tokens, end), -math.inf, dtype=x.dtype).triu(position + 1)
             scores = scores + future.repeat(self.heads // self.kv_heads, 1)
         out = (scores.softmax(-1) @ values).reshape(batch, self.heads, tokens, self.head_dim)
         return torch.nn.functional.linear(out.transpose(1, 2).reshape(batch, tokens, -1), layer["output"])
@@ -129,9 +130,9 @@ class Model:
         place = (by_choice.cumsum(0) - 1).view(self.top_k, tokens, self.experts).transpose(0, 1)
         kept = chosen * (place < capacity)
         place = (place * kept).sum(-1)  # [tokens, top_k]
-        slots = torch.nn.functional.one_hot(place, capacity).float()
-        combine = torch.einsum("tk,tke,tkc->tec", weights, kept.float(), slots)
-        dispatch = (combine > 0).float()
+        slots = torch.nn.functional.one_hot(place, capacity).to(x.dtype)
+        combine = torch.einsum("tk,tke,tkc->tec", weights, kept.to(x.dtype), slots)
+        dispatch = (combine > 0).to(x.dtype)
         rows = torch.einsum("tec,th->ech", dispatch, x)
         gate = torch.einsum("ech,efh->ecf", rows, layer["w1"])
         up = torch.einsum("ech,efh->ecf", rows, layer["w3"])
@@ -198,12 +199,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", metavar="MODEL_DIR")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--capacity-factor", type=float, default=1.0)
     parser.add_argument("--min-capacity", type=int, default=4)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     with torch.inference_mode():
-        model = Model(args.model, args.capacity_factor, args.min_capacity)
+        model = Model(args.model, args.capacity_factor, args.min_capacity, getattr(torch, args.dtype))
         print(json.dumps({"ready": True, "engine": f"torch {torch.__version__}"}), flush=True)
         for line in sys.stdin:
             print(json.dumps(answer(model, line.split())), flush=True)
