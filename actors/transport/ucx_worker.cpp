@@ -10,6 +10,8 @@
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
 
+#include "actors/transport/ucx_event_order.hpp"
+
 namespace troupe::wire {
 
 namespace {
@@ -100,6 +102,8 @@ struct ucx_worker::callbacks {
 };
 
 ucx_worker::ucx_worker(const ucx_settings& settings, handler& owner) : owner_(owner) {
+  if (!events_are_ordered())
+    throw std::runtime_error("transport: the program does not export ucs_event_set_wait to UCX");
   // The environment is the process's: two transports that start at once take turns.
   static std::mutex environment_mutex;
   std::lock_guard guard{environment_mutex};

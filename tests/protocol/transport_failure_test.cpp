@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <csignal>
+#include <memory>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include <caf/event_based_actor.hpp>
 #include <caf/send.hpp>
@@ -149,6 +150,31 @@ TEST(transport_failure_test, a_stopped_process_is_dead_and_is_fenced_when_it_com
   ASSERT_FALSE(echo(here, again, {5, "", {patterned(3'000'000, 9)}}, answer));
   EXPECT_EQ(answer.id, 6U);
   EXPECT_EQ(answer.parts.front(), patterned(3'000'000, 9));
+}
+
+// More than the sockets hold waits for the peer when it is declared dead. When it comes back, it takes some
+// of that and closes its end: UCX has both to read and to write at once.
+TEST(transport_failure_test, a_peer_that_comes_back_to_a_full_pipe_harms_nobody) {
+  node here{quick_to_notice()};
+  std::vector<std::unique_ptr<child>> peers;
+  caf::scoped_actor self{here.system};
+  for (int i = 0; i < 8; ++i) {
+    const auto& peer = *peers.emplace_back(std::make_unique<child>());
+    const auto remote = here.server_at(peer.endpoint());
+    self->monitor(remote);
+    peer.stop();
+    for (int n = 0; n < 160; ++n)
+      self->send(remote, caf::put_atom_v, batch{1, "", {payload::allocate(120'000)}});
+  }
+  for (std::size_t i = 0; i < peers.size(); ++i)
+    EXPECT_TRUE(await_down(self));
+  for (const auto& peer : peers)
+    peer->resume();
+  for (const auto& peer : peers) {
+    batch answer;
+    ASSERT_FALSE(echo(here, here.server_at(peer->endpoint()), {5, "", {patterned(100'000, 9)}}, answer));
+    EXPECT_EQ(answer.parts.front(), patterned(100'000, 9));
+  }
 }
 
 TEST(transport_failure_test, buffers_of_a_stopped_peer_come_back_only_when_nobody_writes_to_them) {
