@@ -73,6 +73,18 @@ TEST(cluster_test, the_death_of_a_gateway_leaves_nothing_behind) {
   }
 }
 
+TEST(cluster_test, only_deaths_are_reported_as_deaths) {
+  whole_cluster cluster{1};
+  const auto last_word = [&cluster] {
+    cluster.pass(10ms);
+    return cluster.events().back().second;
+  };
+  cluster.stop_host(0);
+  EXPECT_EQ(last_word(), "expert-0 has left");
+  cluster.kill_host(1);
+  EXPECT_EQ(last_word(), "expert-1 has died");
+}
+
 TEST(cluster_test, the_same_seed_gives_the_same_run) {
   const auto run = [] {
     whole_cluster cluster{7};

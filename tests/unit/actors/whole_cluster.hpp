@@ -66,6 +66,9 @@ class whole_cluster : public serving_system {
     later(restart_pause(), [this, index] { start_host(index); });
   }
 
+  /// Ends a process in order, as its service does at SIGTERM when nobody needs it any more. It stays away.
+  void stop_host(size_t index) { die(hosts_[index], caf::exit_reason::user_shutdown); }
+
   void kill_worker(size_t index) {
     die(workers_[index]);
     later(restart_pause(), [this, index] { start_worker(index); });
@@ -290,10 +293,10 @@ class whole_cluster : public serving_system {
   }
 
   /// All actors of a process at once, as `kill -9` ends them: none sees another one go first.
-  void die(process& victim) {
+  void die(process& victim, caf::exit_reason reason = caf::exit_reason::kill) {
     publish_service(victim.name, nullptr);
     for (const auto& actor : victim.actors)
-      caf::anon_send_exit(actor, caf::exit_reason::kill);
+      caf::anon_send_exit(actor, reason);
     victim.actors.clear();
   }
 
