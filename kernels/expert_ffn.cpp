@@ -89,9 +89,9 @@ void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& m
     std::size_t base = 0;
     for (const piece& p : memory.pieces) {
       const expert_weights& weights = *p.segment->weights;
-      const cpu::row_map map(ctx.table(), weights.gate_up);
+      const cpu::row_map map(ctx.table(), weights.gate_up, p.rows);
       for (std::size_t r = std::max(begin, base); r < std::min(end, base + p.rows); ++r)
-        cpu::pack_row(ctx.table(), weights.gate_up, p.segment->inputs[p.first + r - base], args.row_type,
+        cpu::pack_row(ctx.table(), map.layout(), p.segment->inputs[p.first + r - base], args.row_type,
                       weights.hidden(), memory.inputs + p.input_offset + map.offset(r - base));
       base += p.rows;
     }
@@ -108,7 +108,7 @@ void activate_tile(const kernel_table& table, const pass_memory& memory, const t
   const piece& p = memory.pieces[t.piece];
   const expert_weights& weights = *p.segment->weights;
   const std::size_t step = weights.gated() ? 2 : 1;
-  const cpu::row_map map(table, weights.down);
+  const cpu::row_map map(table, weights.down, p.rows);
   const std::size_t column = t.panel / step * panel_columns;
   const std::size_t columns = std::min(t.panels / step * panel_columns, weights.ffn() - column);
   // Whoever has the last columns fills the last block of 32 with zeros: it is K of the next product, and
@@ -133,7 +133,7 @@ void quantize_hidden(context& ctx, const pass_memory& memory, std::size_t rows) 
     std::size_t base = 0;
     for (const piece& p : memory.pieces) {
       const packed_matrix& down = p.segment->weights->down;
-      const cpu::row_map map(ctx.table(), down);
+      const cpu::row_map map(ctx.table(), down, p.rows);
       for (std::size_t r = std::max(begin, base); r < std::min(end, base + p.rows); ++r)
         if (map.layout() == row_layout::int8)
           ctx.table().quant.quantize_product_row(memory.hidden + p.hidden_offset + map.offset(r - base),
@@ -172,10 +172,11 @@ void run_pass(context& ctx, const expert_ffn_args& args, const pass_memory& memo
     for (const tile& t : tiles.subspan(begin, end - begin)) {
       const piece& p = memory.pieces[t.piece];
       const expert_weights& weights = *p.segment->weights;
-      const std::byte* a =
-          memory.inputs + p.input_offset + cpu::row_map(table, weights.gate_up).offset(t.row);
-      activate_tile(table, memory, t,
-                    cpu::multiply_tile(table, weights.gate_up, a, t.rows, t.panel, t.panels, scratch));
+      const cpu::row_map map(table, weights.gate_up, p.rows);
+      const std::byte* a = memory.inputs + p.input_offset + map.offset(t.row);
+      activate_tile(
+          table, memory, t,
+          cpu::multiply_tile(table, weights.gate_up, map.layout(), a, t.rows, t.panel, t.panels, scratch));
     }
   });
 
@@ -190,9 +191,11 @@ void run_pass(context& ctx, const expert_ffn_args& args, const pass_memory& memo
     for (const tile& t : tiles.subspan(begin, end - begin)) {
       const piece& p = memory.pieces[t.piece];
       const expert_weights& weights = *p.segment->weights;
-      const std::byte* a = memory.hidden + p.hidden_offset + cpu::row_map(table, weights.down).offset(t.row);
-      output_tile(table, args, memory, t,
-                  cpu::multiply_tile(table, weights.down, a, t.rows, t.panel, t.panels, scratch));
+      const cpu::row_map map(table, weights.down, p.rows);
+      const std::byte* a = memory.hidden + p.hidden_offset + map.offset(t.row);
+      output_tile(
+          table, args, memory, t,
+          cpu::multiply_tile(table, weights.down, map.layout(), a, t.rows, t.panel, t.panels, scratch));
     }
   });
 }
@@ -244,8 +247,8 @@ void expert_ffn(context& ctx, const expert_ffn_args& args) {
       sizes.rows += rows;
       sizes.tiles += tiles_of(ctx, s.weights->gate_up, rows);
       tiles_down += tiles_of(ctx, s.weights->down, rows);
-      sizes.inputs += cpu::row_map(ctx.table(), s.weights->gate_up).bytes(rows);
-      sizes.hidden += cpu::row_map(ctx.table(), s.weights->down).bytes(rows);
+      sizes.inputs += cpu::row_map(ctx.table(), s.weights->gate_up, rows).bytes(rows);
+      sizes.hidden += cpu::row_map(ctx.table(), s.weights->down, rows).bytes(rows);
     });
     if (sizes.rows == 0)
       continue;
@@ -265,8 +268,8 @@ void expert_ffn(context& ctx, const expert_ffn_args& args) {
     fill_pass(args, from_segment, from_row,
               [&](const expert_segment& s, std::size_t first, std::size_t rows) {
                 memory.pieces[count++] = {&s, first, rows, inputs, hidden};
-                inputs += cpu::row_map(ctx.table(), s.weights->gate_up).bytes(rows);
-                hidden += cpu::row_map(ctx.table(), s.weights->down).bytes(rows);
+                inputs += cpu::row_map(ctx.table(), s.weights->gate_up, rows).bytes(rows);
+                hidden += cpu::row_map(ctx.table(), s.weights->down, rows).bytes(rows);
               });
     run_pass(ctx, args, memory, sizes.rows);
   }

@@ -32,12 +32,13 @@ void check(const gemm_args& args) {
 void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_t rows) {
   const kernel_table& table = ctx.table();
   const packed_matrix& weight = *args.weight;
-  const cpu::row_map map(table, weight);
+  const cpu::row_map map(table, weight, rows);
   std::byte* a = ctx.shared_scratch(map.bytes(rows));
   const auto pack = [&](unsigned, std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) {
       const std::size_t from = args.input_rows.empty() ? first + r : args.input_rows[first + r];
-      cpu::pack_row(table, weight, args.input.row(from), args.input.type, weight.inputs(), a + map.offset(r));
+      cpu::pack_row(table, map.layout(), args.input.row(from), args.input.type, weight.inputs(),
+                    a + map.offset(r));
     }
   };
   if (rows <= serial_rows)
@@ -58,8 +59,8 @@ void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_
       const std::size_t row_count = std::min(tile.rows, rows - row);
       const std::size_t panel = i % panel_tiles * tile.panels;
       const std::size_t panel_count = std::min(tile.panels, panels - panel);
-      const cpu::tile_sums sums =
-          cpu::multiply_tile(table, weight, a + map.offset(row), row_count, panel, panel_count, scratch);
+      const cpu::tile_sums sums = cpu::multiply_tile(table, weight, map.layout(), a + map.offset(row),
+                                                     row_count, panel, panel_count, scratch);
       const std::size_t column = panel * panel_columns;
       const std::size_t columns = std::min(panel_count * panel_columns, weight.outputs() - column);
       for (std::size_t r = 0; r < row_count; ++r)

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "kernels/cpu/kernel_table.hpp"
+#include "kernels/packed_matrix.hpp"
 #include "kernels/sampling.hpp"
 #include "kernels/thread_pool.hpp"
 
@@ -170,6 +171,70 @@ void check_tiles(comparison& compare) {
       }
 }
 
+void check_quantized(comparison& compare) {
+  constexpr std::size_t k = 160;
+  constexpr std::size_t blocks = k / 32;
+  const auto weights = floats(17, 16 * k);
+  for (const packed_format format : {packed_format::int8_channel, packed_format::int4_channel,
+                                     packed_format::int4_group32, packed_format::int4_group64}) {
+    const auto packed = packed_matrix::pack(format, view_of(weights.data(), 16, k));
+    const packed_shape& shape = packed.shape();
+    const std::byte* data = packed.panel(0);
+    const quant_panel panel{format, data, shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes(),
+                            shape.group() / 32,
+                            reinterpret_cast<const float*>(data + shape.panel_scales_offset())};
+    const std::string name = std::string(" ") + name_of(format);
+    compare.check("expand" + name, k * 16 * 4,
+                  [&](const kernel_table& t, float* out) { t.quant.expand(panel, 0, blocks, out); });
+    compare.check("pairs" + name, k * 16 * 2,
+                  [&](const kernel_table& t, float* out) { t.quant.pairs(panel, 0, blocks, bytes(out)); });
+    for (std::size_t rows = 1; rows <= 18; rows += rows < 9 ? 1 : 9) {
+      constexpr std::size_t stride = k + 16;
+      const auto a = floats(18, rows * stride);
+      const std::string some = name + ", " + std::to_string(rows) + " rows";
+      compare.check("gemm" + some, rows * 16 * 4, [&](const kernel_table& t, float* out) {
+        t.quant.direct(a.data(), stride, rows, panel, 0, blocks, out, 16);
+        t.quant.scale(panel, rows, out);
+      });
+      std::vector<float> integers(rows * stride);
+      for (std::size_t r = 0; r < rows; ++r)
+        cpu::portable_table.quant.quantize_row(reinterpret_cast<const std::byte*>(a.data() + r * stride),
+                                               dtype::f32, k, bytes(integers.data() + r * stride));
+      compare.check("integer gemm" + some, rows * 16 * 4, [&](const kernel_table& t, float* out) {
+        t.quant.integer(raw(integers), stride * 4, rows, panel, k, out);
+      });
+    }
+  }
+  for (const std::size_t count : {std::size_t{1}, std::size_t{37}, k}) {
+    const auto row_f32 = floats(19, k);
+    const auto row_bf16 = bfloats(19, k);
+    const std::string length = ", " + std::to_string(count) + " values";
+    // Padding between the parts of such a row is anybody's.
+    const auto with_row = [&](const auto& quantize) {
+      return [&, quantize](const kernel_table& t, float* out) {
+        std::vector<float> row(2 * k, 0.0F);
+        quantize(t, bytes(row.data()));
+        std::memcpy(out, row.data(), int8_row_sums(count));
+        std::memcpy(out + k, bytes(row.data()) + int8_row_scale(count), 8);
+      };
+    };
+    compare.check("quantize_row f32" + length, k * 4 + 8,
+                  with_row([&](const kernel_table& t, std::byte* row) {
+                    t.quant.quantize_row(raw(row_f32), dtype::f32, count, row);
+                  }));
+    compare.check("quantize_row bf16" + length, k * 4 + 8,
+                  with_row([&](const kernel_table& t, std::byte* row) {
+                    t.quant.quantize_row(raw(row_bf16), dtype::bf16, count, row);
+                  }));
+    compare.check("quantize_product_row" + length, k * 4 + 8,
+                  with_row([&](const kernel_table& t, std::byte* row) {
+                    std::memset(row, 0, (count + 31) / 32 * 128);
+                    std::memcpy(row, row_f32.data(), count / 32 * 128);
+                    t.quant.quantize_product_row(row, count);
+                  }));
+  }
+}
+
 void check_finish(comparison& compare) {
   const auto a = floats(5, 64);
   const auto b = floats(6, 64);
@@ -300,6 +365,7 @@ std::optional<std::string> self_test(const kernel_table& candidate) {
   const float_mode_guard mode;
   comparison compare(candidate);
   check_products(compare);
+  check_quantized(compare);
   if (candidate.bf16_tiles != nullptr)
     check_tiles(compare);
   check_finish(compare);

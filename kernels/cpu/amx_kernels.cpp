@@ -5,6 +5,7 @@
 #endif
 
 #include "kernels/cpu/amx_attention.hpp"
+#include "kernels/cpu/amx_quant.hpp"
 #include "kernels/cpu/amx_tiles.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 
@@ -19,6 +20,17 @@ static void amx_attention(const attention_block& block) {
     avx512_table.attention(block);
 }
 
+// Up to this many rows vector dot products are as fast: they stream the panel as it lies.
+constexpr std::size_t few_integer_rows = 4;
+
+static void integer(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& panel,
+                    std::size_t k, float* c) {
+  if (rows <= few_integer_rows)
+    avx512_table.quant.integer(a, a_stride, rows, panel, k, c);
+  else
+    amx_integer(a, a_stride, rows, panel, k, c);
+}
+
 } // namespace TROUPE_ISA_NAMESPACE
 
 const kernel_table& amx_table() {
@@ -27,6 +39,7 @@ const kernel_table& amx_table() {
     t.set = isa::amx;
     t.bf16_tiles = TROUPE_ISA_NAMESPACE::bf16_tiles;
     t.pack_row_tiles = TROUPE_ISA_NAMESPACE::pack_row_tiles;
+    t.quant.integer = TROUPE_ISA_NAMESPACE::integer;
     t.attention = TROUPE_ISA_NAMESPACE::amx_attention;
     return t;
   }();

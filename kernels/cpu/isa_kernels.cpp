@@ -21,6 +21,7 @@ static constexpr kernel_table make_table(isa set) {
   table.bf16_expanded = bf16_expanded;
   table.f32_panel = f32_panel;
   table.quant.expand = expand_panel;
+  table.quant.pairs = pair_panel;
   table.quant.direct = direct_panel;
   table.quant.scale = scale_panel;
   table.quant.quantize_row = quantize_row;

@@ -20,6 +20,14 @@ constexpr std::size_t direct_rows = 12;
 constexpr std::size_t chunk_blocks = 8;
 constexpr std::size_t chunk_k = chunk_blocks * block_k;
 
+// Unpacked weights of a thread: that chunk, or what a matrix unit multiplies at a time.
+constexpr std::size_t unpacked_bytes = std::size_t{32} << 10;
+static_assert(unpacked_bytes >= chunk_k * panel_columns * sizeof(float));
+
+// So few rows meet quantized weights in vector registers, even where there is a matrix unit: unpacking into
+// memory first takes as long as they do.
+constexpr std::size_t quant_vector_rows = 2;
+
 constexpr std::size_t many_rows = 192; // × 256 of K × 4 bytes = 192 KiB of L2
 constexpr std::size_t many_panels = 8;
 constexpr std::size_t streams = 4;
@@ -64,13 +72,14 @@ void multiply_f32(const kernel_table& table, const packed_matrix& weight, const 
                       std::min(step, inputs - k), c + p * rows * panel_columns, panel_columns);
 }
 
-row_layout layout_for(const kernel_table& table, const packed_matrix& weight) {
+row_layout layout_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows) {
   if (weight.format() == packed_format::f32_panel)
     return row_layout::f32;
   if (weight.rows() == row_quant::int8)
     return row_layout::int8;
-  return table.bf16_tiles != nullptr && weight.format() == packed_format::bf16_pair ? row_layout::bf16_tiles
-                                                                                    : row_layout::bf16_split;
+  if (table.bf16_tiles == nullptr || (is_quantized(weight.format()) && rows <= quant_vector_rows))
+    return row_layout::bf16_split;
+  return row_layout::bf16_tiles;
 }
 
 std::size_t ceil_div(std::size_t a, std::size_t b) {
@@ -91,9 +100,9 @@ tile_shape matrix_unit_tile(const packed_shape& weight, std::size_t rows) {
 
 } // namespace
 
-row_map::row_map(const kernel_table& table, const packed_matrix& weight)
-    : layout_(layout_for(table, weight)),
-      stride_(layout_ == row_layout::bf16_tiles ? weight.shape().padded_inputs() / block_k * block_bytes
+row_map::row_map(const kernel_table& table, const packed_matrix& weight, std::size_t rows)
+    : layout_(layout_for(table, weight, rows)),
+      stride_(layout_ == row_layout::bf16_tiles ? ceil_div(weight.inputs(), block_k) * block_bytes
                                                 : product_stride(weight.inputs()) * sizeof(float)) {}
 
 std::size_t row_map::bytes(std::size_t rows) const {
@@ -104,7 +113,7 @@ tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std
                      unsigned threads) {
   const packed_shape& shape = weight.shape();
   tile_shape tile{std::min(rows, many_rows), rows <= direct_rows ? streams : many_panels};
-  if (layout_for(table, weight) == row_layout::bf16_tiles)
+  if (layout_for(table, weight, rows) == row_layout::bf16_tiles)
     tile = matrix_unit_tile(shape, rows);
   else if (rows > many_rows) // rows split evenly
     tile.rows = ceil_div(rows, ceil_div(rows, many_rows));
@@ -115,12 +124,12 @@ tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std
 }
 
 std::size_t tile_scratch_bytes(const tile_shape& tile) {
-  return (ceil_div(tile.rows, 16) * 16 * tile.panels + chunk_k) * panel_columns * sizeof(float);
+  return unpacked_bytes + ceil_div(tile.rows, 16) * 16 * tile.panels * panel_columns * sizeof(float);
 }
 
-void pack_row(const kernel_table& table, const packed_matrix& weight, const std::byte* row, dtype type,
-              std::size_t k, std::byte* out) {
-  switch (layout_for(table, weight)) {
+void pack_row(const kernel_table& table, row_layout layout, const std::byte* row, dtype type, std::size_t k,
+              std::byte* out) {
+  switch (layout) {
   case row_layout::f32:
     table.pack_row_f32(row, type, k, reinterpret_cast<float*>(out));
     break;
@@ -136,13 +145,19 @@ void pack_row(const kernel_table& table, const packed_matrix& weight, const std:
   }
 }
 
-tile_sums multiply_tile(const kernel_table& table, const packed_matrix& weight, const std::byte* a,
-                        std::size_t rows, std::size_t first_panel, std::size_t panels, std::byte* scratch) {
+tile_sums multiply_tile(const kernel_table& table, const packed_matrix& weight, row_layout layout,
+                        const std::byte* a, std::size_t rows, std::size_t first_panel, std::size_t panels,
+                        std::byte* scratch) {
   auto* expanded = reinterpret_cast<float*>(scratch);
-  float* c = expanded + chunk_k * panel_columns;
-  if (layout_for(table, weight) == row_layout::bf16_tiles) {
+  auto* c = reinterpret_cast<float*>(scratch + unpacked_bytes);
+  if (layout == row_layout::bf16_tiles) {
     const packed_shape& shape = weight.shape();
     const std::size_t c_stride = ceil_div(rows, 16) * 16 * panel_columns;
+    if (is_quantized(shape.format)) {
+      multiply_quantized_tiles(table, weight, a, rows, first_panel, panels, c, c_stride, scratch,
+                               unpacked_bytes);
+      return {c, c_stride};
+    }
     table.bf16_tiles({.a = a,
                       .a_stride = shape.padded_inputs() / block_k * block_bytes,
                       .rows = rows,

@@ -20,7 +20,8 @@ constexpr std::size_t product_stride(std::size_t k) {
 /// How the rows of a product lie in memory: what weights and instruction set want.
 class row_map {
  public:
-  row_map(const kernel_table& table, const packed_matrix& weight);
+  /// @param rows  of the whole product: few rows may lie otherwise than many
+  row_map(const kernel_table& table, const packed_matrix& weight, std::size_t rows);
 
   row_layout layout() const { return layout_; }
 
@@ -64,13 +65,15 @@ tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std
 /// Scratch of `multiply_tile`, bytes.
 std::size_t tile_scratch_bytes(const tile_shape& tile);
 
-/// Writes a row of `k` elements the way these weights take it; `out`: the row's begin in its `row_map`.
-void pack_row(const kernel_table& table, const packed_matrix& weight, const std::byte* row, dtype type,
-              std::size_t k, std::byte* out);
+/// Writes a row of `k` elements as `layout` has it; `out`: the row's begin in its `row_map`.
+void pack_row(const kernel_table& table, row_layout layout, const std::byte* row, dtype type, std::size_t k,
+              std::byte* out);
 
 /// A tile's sums, in `scratch`.
-/// @param a  rows for products as `row_map` has them
-tile_sums multiply_tile(const kernel_table& table, const packed_matrix& weight, const std::byte* a,
-                        std::size_t rows, std::size_t first_panel, std::size_t panels, std::byte* scratch);
+/// @param layout  of the product's rows: `row_map` knows
+/// @param a       rows for products as `row_map` has them
+tile_sums multiply_tile(const kernel_table& table, const packed_matrix& weight, row_layout layout,
+                        const std::byte* a, std::size_t rows, std::size_t first_panel, std::size_t panels,
+                        std::byte* scratch);
 
 } // namespace troupe::kernels::cpu

@@ -87,6 +87,36 @@ static void expand_panel(const quant_panel& panel, std::size_t first_block, std:
 }
 
 template <class Weights>
+static void pair_quantized(const quant_panel& panel, std::size_t first_block, std::size_t blocks,
+                           std::byte* out) {
+  for (std::size_t b = first_block; b < first_block + blocks; ++b) {
+    for (std::size_t column = 0; column < 16; column += lanes) {
+      const Weights weights = Weights::at(panel, b, column);
+      const std::byte* from = panel.weights + b * Weights::block_bytes + column * 4;
+#pragma GCC unroll 8
+      for (std::size_t k = 0; k < block_k; k += Weights::step, from += 64) {
+        vf even{};
+        weights.unpack(from, [&](std::size_t i, vf w) {
+          if (i % 2 == 0)
+            even = w;
+          else
+            store_pairs(out + ((k + i) / 2 * 16 + column) * 4, even, w);
+        });
+      }
+    }
+    out += panel_block_bytes;
+  }
+}
+
+static void pair_panel(const quant_panel& panel, std::size_t first_block, std::size_t blocks,
+                       std::byte* out) {
+  if (panel.format == packed_format::int8_channel)
+    pair_quantized<int8_weights>(panel, first_block, blocks, out);
+  else
+    pair_quantized<int4_weights>(panel, first_block, blocks, out);
+}
+
+template <class Weights>
 struct quant_direct_kernel {
   template <std::size_t Rows, std::size_t Columns>
   TROUPE_INLINE void columns(const float* a, std::size_t a_stride, const quant_panel& panel,

@@ -16,6 +16,12 @@ constexpr std::size_t direct_rows = 8;
 // Bytes of a panel that are read at a time before the next panel's turn.
 constexpr std::size_t stream_bytes = 1024;
 
+// A block of 32 of K of a panel as BF16 pairs; of 16 rows in tiles it is as much.
+constexpr std::size_t pair_block_bytes = 1024;
+
+// Panels that a matrix unit multiplies a tile of rows with at a time.
+constexpr std::size_t unpacked_panels = 4;
+
 quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
   const packed_shape& shape = weight.shape();
   const std::byte* data = weight.panel(index);
@@ -57,6 +63,36 @@ void multiply_quantized(const kernel_table& table, const packed_matrix& weight, 
   }
   for (std::size_t p = 0; p < panels; ++p)
     quant.scale(panel_of(weight, first_panel + p), rows, sums(p));
+}
+
+void multiply_quantized_tiles(const kernel_table& table, const packed_matrix& weight, const std::byte* a,
+                              std::size_t rows, std::size_t first_panel, std::size_t panels, float* c,
+                              std::size_t c_stride, std::byte* unpacked, std::size_t unpacked_bytes) {
+  const quant_table& quant = table.quant;
+  const std::size_t blocks = (weight.inputs() + block_k - 1) / block_k;
+  const std::size_t step = unpacked_bytes / (unpacked_panels * pair_block_bytes);
+  for (std::size_t first = 0; first < panels; first += unpacked_panels) {
+    const std::size_t panel_count = std::min(unpacked_panels, panels - first);
+    for (std::size_t b = 0; b < blocks; b += step) {
+      const std::size_t count = std::min(step, blocks - b);
+      for (std::size_t p = 0; p < panel_count; ++p)
+        quant.pairs(panel_of(weight, first_panel + first + p), b, count,
+                    unpacked + p * count * pair_block_bytes);
+      table.bf16_tiles({.a = a + b * pair_block_bytes,
+                        .a_stride = blocks * pair_block_bytes,
+                        .rows = rows,
+                        .panel = unpacked,
+                        .panel_stride = count * pair_block_bytes,
+                        .panels = panel_count,
+                        .blocks = count,
+                        .c = c + first * c_stride,
+                        .c_stride = c_stride,
+                        .accumulate = b != 0,
+                        .streamed = false});
+    }
+  }
+  for (std::size_t p = 0; p < panels; ++p)
+    quant.scale(panel_of(weight, first_panel + p), rows, c + p * c_stride);
 }
 
 } // namespace troupe::kernels::cpu

@@ -16,4 +16,11 @@ void multiply_quantized(const kernel_table& table, const packed_matrix& weight, 
                         std::size_t rows, std::size_t first_panel, std::size_t panels, float* c,
                         float* expanded, std::size_t expanded_blocks);
 
+/// The same on a matrix unit. `c`: [panels][rows padded to 16][16], `c_stride` floats between panels.
+/// @param a         rows in tiles
+/// @param unpacked  scratch for `unpacked_bytes` of weights as BF16 pairs, at least 4 KiB
+void multiply_quantized_tiles(const kernel_table& table, const packed_matrix& weight, const std::byte* a,
+                              std::size_t rows, std::size_t first_panel, std::size_t panels, float* c,
+                              std::size_t c_stride, std::byte* unpacked, std::size_t unpacked_bytes);
+
 } // namespace troupe::kernels::cpu

@@ -46,6 +46,11 @@ TROUPE_INLINE vi lane_bits(vf x) {
   return _mm512_castps_si512(x);
 }
 
+/// Values that BF16 holds exactly, as pairs.
+TROUPE_INLINE void store_pairs(std::byte* p, vf even, vf odd) {
+  _mm512_storeu_si512(p, _mm512_or_si512(_mm512_srli_epi32(lane_bits(even), 16), lane_bits(odd)));
+}
+
 /// The lowest byte of each lane, `lanes` bytes.
 TROUPE_INLINE void store_low_bytes(std::byte* p, vi x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x));
@@ -88,6 +93,11 @@ TROUPE_INLINE vf from_int32(vi x) {
 
 TROUPE_INLINE vi lane_bits(vf x) {
   return _mm256_castps_si256(x);
+}
+
+TROUPE_INLINE void store_pairs(std::byte* p, vf even, vf odd) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm256_or_si256(_mm256_srli_epi32(lane_bits(even), 16), lane_bits(odd)));
 }
 
 /// The lowest byte of each lane, `lanes` bytes.
@@ -142,6 +152,13 @@ TROUPE_INLINE vf load_int8(const std::byte* p) {
 
 TROUPE_INLINE vi lane_bits(vf x) {
   return each_lane([&](std::size_t i) { return std::bit_cast<std::uint32_t>(x.v[i]); });
+}
+
+TROUPE_INLINE void store_pairs(std::byte* p, vf even, vf odd) {
+  const vi pairs = each_lane([&](std::size_t i) {
+    return std::bit_cast<std::uint32_t>(even.v[i]) >> 16 | std::bit_cast<std::uint32_t>(odd.v[i]);
+  });
+  std::memcpy(p, pairs.v, sizeof pairs.v);
 }
 
 /// The lowest byte of each lane, `lanes` bytes.

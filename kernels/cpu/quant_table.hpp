@@ -37,6 +37,9 @@ constexpr std::size_t int8_row_scale(std::size_t k) {
 struct quant_table {
   /// Blocks of 32 of K as FP32, as `expand_bf16` has them: 16 even rows of 16, then 16 odd rows.
   void (*expand)(const quant_panel& panel, std::size_t first_block, std::size_t blocks, float* out) = nullptr;
+  /// The same as BF16 pairs, which is what matrix units take: 1 KiB a block.
+  void (*pairs)(const quant_panel& panel, std::size_t first_block, std::size_t blocks,
+                std::byte* out) = nullptr;
   /// c[r][0 … 15] += a[r] · integers, in the order of `bf16_direct`, unpacked in registers.
   void (*direct)(const float* a, std::size_t a_stride, std::size_t rows, const quant_panel& panel,
                  std::size_t first_block, std::size_t blocks, float* c, std::size_t c_stride) = nullptr;
