@@ -241,28 +241,34 @@ static void multiply_few_rows(const tile_product& p) {
                       p.c + first * p.c_stride, none, p.streamed ? ahead : 0);
 }
 
-/// More rows: four panels at a time meet all rows, while the next four come.
+/// More rows: four panels at a time meet all rows, two by two, while the next four come. Nobody fetched the
+/// first four: there the second two come while the first are at work.
 static void multiply_many_rows(const tile_product& p) {
   const tile_session session(tile_rows);
   const std::size_t row_tiles = (p.rows + tile_rows - 1) / tile_rows;
+  const std::size_t pair_steps = row_tiles / 2 * p.blocks; // of two panels with all pairs of row tiles
   for (std::size_t first = 0; first < p.panels; first += panel_group) {
     const std::size_t count = smaller(panel_group, p.panels - first);
+    const std::size_t next = smaller(panel_group, p.panels - first - count);
     const std::byte* panel = p.panel + first * p.panel_stride;
     float* c = p.c + first * p.c_stride;
     panel_fetcher fetcher;
-    if (p.streamed && first + panel_group < p.panels)
-      fetcher = panel_fetcher(panel + panel_group * p.panel_stride, p.panel_stride,
-                              smaller(panel_group, p.panels - first - panel_group), p.blocks,
-                              ((count + 1) / 2 * (row_tiles / 2) + row_tiles % 2) * p.blocks);
-    for (std::size_t i = 0; i < count; i += 2)
+    for (std::size_t i = 0; i < count; i += 2) {
+      const std::byte* two = panel + i * p.panel_stride;
+      if (p.streamed && first == 0 && i == 0 && count > 2)
+        fetcher = panel_fetcher(two + 2 * p.panel_stride, p.panel_stride, count - 2, p.blocks, pair_steps);
+      else if (p.streamed && (i == 0 || first == 0))
+        fetcher = panel_fetcher(panel + count * p.panel_stride, p.panel_stride, next, p.blocks,
+                                (count - i + 1) / 2 * pair_steps);
       for (std::size_t t = 0; t + 2 <= row_tiles; t += 2) {
         const std::byte* a = p.a + t * p.a_stride;
         float* to = c + i * p.c_stride + t * tile_rows * 16;
         if (i + 1 < count)
-          multiply_row_tile_pair<2>(p, a, panel + i * p.panel_stride, to, fetcher);
+          multiply_row_tile_pair<2>(p, a, two, to, fetcher);
         else
-          multiply_row_tile_pair<1>(p, a, panel + i * p.panel_stride, to, fetcher);
+          multiply_row_tile_pair<1>(p, a, two, to, fetcher);
       }
+    }
     if (row_tiles % 2 != 0)
       multiply_row_tile(p, count, p.a + (row_tiles - 1) * p.a_stride, panel,
                         c + (row_tiles - 1) * tile_rows * 16, fetcher, 0);

@@ -193,7 +193,7 @@ class generator {
     const std::uint32_t mantissa = static_cast<std::uint32_t>(engine_()) & 0x7fffffU;
     const std::uint32_t kept =
         mantissa_bits >= 24 ? mantissa : mantissa & ~(0x7fffffU >> (mantissa_bits - 1));
-    return from_bits((engine_() % 2) << 31 | exponent << 23 | kept);
+    return from_bits(static_cast<std::uint32_t>(engine_() % 2) << 31 | exponent << 23 | kept);
   }
 
   kind kind_;
