@@ -22,6 +22,7 @@ import make_model  # noqa: E402
 import safetensors_file  # noqa: E402
 
 ALIGNMENT = 32
+COMPLETE = ".complete"  # written into the folder last
 # ggml's numbers: of tensor types, of the file's main type, of metadata types.
 TENSOR_TYPES = {"F32": 0, "F16": 1, "BF16": 30}
 FILE_TYPES = {"F16": 1, "BF16": 32}
@@ -94,8 +95,8 @@ def metadata(config, dtype):
     symbols = make_model.byte_symbols()
     tokens = [symbols[b] for b in range(256)] + make_model.SPECIALS
     types = [TOKEN_NORMAL] * 256 + [TOKEN_CONTROL] * len(make_model.SPECIALS)
-    unused = range(len(tokens), config["vocab_size"])
-    tokens += [f"<unused{i}>" for i in unused]
+    unused = list(unused_tokens(config["vocab_size"]).values())
+    tokens += unused
     types += [TOKEN_UNUSED] * len(unused)
     return [
         ("general.architecture", STRING, "llama"),
@@ -124,6 +125,19 @@ def metadata(config, dtype):
         ("tokenizer.ggml.padding_token_id", UINT32, make_model.PAD),
         ("tokenizer.ggml.add_bos_token", BOOL, False),
     ]
+
+
+def unused_tokens(vocab_size):
+    """Texts for the ids behind the tokenizer's own; without a text, a server would have nothing to stream."""
+    return {i: f"<unused{i}>" for i in range(256 + len(make_model.SPECIALS), vocab_size)}
+
+
+def name_every_token(hf, vocab_size):
+    path = pathlib.Path(hf, "tokenizer.json")
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    tokenizer["model"]["vocab"].update((text, i) for i, text in unused_tokens(vocab_size).items())
+    make_model.write_json(hf, "tokenizer.json", tokenizer)
+    pathlib.Path(hf, COMPLETE).touch()
 
 
 def encode_value(kind, value):
@@ -176,8 +190,9 @@ def main():
     if config["model_type"] != "mixtral":
         parser.error(f"{args.variant} is no Mixtral model")
     hf = os.path.join(args.out, "hf")
-    if not os.path.exists(os.path.join(hf, "tokenizer_config.json")):  # written last
+    if not os.path.exists(os.path.join(hf, COMPLETE)):
         make_model.make(args.variant, hf, args.seed)
+        name_every_token(hf, config["vocab_size"])
     folder = Folder(hf)
     for dtype in filter(None, args.gguf.split(",")):
         path = os.path.join(args.out, f"{dtype}.gguf")

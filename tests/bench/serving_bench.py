@@ -7,8 +7,8 @@
 DIR is a Hugging Face folder. Measured in turn, all servers staying up: our engine alone (engine_bench), `troupe serve`,
 `troupe up` with one attention and two expert processes, and the peer's llama-server (in the Poisson part).
 
-batch    32 requests at once, of 8 prompt tokens and 48 output tokens each; the rate of the steady state is 32 over the
-         median time per output token. The engine decodes as many tokens of as many sequences.
+batch    32 requests at once, of 8 prompt tokens and 48 output tokens each: output tokens over the time until the last
+         answer ends. The engine's time is that of one prefill of all prompts' tokens and of the decoding steps.
 poisson  prompts of 8 to 128 tokens, outputs of 1 to 128; rate 0 is all at once, which shows the saturated server.
 start    from the start of a process to the first token of an answer, files in the page cache.
 """
@@ -108,25 +108,23 @@ def batch_part(args, servers):
     engine = Engine("engine", [os.path.join(args.build, "tests", "engine_bench"), args.model, "--threads",
                                str(args.threads), *args.flags.split()])
     rates = {"engine": [], **{server.name: [] for server in servers}}
-    overall = {server.name: [] for server in servers}
     for number in range(args.rounds):
         with locked(args.lock):
-            answer = engine.ask(f"decode {BATCH} {STEPS}")
-            rates["engine"].append(answer["tokens"] / answer["seconds"])
+            prefill = engine.ask(f"prefill {BATCH * PROMPT}")["seconds"]  # which gives the first token
+            decode = engine.ask(f"decode {BATCH} {STEPS - 1}")["seconds"]
+            rates["engine"].append(BATCH * STEPS / (prefill + decode))
             for server in servers:
                 report = run_load(args, server, num_prompts=BATCH, random_input_len=f"{PROMPT}:{PROMPT}",
                                   random_output_len=f"{STEPS}:{STEPS}", seed=number)
-                rates[server.name].append(1e3 * BATCH / report["median_tpot_ms"])
-                overall[server.name].append(report["output_throughput"])
+                rates[server.name].append(report["output_throughput"])
         print(f"batch: round {number + 1} of {args.rounds}", file=sys.stderr, flush=True)
     engine.close()
     base = statistics.median(rates["engine"])
-    print(f"| decode at batch {BATCH} | tokens/s | of the engine | with prefill |\n|---|---|---|---|")
+    print(f"| {BATCH} requests of {PROMPT} + {STEPS} tokens | output tokens/s | of the engine |\n|---|---|---|")
     for name, values in rates.items():
         median = statistics.median(values)
-        whole = f"{statistics.median(overall[name]):.1f}" if name in overall else ""
-        print(f"| {name} | {median:.1f} | {100 * median / base:.0f} % | {whole} |")
-    return {"rates": rates, "overall": overall}
+        print(f"| {name} | {median:.1f} | {100 * median / base:.0f} % |")
+    return rates
 
 
 def poisson_part(args, servers):
