@@ -23,11 +23,11 @@ buffer_pool& buffer_pool::instance() {
 }
 
 buffer_ptr buffer_pool::allocate(std::size_t num_bytes) {
+  if (num_bytes > (min_capacity << (num_classes - 1)))
+    throw std::bad_alloc{};
   const auto capacity = std::bit_ceil(std::max(num_bytes, min_capacity));
   const auto size_class =
       static_cast<std::size_t>(std::countr_zero(capacity) - std::countr_zero(min_capacity));
-  if (num_bytes > (min_capacity << (num_classes - 1)))
-    throw std::bad_alloc{};
   {
     std::lock_guard guard{mutex_};
     if (auto& list = free_[size_class]; !list.empty()) {

@@ -33,8 +33,8 @@ fabric::fabric(fabric_settings settings, listener& ears)
     throw std::runtime_error("transport: the cluster secret is empty");
   if (!wake_)
     throw std::runtime_error("transport: eventfd failed");
-  meetings_.reset(
-      new rendezvous{events_, *this, settings_.secret, settings_.handshake_deadline, settings_.max_guests});
+  meetings_ = std::make_unique<rendezvous>(events_, static_cast<rendezvous::host&>(*this), settings_.secret,
+                                           settings_.handshake_deadline, settings_.max_guests);
   if (!settings_.listen.empty()) {
     meetings_->listen(parse_endpoint(settings_.listen));
     port_ = meetings_->port();
@@ -43,7 +43,7 @@ fabric::fabric(fabric_settings settings, listener& ears)
       name.port = port_;
     endpoint_ = to_string(name);
   }
-  worker_.reset(new ucx_worker{settings_.ucx, *this});
+  worker_ = std::make_unique<ucx_worker>(settings_.ucx, static_cast<ucx_worker::handler&>(*this));
   // 4 KiB of metadata ride beside the header; more goes in front of the data, which every transport can
   // carry.
   max_head_bytes_ = std::min<std::size_t>(worker_->max_head_bytes(), 4096);

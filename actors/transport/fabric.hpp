@@ -107,7 +107,7 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   /// @errors throws `std::runtime_error`
   fabric(fabric_settings settings, listener& ears);
 
-  ~fabric();
+  ~fabric() override;
 
   /// Sends what is queued, within half a second, and leaves. Everything may still be called afterwards and
   /// does nothing.

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 constexpr auto retry_pause = 50ms;
 
 // What a socket may hold back before the peer counts as stuck; a heartbeat has 28 bytes.
-constexpr std::size_t max_unsent = 64 * 1024;
+constexpr std::size_t max_unsent = std::size_t{64} << 10;
 
 bool has_closed(const descriptor& socket) {
   std::byte one{};

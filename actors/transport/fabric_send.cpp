@@ -149,7 +149,7 @@ void fabric::post_frame(std::unique_ptr<send_operation> op) {
   case ucx_worker::outcome::pending:
     // Lives until `ended`. The progress thread may be asleep on what it armed before this send.
     ++operations_;
-    op.release();
+    static_cast<void>(op.release());
     wake();
     break;
   case ucx_worker::outcome::failed:

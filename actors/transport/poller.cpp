@@ -53,8 +53,10 @@ void poller::wait(std::chrono::milliseconds timeout) {
   const auto count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                 static_cast<int>(timeout.count()));
   for (int i = 0; i < count; ++i) {
+    // A copy, because epoll_event is packed and nothing may refer into it.
+    const watch_id id = events[static_cast<std::size_t>(i)].data.u64;
     // Looked up one by one: an earlier callback may have forgotten this watch.
-    const auto found = entries_.find(events[static_cast<std::size_t>(i)].data.u64);
+    const auto found = entries_.find(id);
     if (found == entries_.end())
       continue;
     const auto keep = found->second;
