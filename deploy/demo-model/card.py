@@ -62,10 +62,12 @@ def _training(stages):
     if early:
         before, after = early[-1]["bits_per_byte"], last["bits_per_byte"]
         changes = ", ".join(f"{name} {after[name] - before[name]:+.3f}" for name in after)
+        change = sum(after.values()) / sum(before.values()) - 1
         parts.append(
             f"The last {last['tokens'] - early[-1]['tokens']:,} of these tokens "
             f"({1 - early[-1]['tokens'] / last['tokens']:.0%}) changed the bits per byte by: {changes}; "
-            f"their sum by {sum(after.values()) / sum(before.values()) - 1:+.1%}.\n"
+            f"their sum by {change:+.1%}. "
+            + ("The loss had not flattened.\n" if change < -0.01 else "The loss had flattened.\n")
         )
     return "\n".join(parts)
 
