@@ -20,7 +20,7 @@ void model_options::declare(option_parser& parser) {
       "pack the weights into this folder once and map them from there; default: convert at every start",
       &weights_cache);
   parser.text("device", "auto|cpu|cuda[:N]", "where to compute", &device);
-  parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512"},
+  parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512", "amx"},
                 "instruction set of the CPU kernels; all give the same bits", &cpu_isa);
   parser.number("threads", "compute threads of this process; 0: one per processor", &threads, 0, 1024);
   parser.number("max-model-len", "longest prompt plus answer in tokens; 0: what the model was made for",
