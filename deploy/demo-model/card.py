@@ -73,7 +73,7 @@ def _training(stages):
 
 
 def _drafts(drafts):
-    """Returns the section on the drafts. drafts: what companions.train returned."""
+    """Returns the section on the drafts. drafts: what companions.train returned, and perhaps a "note"."""
     if not drafts:
         return ""
     met = drafts["agreement"]
@@ -86,7 +86,7 @@ model's active ones; most of them the embedding), {drafts['bytes']:,} bytes each
 what this model would say, with nearly all of the weight where `draft` says something else. Share of held-out
 tokens where the first choice of a draft is this model's: `draft` {met['draft']:.1%}, `draft-boosted`
 {met['draft-boosted']:.1%}, one of the two {met['either']:.1%}. Each is served like any model:
-`troupe serve deploy/demo-model/draft`.
+`troupe serve deploy/demo-model/draft`.{drafts.get('note', '')}
 
 """
 
