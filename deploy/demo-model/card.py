@@ -85,8 +85,8 @@ model's active ones; most of them the embedding), {drafts['bytes']:,} bytes each
 ({drafts['tokens']:,} tokens); `draft-boosted` goes on from it ({drafts['boost_tokens']:,} tokens) and learned
 what this model would say, with nearly all of the weight where `draft` says something else. Share of held-out
 tokens where the first choice of a draft is this model's: `draft` {met['draft']:.1%}, `draft-boosted`
-{met['draft-boosted']:.1%}, one of the two {met['either']:.1%}. Each is served like any model:
-`troupe serve deploy/demo-model/draft`.{drafts.get('note', '')}
+{met['draft-boosted']:.1%}, one of the two {met['either']:.1%}.{drafts.get('note', '')}
+Troupe does not serve dense models yet.
 
 """
 
