@@ -99,8 +99,9 @@ def start_troupe(args, command, *extra):
 def start_peer(args):
     port = free_port()
     argv = [os.path.join(args.peer_build, "bin", "llama-server"), "-m", args.peer_model, "--host", "127.0.0.1"]
-    # 256 positions for each of 8 slots; without reuse of graphs, with which it has aborted under such a load.
-    argv += ["--port", str(port), "-t", str(args.threads), "-np", "8", "-c", "2048", "-no-gr"]
+    # 256 positions a slot; without reuse of graphs, with which it has aborted under such a load.
+    slots = ["-np", str(args.peer_slots), "-c", str(256 * args.peer_slots)]
+    argv += ["--port", str(port), "-t", str(args.threads), *slots, "-no-gr"]
     return Server("llama-server", argv, port, "/health")
 
 
@@ -164,6 +165,7 @@ def main():
     parser.add_argument("--flags", default="", help="model flags of serve, up and engine_bench, in one word")
     parser.add_argument("--peer-build", help="build folder of ik_llama.cpp, with bin/llama-server")
     parser.add_argument("--peer-model", help="GGUF file of the same model")
+    parser.add_argument("--peer-slots", type=int, default=8, help="sequences that its server decodes at once")
     parser.add_argument("--parts", default="batch,poisson,start")
     parser.add_argument("--rates", default="0.75,1.5,0", help="requests a second; 0: all at once")
     parser.add_argument("--requests", type=int, default=40, help="of each Poisson run")
