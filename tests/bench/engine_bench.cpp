@@ -33,8 +33,7 @@ class own_engine final : public workload_engine {
         ctx_(pool_, kernels::select_isa(options.cpu_isa == "auto" ? std::nullopt
                                                                   : kernels::isa_from_name(options.cpu_isa))
                         .chosen),
-        dense_(
-            model::dense_model::load(source_.weights, {.max_positions = workload_limits::max_tokens})),
+        dense_(model::dense_model::load(source_.weights, {.max_positions = workload_limits::max_tokens})),
         experts_(source_.weights) {
     for (std::size_t layer = 0; layer < source_.config.num_layers(); ++layer)
       if (const auto* moe = source_.config.layers[layer].moe())

@@ -113,8 +113,7 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
   attention_worker_actor add_worker(attention_worker_config config = {}) {
     model_attention_config engine;
     engine.shape = shape_;
-    engine.model = std::make_shared<const model::dense_model>(
-        model::dense_model::load(weights_, {}));
+    engine.model = std::make_shared<const model::dense_model>(model::dense_model::load(weights_, {}));
     engine.queue = queue_;
     engine.kv_cache_bytes = kv_cache_bytes;
     config.address = {
