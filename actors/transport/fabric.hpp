@@ -61,7 +61,6 @@ struct fabric_settings {
   std::chrono::milliseconds silence{};
   std::chrono::milliseconds handshake_deadline{};
   std::size_t max_guests = 0;
-  std::chrono::microseconds spin{};
   std::shared_ptr<fault_injector> faults;
   std::function<void(const char* event, const std::string& text)> log;
 };

@@ -54,8 +54,6 @@ struct transport_options {
   /// Requests to peers that nobody has answered for this long are forgotten; longer than any request's
   /// deadline.
   std::chrono::milliseconds max_request_age{600'000};
-  /// Poll this long before going to sleep. Only where there are more free cores than busy threads.
-  std::chrono::microseconds spin{0};
   /// Failure injection for tests.
   std::shared_ptr<fault_injector> faults;
   /// Gets one line per event worth telling: a stable event name and a text. Default: standard error.

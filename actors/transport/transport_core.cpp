@@ -55,7 +55,6 @@ wire::fabric_settings fabric_settings_for(caf::actor_system& sys, const transpor
   result.silence = options.silence;
   result.handshake_deadline = options.handshake_deadline;
   result.max_guests = options.max_unauthenticated;
-  result.spin = options.spin;
   result.faults = options.faults;
   result.log = options.log ? options.log : log_to_stderr;
   return result;

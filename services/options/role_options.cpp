@@ -103,7 +103,10 @@ void link_options::declare(option_parser& parser, bool is_scheduler, bool is_gat
               &data_ports);
   parser.text("net-devices", "NAMES", "network devices for the data connections (UCX_NET_DEVICES)",
               &net_devices);
-  parser.toggle("shared-memory", "use shared memory between processes of one host", &shared_memory);
+  parser.toggle("shared-memory",
+                "use shared memory between processes of one host; faster, but after a kill -9 the survivors "
+                "may not reach a new process (docs/decisions/0001-transport.md)",
+                &shared_memory);
   if (!is_gateway) {
     parser.text("metrics-host", "HOST", "address of /metrics, /health and /ready", &metrics_host);
     parser.number("metrics-port", "port of /metrics, /health and /ready; 0: none", &metrics_port, 0, 65535);
