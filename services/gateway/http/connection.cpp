@@ -90,6 +90,8 @@ task<bool> connection::wait_for_request() {
     co_return false;
   if (buffer_.size() > 0)
     co_return true;
+  if (read_ended_)
+    co_return false;
   stream_.expires_after(limits_.bounds.idle);
   beast::error_code error;
   const size_t bytes =

@@ -93,6 +93,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   bool idle_ = true;
   bool draining_ = false;
   bool gone_ = false;
+  bool read_ended_ = false; // the client has said its last; what it said before may still wait in buffer_
   bool too_slow_ = false;
   size_t accounted_bytes_ = 0;
 

@@ -152,6 +152,8 @@ void connection::watch_on() {
                                      self->buffer_.commit(bytes);
                                      if (error && self->watching_)
                                        self->note_end();
+                                     else if (error && error != asio::error::operation_aborted)
+                                       self->read_ended_ = true; // it is told once only
                                      self->watch_step_done();
                                    });
 }
