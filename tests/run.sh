@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds everything and runs all tests; the one test command.
 #
-#   tests/run.sh               what CI runs: release build, all tests, whole processes, the model recipe in miniature
-#   tests/run.sh --full        that, and the slow builds: clang++ with fuzzers, sanitizers, clang-tidy
+#   tests/run.sh               what CI runs: release build, all tests, whole processes, a minute of each fuzzer, the
+#                              model recipe in miniature
+#   tests/run.sh --full        that, and the slow builds: sanitizers (clang++ and g++), clang-tidy
 #   tests/run.sh --quick       what a developer's loop needs: format, include rules, dev build, unit tests
 #   tests/run.sh PART...       only these parts (see the list at the end of this file)
 #
@@ -52,39 +53,62 @@ part_dev() { build dev --preset dev && ctest --test-dir build/dev -j "$jobs" --o
 # The programs as their users run them: real processes, real sockets, real signals.
 part_system() { ctest --test-dir build/release --output-on-failure -L slow --no-tests=error; }
 
+# Everything with clang++, warnings as errors, and the address and undefined-behaviour sanitizers in it.
 part_asan() { build asan --preset asan -- -k 0 && ctest --test-dir build/asan -j "$jobs" --output-on-failure -LE slow --no-tests=error; }
 
-part_tsan() { build tsan --preset tsan -- -k 0 && ctest --test-dir build/tsan -j "$jobs" --output-on-failure -L tsan --no-tests=error; }
+part_tsan() { build tsan --preset tsan --target tsan_tests -- -k 0 && ctest --test-dir build/tsan -j "$jobs" --output-on-failure -L tsan --no-tests=error; }
 
-# clang++ with warnings as errors, and the fuzzers, which need it.
+# All of it with clang++, warnings as errors. Part 'asan' is the same with sanitizers.
 part_clang() { build clang --preset clang -- -k 0; }
 
-part_fuzz() {
-  local target failures=0
-  for target in build/clang/fuzz/*_fuzz; do
-    local name corpus
-    name=$(basename "$target")
-    corpus=build/clang/corpus/$name
-    mkdir -p "$corpus" "tests/fuzz/corpus/$name"
-    if "$target" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=0 \
-      -artifact_prefix="build/clang/$name-" "$corpus" "tests/fuzz/corpus/$name" >"build/clang/$name.log" 2>&1; then
-      echo "$name: ${fuzz_seconds} s, $(grep -o '#[0-9]*' "build/clang/$name.log" | tail -1 | tr -d '#') inputs"
-    else
-      tail -40 "build/clang/$name.log"
-      failures=$((failures + 1))
-    fi
-  done
-  [ "$failures" -eq 0 ]
+# One fuzzer for $fuzz_seconds, from its seeds and whatever earlier runs here have found. Prints one line, or the
+# failure, whose input stays in build/clang.
+fuzz_one() {
+  local target=$1 name log
+  name=$(basename "$target")
+  log=build/clang/$name.log
+  mkdir -p "build/clang/corpus/$name"
+  if "$target" -max_total_time="$fuzz_seconds" -timeout=30 -rss_limit_mb=2048 -artifact_prefix="build/clang/$name-" \
+    "build/clang/corpus/$name" "tests/fuzz/corpus/$name" >"$log" 2>&1; then
+    echo "$name: ${fuzz_seconds} s, $(grep -aoE '^Done [0-9]+' "$log" | grep -oE '[0-9]+') inputs"
+  else
+    echo "$name: FAILED"
+    tail -40 "$log"
+    return 1
+  fi
 }
 
-part_tidy() { cmake --preset dev >/dev/null && sources | grep '\.cpp$' | grep -v '^tests/' \
-  | xargs -P "$jobs" -n 4 clang-tidy -p build/dev --quiet --warnings-as-errors='*' 2>/dev/null; }
+# clang++ builds the fuzzers alone, with what they read.
+part_fuzz() {
+  build clang --preset clang --target fuzzers -- -k 0 || return 1
+  export -f fuzz_one
+  export fuzz_seconds
+  printf '%s\n' build/clang/fuzz/*_fuzz | xargs -P "$jobs" -I {} bash -c 'fuzz_one {}'
+}
+
+# One source: a line that it is clean, or what clang-tidy says about it.
+tidy_one() {
+  local findings
+  if findings=$(clang-tidy -p build/clang --quiet "$1" 2>/dev/null); then
+    echo "clean: $1"
+  else
+    printf '%s\n' "FINDINGS: $1" "${findings:-$(clang-tidy -p build/clang --quiet "$1" 2>&1)}"
+    return 1
+  fi
+}
+
+# Everything but tests, and all of our headers that it includes. Takes compile commands, not a build.
+part_tidy() {
+  cmake --preset clang >build/clang.configure.log 2>&1 || { cat build/clang.configure.log; return 1; }
+  export -f tidy_one
+  sources | grep '\.cpp$' | grep -v '^tests/' | xargs -P "$jobs" -I {} bash -c 'tidy_one {}'
+}
 
 # The demo model's recipe in miniature: text, tokenizer, training, drafts, evaluation, export.
 part_recipe() { deploy/install-deps.sh train && /usr/bin/python3 deploy/demo-model/train.py --smoke; }
 
-default=(dependencies format includes release system recipe)
-full=("${default[@]}" clang fuzz asan tsan tidy)
+default=(dependencies format includes release system fuzz recipe)
+full=("${default[@]}" asan tsan tidy)
 if [ "${1:-}" = --quick ]; then
   wanted=(format includes dev)
 elif [ "${1:-}" = --full ]; then
@@ -98,7 +122,7 @@ fi
 mkdir -p build
 for name in "${wanted[@]}"; do
   if ! declare -F "part_$name" >/dev/null; then
-    echo "tests/run.sh: unknown part '$name' (${full[*]} dev)" >&2
+    echo "tests/run.sh: unknown part '$name' (${full[*]} clang dev)" >&2
     exit 2
   fi
   part "$name" "part_$name"

@@ -1,87 +1,168 @@
-// Request bodies: whatever they hold, they become a plan or one api_error, and a plan an answer in valid
-// JSON.
+// Bytes on an HTTP connection, as a client might send them: the first byte says in pieces of how many, the
+// rest is the stream. Whatever they are, the server answers in HTTP or closes, every refusal is one error in
+// OpenAI's form, and the connection ends when its client has said its last.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
-#include "services/gateway/openai/api_error.hpp"
-#include "services/gateway/openai/response.hpp"
+#include "services/gateway/http/connection.hpp"
 #include "tests/unit/http/fake_codec.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
 
 namespace {
 
 using namespace troupe;
-using namespace troupe::openai;
+namespace bhttp = boost::beast::http;
 
-const request_limits limits = [] {
-  request_limits result;
-  result.max_model_len = 512;
-  result.vocab_size = http_test::vocab_size;
-  result.max_sequences = 16;
-  result.eos_token_ids = {http_test::eos};
-  return result;
-}();
+/// After so long without an event the server has nothing more to say: the client ends its side.
+constexpr auto quiet = std::chrono::milliseconds{1};
 
-generated_token token_of(int32_t id) {
-  generated_token token;
-  token.token = id;
-  token.logprob = -1;
-  token.rank = 1;
-  token.top = {{id, -1, 1}, {0x80, -2, 2}};
-  return token;
+void require(bool holds) {
+  if (!holds)
+    std::abort();
 }
 
-/// Plays the body's own bytes as the answer of every choice, and formats all that clients can see.
-void answer(const generation_plan& plan, std::string_view bytes, const http_test::fake_codec& codec) {
-  const response_writer writer{"id", "model", 0, plan, codec};
-  std::vector<generated_token> prompt_logprobs;
-  for (size_t i = 1; i < plan.prompts[0].tokens.size(); ++i)
-    prompt_logprobs.push_back(token_of(plan.prompts[0].tokens[i]));
-  choice state{codec, plan.options};
-  finished_choice whole{0, {}, &state, &plan.prompts[0], &prompt_logprobs};
-  const auto check = [](const std::string& text) {
-    if (!nlohmann::json::accept(text))
-      std::abort();
-  };
-  for (const char byte : bytes.substr(0, static_cast<size_t>(plan.prompts[0].sampling.max_tokens))) {
-    choice_delta delta = state.push(token_of(static_cast<unsigned char>(byte)));
-    check(writer.delta_chunk(0, delta, {}));
-    append(whole.gained, std::move(delta));
+struct no_handle final : generation_handle {
+  void stop(uint32_t) override {}
+
+  void cancel() override {}
+};
+
+/// Says one letter for every choice, at once.
+struct terse_backend final : generation_backend {
+  std::unique_ptr<generation_handle> start(generation_job job,
+                                           std::shared_ptr<generation_listener> listener) override {
+    generated_token letter;
+    letter.token = 'a';
+    for (uint32_t choice = 0; choice < job.num_choices; ++choice) {
+      listener->on_tokens(choice, {letter});
+      listener->on_finish(choice, finish_reason::length, -1);
+    }
+    return std::make_unique<no_handle>();
   }
-  append(whole.gained, state.finish(finish_reason::length, -1));
-  check(writer.finish_chunk(0, state, {}));
-  if (const std::string first = writer.first_chunk(whole, {}); !first.empty())
-    check(first);
-  check(writer.body({whole}, {}));
+
+  void view(std::function<void(std::variant<cluster_view, backend_error>)> then) override {
+    cluster_view ready;
+    ready.ready = true;
+    then(ready);
+  }
+
+  void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override {
+    then(backend_error{ec::peer_down, "the scheduler is away"});
+  }
+};
+
+/// All that connections share; one for all inputs.
+struct server {
+  server() {
+    config.model_names = {"tiny"};
+    config.requests.max_model_len = 64;
+    config.requests.vocab_size = http_test::vocab_size;
+    config.requests.max_sequences = 4;
+    config.requests.eos_token_ids = {http_test::eos};
+    config.limits.max_header_bytes = 1024;
+    config.limits.max_body_bytes = 1024;
+    config.limits.max_pipelined_bytes = 512;
+    config.limits.idle = std::chrono::milliseconds{50};
+    config.allowed_origins = {"*"};
+  }
+
+  http_server_config config;
+  std::shared_ptr<metrics::registry> families = std::make_shared<metrics::registry>("troupe_");
+  http::background work{1, 8};
+  http::api shared{config, std::make_shared<terse_backend>(), std::make_shared<http_test::fake_codec>(),
+                   std::make_shared<gateway_metrics>(families), work};
+  http::connection_limits limits{config.limits};
+};
+
+/// Plays `input` to a connection and returns all that it says.
+std::string converse(std::string_view input, std::size_t step) {
+  static server serving;
+  int ends[2];
+  require(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  const int room = 1 << 20;
+  ::setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+  std::string said;
+  const auto listen = [&] {
+    char bytes[65536];
+    for (ssize_t got = 0; (got = ::recv(ends[0], bytes, sizeof bytes, MSG_DONTWAIT)) > 0;)
+      said.append(bytes, static_cast<size_t>(got));
+  };
+  boost::asio::io_context io{1};
+  // A connection that waits for the tokenizer's thread alone is no work of the loop's own.
+  const auto guard = boost::asio::make_work_guard(io);
+  boost::asio::ip::tcp::socket socket{io};
+  socket.assign(boost::asio::ip::tcp::v4(), ends[1]);
+  bool ended = false;
+  auto one = std::make_shared<http::connection>(std::move(socket), serving.shared, serving.limits);
+  const auto executor = io.get_executor();
+  auto serve = one->run();
+  boost::asio::co_spawn(executor, std::move(serve),
+                        [&ended, one = std::move(one)](const std::exception_ptr& failure) mutable {
+                          require(failure == nullptr);
+                          one.reset();
+                          ended = true;
+                        });
+  while (!input.empty()) {
+    const auto piece = input.substr(0, step);
+    input.remove_prefix(piece.size());
+    if (::send(ends[0], piece.data(), piece.size(), MSG_NOSIGNAL) < 0)
+      break;
+    io.poll();
+    listen();
+  }
+  while (io.run_one_for(quiet) > 0)
+    listen();
+  ::shutdown(ends[0], SHUT_WR);
+  while (!ended) { // a connection that never ends is for the fuzzer's -timeout to find
+    io.run_one();
+    listen();
+  }
+  listen();
+  ::close(ends[0]);
+  return said;
 }
 
 } // namespace
 
-/// The first byte picks the endpoint, the rest is the body.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0)
+  if (size < 2)
     return 0;
-  static const http_test::fake_codec codec;
-  const std::string_view body{reinterpret_cast<const char*>(data) + 1, size - 1};
-  try {
-    switch (data[0] % 4) {
-    case 0:
-      answer(make_plan(parse_completion_request(body, limits), codec, limits, 1), body, codec);
+  const std::string_view input{reinterpret_cast<const char*>(data) + 1, size - 1};
+  // Few pieces, or a long input of single bytes takes its time.
+  const std::size_t step = std::max(std::size_t{data[0]} + 1, input.size() / 16);
+  const std::string said = converse(input, step);
+  std::string_view rest = said;
+  while (!rest.empty()) {
+    bhttp::response_parser<bhttp::string_body> answer;
+    answer.eager(true);
+    // Answers to HEAD look cut; how many there were is not for this test to find out.
+    const bool maybe_head = input.find("HEAD") != std::string_view::npos;
+    answer.skip(maybe_head);
+    boost::beast::error_code error;
+    const size_t used = answer.put(boost::asio::buffer(rest.data(), rest.size()), error);
+    if (error == bhttp::error::need_more)
+      break; // cut off by the client's end
+    require(!error);
+    rest.remove_prefix(used);
+    if (maybe_head || !answer.is_done())
       break;
-    case 1:
-      answer(make_plan(parse_chat_completion_request(body, limits), codec, limits, 1), body, codec);
-      break;
-    case 2:
-      parse_tokenize_request(body);
-      break;
-    default:
-      parse_detokenize_request(body, limits);
-    }
-  } catch (const api_error& error) {
-    if (!nlohmann::json::accept(error_body(error)))
-      std::abort();
+    if (answer.get().result_int() < 400)
+      continue;
+    const auto body = nlohmann::json::parse(answer.get().body(), nullptr, false);
+    require(body.is_object() && body.contains("error") && body["error"].is_object()
+            && !body["error"].value("message", "").empty());
   }
   return 0;
 }

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the frame, handshake and HTTP fuzzers into tests/fuzz/corpus: well-formed inputs to start from.
+
+The message contents are the agreed layouts of tests/unit/actors/message_layouts.txt, so run this again when one changes.
+"""
+import pathlib
+import struct
+
+HERE = pathlib.Path(__file__).resolve().parent
+LAYOUTS = HERE.parent / "unit" / "actors" / "message_layouts.txt"
+# What the layouts hold as their payload: in a frame it stands in the data part.
+PAYLOAD = bytes(value * 7 % 256 for value in range(24))
+
+
+def write(fuzzer, name, content):
+    folder = HERE / "corpus" / fuzzer
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+
+
+def frame(kind, metadata=b"", data_bytes=0, flags=0, metadata_bytes=None):
+    """The length of the data part, and the header part of a frame (actors/transport/frame.hpp)."""
+    length = len(metadata) if metadata_bytes is None else metadata_bytes
+    header = struct.pack("<IBBHII7Q", 0x46505254, 1, kind, flags, length, 0, 1, 2, 3, 4, 5, 6, 7)
+    return struct.pack("<Q", data_bytes) + header + metadata
+
+
+def caf_message(types_and_values):
+    """No stages, and a message as CAF 0.17 writes one: its type as text, then its values."""
+    name = b"@<>" + b"".join(b"+" + name.encode() for name, _ in types_and_values)
+    return b"\0" + b"\0\0" + bytes([len(name)]) + name + b"".join(value for _, value in types_and_values)
+
+
+def frames():
+    for line in LAYOUTS.read_text().splitlines():
+        name, text = line.split()
+        value = bytes.fromhex(text)
+        inline = PAYLOAD in value
+        content = caf_message([(name, value.replace(PAYLOAD, b""))])
+        write("frame_fuzz", name.removeprefix("troupe::"), frame(1, content, len(PAYLOAD) if inline else 0))
+    write("frame_fuzz", "two_values", frame(1, caf_message([("@str", b"\5hello"), ("@u32", struct.pack(">I", 7))])))
+    write("frame_fuzz", "resolve", frame(2, b"directory"))
+    write("frame_fuzz", "acknowledge", frame(8))
+    write("frame_fuzz", "metadata_in_data", frame(1, b"", 128, 1, 100))
+
+
+def record(kind, body):
+    """A record of the rendezvous socket (actors/transport/record.hpp)."""
+    return struct.pack("<IHBBI", 0x48505254, 1, kind, 0, len(body)) + body
+
+
+def text(value):
+    return struct.pack("<H", len(value)) + value
+
+
+def handshakes():
+    nonce = bytes(range(32))
+    introduction = (text(b"there") + text(b"model") + text(b"there:1") + struct.pack("<3Q", 18, 1000, 10)
+                    + text(b"address"))
+    other_model = introduction.replace(b"model", b"other")
+    write("handshake_fuzz", "to_server", b"\0\7" + record(1, nonce) + record(3, nonce + introduction))
+    write("handshake_fuzz", "to_client", b"\1\377" + record(2, nonce) + record(3, nonce + introduction))
+    write("handshake_fuzz", "client", b"\2\0" + introduction)
+    write("handshake_fuzz", "client_other_model", b"\2\5" + other_model)
+    write("handshake_fuzz", "server", b"\3\0" + introduction)
+    write("handshake_fuzz", "server_other_model", b"\3\0" + other_model)
+    write("handshake_fuzz", "refusal", b"\4\3" + b"\1" + text(b"there") + text(b"models differ"))
+    write("handshake_fuzz", "records", b"\5\4" + record(5, struct.pack("<2Q", 3, 4)) + record(1, nonce) + record(4, b""))
+    write("handshake_fuzz", "other_version", b"\5\0" + record(1, nonce).replace(b"\1\0", b"\2\0", 1))
+
+
+def requests():
+    def post(path, body, headers=b""):
+        return (b"POST " + path + b" HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" + headers
+                + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    def seed(name, content, step=255):
+        write("http_fuzz", name, bytes([step]) + content)
+
+    completion = b'{"model":"tiny","prompt":"ab","max_tokens":2}'
+    stream = b'{"prompt":[97],"max_tokens":1,"stream":true,"stream_options":{"include_usage":true}}'
+    chat = b'{"model":"tiny","messages":[{"role":"user","content":"hi"}],"n":2}'
+    chunks = b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    seed("completion", post(b"/v1/completions", completion))
+    seed("stream", post(b"/v1/completions", stream))
+    seed("chat_in_pieces", post(b"/v1/chat/completions", chat), 9)
+    seed("chunked", chunks + b'6;x=y\r\n{"prom\r\na\r\npt":"word"}\r\n0\r\nTrailer: 1\r\n\r\n')
+    seed("continue", post(b"/tokenize", b'{"prompt":"a"}', b"Expect: 100-continue\r\n"))
+    seed("pipelined", b"GET /health HTTP/1.1\r\nHost: a\r\n\r\nGET /v1/models/tiny HTTP/1.1\r\nHost: a\r\n\r\n"
+         + post(b"/detokenize", b'{"tokens":[97,98]}') + b"GET /ready HTTP/1.0\r\n\r\n")
+    seed("preflight", b"OPTIONS /v1/completions HTTP/1.1\r\nHost: a\r\nOrigin: http://b\r\n"
+         b"Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n\r\n")
+    seed("head", b"HEAD /metrics?x=%41 HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\nConnection: close\r\n\r\n")
+    seed("not_found", b"GET /v1/%6Done HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer k\r\n\r\n")
+    seed("unknown_encoding", b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n")
+
+
+if __name__ == "__main__":
+    frames()
+    handshakes()
+    requests()

@@ -1,0 +1,87 @@
+// Request bodies: whatever they hold, they become a plan or one api_error, and a plan an answer in valid
+// JSON.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "services/gateway/openai/api_error.hpp"
+#include "services/gateway/openai/response.hpp"
+#include "tests/unit/http/fake_codec.hpp"
+
+namespace {
+
+using namespace troupe;
+using namespace troupe::openai;
+
+const request_limits limits = [] {
+  request_limits result;
+  result.max_model_len = 512;
+  result.vocab_size = http_test::vocab_size;
+  result.max_sequences = 16;
+  result.eos_token_ids = {http_test::eos};
+  return result;
+}();
+
+generated_token token_of(int32_t id) {
+  generated_token token;
+  token.token = id;
+  token.logprob = -1;
+  token.rank = 1;
+  token.top = {{id, -1, 1}, {0x80, -2, 2}};
+  return token;
+}
+
+/// Plays the body's own bytes as the answer of every choice, and formats all that clients can see.
+void answer(const generation_plan& plan, std::string_view bytes, const http_test::fake_codec& codec) {
+  const response_writer writer{"id", "model", 0, plan, codec};
+  std::vector<generated_token> prompt_logprobs;
+  for (size_t i = 1; i < plan.prompts[0].tokens.size(); ++i)
+    prompt_logprobs.push_back(token_of(plan.prompts[0].tokens[i]));
+  choice state{codec, plan.options};
+  finished_choice whole{0, {}, &state, &plan.prompts[0], &prompt_logprobs};
+  const auto check = [](const std::string& text) {
+    if (!nlohmann::json::accept(text))
+      std::abort();
+  };
+  for (const char byte : bytes.substr(0, static_cast<size_t>(plan.prompts[0].sampling.max_tokens))) {
+    choice_delta delta = state.push(token_of(static_cast<unsigned char>(byte)));
+    check(writer.delta_chunk(0, delta, {}));
+    append(whole.gained, std::move(delta));
+  }
+  append(whole.gained, state.finish(finish_reason::length, -1));
+  check(writer.finish_chunk(0, state, {}));
+  if (const std::string first = writer.first_chunk(whole, {}); !first.empty())
+    check(first);
+  check(writer.body({whole}, {}));
+}
+
+} // namespace
+
+/// The first byte picks the endpoint, the rest is the body.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0)
+    return 0;
+  static const http_test::fake_codec codec;
+  const std::string_view body{reinterpret_cast<const char*>(data) + 1, size - 1};
+  try {
+    switch (data[0] % 4) {
+    case 0:
+      answer(make_plan(parse_completion_request(body, limits), codec, limits, 1), body, codec);
+      break;
+    case 1:
+      answer(make_plan(parse_chat_completion_request(body, limits), codec, limits, 1), body, codec);
+      break;
+    case 2:
+      parse_tokenize_request(body);
+      break;
+    default:
+      parse_detokenize_request(body, limits);
+    }
+  } catch (const api_error& error) {
+    if (!nlohmann::json::accept(error_body(error)))
+      std::abort();
+  }
+  return 0;
+}
