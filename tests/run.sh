@@ -17,6 +17,7 @@ export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tsan.supp:halt_on_error=1}
 jobs=${TROUPE_TEST_JOBS:-$(nproc)}
 fuzz_seconds=${TROUPE_FUZZ_SECONDS:-60}
+fuzz_seed=${TROUPE_FUZZ_SEED:-1} # the same inputs in every run of one commit; another seed explores on
 
 passed=()
 failed=()
@@ -68,7 +69,7 @@ fuzz_one() {
   name=$(basename "$target")
   log=build/clang/$name.log
   mkdir -p "build/clang/corpus/$name"
-  if "$target" -max_total_time="$fuzz_seconds" -timeout=30 -rss_limit_mb=2048 -artifact_prefix="build/clang/$name-" \
+  if "$target" -seed="$fuzz_seed" -max_total_time="$fuzz_seconds" -timeout=30 -rss_limit_mb=2048 -artifact_prefix="build/clang/$name-" \
     "build/clang/corpus/$name" "tests/fuzz/corpus/$name" >"$log" 2>&1; then
     echo "$name: ${fuzz_seconds} s, $(grep -aoE '^Done [0-9]+' "$log" | grep -oE '[0-9]+') inputs"
   else
@@ -82,7 +83,7 @@ fuzz_one() {
 part_fuzz() {
   build clang --preset clang --target fuzzers -- -k 0 || return 1
   export -f fuzz_one
-  export fuzz_seconds
+  export fuzz_seconds fuzz_seed
   printf '%s\n' build/clang/fuzz/*_fuzz | xargs -P "$jobs" -I {} bash -c 'fuzz_one {}'
 }
 
