@@ -128,7 +128,7 @@ void check_tiles(comparison& compare) {
   std::vector<std::byte> memory((most_rows + 15) / 16 * blocks * 1024 + 64);
   std::byte* tiles = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
   for (const dtype type : {dtype::f32, dtype::bf16})
-    for (const std::size_t rows : {1, 17, 50})
+    for (const std::size_t rows : {std::size_t{1}, std::size_t{17}, std::size_t{50}})
       for (const std::size_t count : {std::size_t{1}, std::size_t{4}, panels}) {
         if (type == dtype::f32 && count != 1)
           continue; // only packing differs
