@@ -219,6 +219,21 @@ TEST_F(connection_test, a_vanished_client_cancels_its_sequences) {
   }
 }
 
+// The end may be read just when the answer is complete and nobody watches for it any more: asio tells it
+// once.
+TEST_F(connection_test, a_client_that_half_closes_is_let_go_whenever_it_does) {
+  config.limits.idle = milliseconds{60000}; // longer than the client's patience
+  play = [](fake_job& job) { job.finish(0, finish_reason::length); };
+  serve();
+  for (int i = 0; i < 300; ++i) {
+    raw_client client{port};
+    client.request("POST", "/v1/completions", R"({"prompt":"a"})");
+    client.half_close();
+    client.read();
+    ASSERT_TRUE(client.ends()) << "client " << i;
+  }
+}
+
 TEST_F(connection_test, a_client_that_does_not_read_is_cut) {
   config.limits.write = milliseconds{200};
   config.limits.max_unsent_bytes = 1 << 30;

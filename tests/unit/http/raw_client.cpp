@@ -36,6 +36,10 @@ void raw_client::close() {
   socket_ = -1;
 }
 
+void raw_client::half_close() {
+  ::shutdown(socket_, SHUT_WR);
+}
+
 bool raw_client::send(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);

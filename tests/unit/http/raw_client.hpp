@@ -37,6 +37,8 @@ class raw_client {
   /// Whether the server closes without another byte.
   bool ends();
   void close();
+  /// Says that nothing more will be sent; answers can still be read.
+  void half_close();
 
  private:
   bool fill();
