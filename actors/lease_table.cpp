@@ -104,6 +104,11 @@ bool lease_table::leave(worker_id id) {
   return true;
 }
 
+void lease_table::extend(time_point::duration by, time_point now) {
+  for (auto& [id, entry] : members_)
+    entry.renewed = std::min(entry.renewed + by, now);
+}
+
 std::vector<worker_id> lease_table::expired(time_point now) const {
   std::vector<worker_id> result;
   for (const auto& [id, entry] : members_)

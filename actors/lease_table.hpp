@@ -70,6 +70,9 @@ class lease_table {
 
   bool remove(worker_id id) { return members_.erase(id) > 0; }
 
+  /// Lengthens every lease, to a whole one from `now` at most: for that long no renewal could be taken.
+  void extend(time_point::duration by, time_point now);
+
   /// Workers whose lease has run out; they are still in the table.
   std::vector<worker_id> expired(time_point now) const;
 

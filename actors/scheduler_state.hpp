@@ -92,6 +92,7 @@ struct scheduler_state {
   uint64_t last_order_ = 0; ///< of all workers: a worker that joins again must see a greater one
 
   lease_table leases_;
+  time_point next_tick_; ///< when it is due
   admission_policy admission_{defaults::max_num_queued_reqs};
   hosting_policy hosting_;
   std::vector<uint32_t> layers_; ///< that hosting_ works with

@@ -110,6 +110,20 @@ TEST_F(scheduler_test, a_lease_runs_out_in_virtual_time) {
   EXPECT_EQ(status().workers.size(), 3U);
 }
 
+TEST_F(scheduler_test, a_scheduler_that_was_held_up_counts_that_against_nobody) {
+  start_ready();
+  peers[1].renews = false;
+  pass(1000ms);
+  coordinator.advance_time(5s); // nothing runs meanwhile
+  run();
+  EXPECT_EQ(status().workers.size(), 3U) << "their renewals may wait to be read";
+  pass(900ms);
+  EXPECT_EQ(status().workers.size(), 3U);
+  pass(300ms);
+  EXPECT_EQ(status().workers.size(), 2U) << "the second of its lease that was left to the silent one is over";
+  EXPECT_EQ(peers[0].log->fences, 0U);
+}
+
 TEST_F(scheduler_test, joining_twice_is_joining_once) {
   start_ready();
   const auto epoch = peers[0].log->epoch();
