@@ -20,6 +20,7 @@ struct piece {
   std::size_t rows;
   std::size_t input_offset;  // bytes into the packed inputs
   std::size_t hidden_offset; // bytes into the activations between the products
+  std::size_t staged_offset; // bytes into the activations that wait for their scale
 };
 
 struct tile {
@@ -36,7 +37,18 @@ struct pass_memory {
   tile* tiles;
   std::byte* inputs;
   std::byte* hidden;
+  std::byte* staged;
 };
+
+// Activations that become int8 rows in tiles wait as BF16 until a row is whole. One line more: rows of a
+// power of two would fall into one set of the caches.
+std::size_t staged_stride(const packed_matrix& down) {
+  return (bytes_of(dtype::bf16, down.inputs()) + 63) / 64 * 64 + 64;
+}
+
+std::size_t staged_bytes(const kernel_table& table, const packed_matrix& down, std::size_t rows) {
+  return cpu::row_map(table, down, rows).layout() == row_layout::int8_tiles ? rows * staged_stride(down) : 0;
+}
 
 void check(const expert_ffn_args& args) {
   expect(args.row_type == dtype::f32 || args.row_type == dtype::bf16, "expert_ffn: rows are f32 or bf16");
@@ -72,7 +84,7 @@ std::span<tile> list_tiles(context& ctx, const pass_memory& memory,
     const packed_matrix& weight = p.segment->weights->*product;
     const std::size_t panels = weight.shape().panels();
     const cpu::tile_shape shape = cpu::tiles_for(ctx.table(), weight, p.rows, ctx.threads());
-    scratch_bytes = std::max(scratch_bytes, cpu::tile_scratch_bytes(shape));
+    scratch_bytes = std::max(scratch_bytes, cpu::tile_scratch_bytes(ctx.table(), weight, p.rows, shape));
     for (std::size_t row = 0; row < p.rows; row += shape.rows)
       for (std::size_t panel = 0; panel < panels; panel += shape.panels)
         memory.tiles[count++] = {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(row),
@@ -91,8 +103,8 @@ void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& m
       const expert_weights& weights = *p.segment->weights;
       const cpu::row_map map(ctx.table(), weights.gate_up, p.rows);
       for (std::size_t r = std::max(begin, base); r < std::min(end, base + p.rows); ++r)
-        cpu::pack_row(ctx.table(), map.layout(), p.segment->inputs[p.first + r - base], args.row_type,
-                      weights.hidden(), memory.inputs + p.input_offset + map.offset(r - base));
+        map.pack(ctx.table(), p.segment->inputs[p.first + r - base], args.row_type,
+                 memory.inputs + p.input_offset, r - base);
       base += p.rows;
     }
   };
@@ -102,29 +114,42 @@ void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& m
     ctx.pool().parallel_static(rows, [&](unsigned, std::size_t begin, std::size_t end) { pack(begin, end); });
 }
 
-// h = act(gate) · up of one tile, as rows for the second product.
-void activate_tile(const kernel_table& table, const pass_memory& memory, const tile& t,
-                   const cpu::tile_sums& sums) {
+// h = act(gate) · up of a part of a tile, as rows for the second product.
+void activate_part(const kernel_table& table, const pass_memory& memory, const tile& t,
+                   const cpu::panel_range& panels, std::size_t row, std::size_t rows,
+                   const cpu::tile_sums& sums, panel_fetch& fetch) {
   const piece& p = memory.pieces[t.piece];
   const expert_weights& weights = *p.segment->weights;
   const std::size_t step = weights.gated() ? 2 : 1;
   const cpu::row_map map(table, weights.down, p.rows);
-  const std::size_t column = t.panel / step * panel_columns;
-  const std::size_t columns = std::min(t.panels / step * panel_columns, weights.ffn() - column);
+  const std::size_t column = panels.first / step * panel_columns;
+  const std::size_t columns = std::min(panels.count / step * panel_columns, weights.ffn() - column);
+  activation_block block{.kind = weights.act,
+                         .gate = sums.c,
+                         .gate_bias = weights.gate_bias != nullptr ? weights.gate_bias + column : nullptr,
+                         .up = weights.gated() ? sums.c + sums.panel_stride : nullptr,
+                         .up_bias = weights.up_bias != nullptr ? weights.up_bias + column : nullptr,
+                         .panel_stride = step * sums.panel_stride,
+                         .rows = rows,
+                         .column = column,
+                         .columns = columns};
   // Whoever has the last columns fills the last block of 32 with zeros: it is K of the next product, and
   // scratch holds anything. Zero weights alone do not help against NaN.
-  const std::size_t end =
-      column + columns == weights.ffn() ? (weights.ffn() + 31) / 32 * 32 : column + columns;
-  const float* gate_bias = weights.gate_bias != nullptr ? weights.gate_bias + column : nullptr;
-  const float* up_bias = weights.up_bias != nullptr ? weights.up_bias + column : nullptr;
-  // Integers are made of whole rows later.
-  const row_layout layout = map.layout() == row_layout::int8 ? row_layout::bf16_split : map.layout();
-  for (std::size_t r = 0; r < t.rows; ++r) {
-    const float* gate = sums.c + r * panel_columns;
-    table.activate_columns(weights.act, gate, gate_bias, weights.gated() ? gate + sums.panel_stride : nullptr,
-                           up_bias, step * sums.panel_stride, columns, column, end,
-                           memory.hidden + p.hidden_offset + map.offset(t.row + r), layout);
+  block.end = column + columns == weights.ffn() ? (weights.ffn() + 31) / 32 * 32 : column + columns;
+  if (map.layout() == row_layout::int8_tiles) {
+    block.row_stride = staged_stride(weights.down);
+    block.tile_stride = 16 * block.row_stride;
+    block.out = memory.staged + p.staged_offset + (t.row + row) * block.row_stride;
+    block.layout = row_layout::bf16;
+  } else {
+    block.row_stride = map.row_stride();
+    block.tile_stride = map.tile_stride();
+    block.out = memory.hidden + p.hidden_offset + map.offset(t.row + row);
+    // Integers are made of whole rows later.
+    block.layout = map.layout() == row_layout::int8 ? row_layout::bf16_split : map.layout();
   }
+  block.fetch = &fetch;
+  table.activate_rows(block);
 }
 
 // Rows between the products become integers once they are whole: their scale needs all of them.
@@ -135,7 +160,10 @@ void quantize_hidden(context& ctx, const pass_memory& memory, std::size_t rows) 
       const packed_matrix& down = p.segment->weights->down;
       const cpu::row_map map(ctx.table(), down, p.rows);
       for (std::size_t r = std::max(begin, base); r < std::min(end, base + p.rows); ++r)
-        if (map.layout() == row_layout::int8)
+        if (map.layout() == row_layout::int8_tiles)
+          map.pack(ctx.table(), memory.staged + p.staged_offset + (r - base) * staged_stride(down),
+                   dtype::bf16, memory.hidden + p.hidden_offset, r - base);
+        else if (map.layout() == row_layout::int8)
           ctx.table().quant.quantize_product_row(memory.hidden + p.hidden_offset + map.offset(r - base),
                                                  down.inputs());
       base += p.rows;
@@ -148,56 +176,61 @@ void quantize_hidden(context& ctx, const pass_memory& memory, std::size_t rows) 
     ctx.pool().parallel_static(rows, quantize);
 }
 
-void output_tile(const kernel_table& table, const expert_ffn_args& args, const pass_memory& memory,
-                 const tile& t, const cpu::tile_sums& sums) {
+void output_part(const kernel_table& table, const expert_ffn_args& args, const pass_memory& memory,
+                 const tile& t, const cpu::panel_range& panels, std::size_t row, std::size_t rows,
+                 const cpu::tile_sums& sums, panel_fetch& fetch) {
   const piece& p = memory.pieces[t.piece];
   const expert_weights& weights = *p.segment->weights;
-  const std::size_t column = t.panel * panel_columns;
-  const std::size_t columns = std::min(t.panels * panel_columns, weights.hidden() - column);
-  for (std::size_t r = 0; r < t.rows; ++r)
-    table.finish_row(sums.c + r * panel_columns, sums.panel_stride,
-                     weights.down_bias != nullptr ? weights.down_bias + column : nullptr, columns,
-                     p.segment->outputs[p.first + t.row + r] + bytes_of(args.row_type, column), args.row_type,
-                     false);
+  const std::size_t column = panels.first * panel_columns;
+  finish_block block{.sum = sums.c,
+                     .panel_stride = sums.panel_stride,
+                     .bias = weights.down_bias != nullptr ? weights.down_bias + column : nullptr,
+                     .rows = rows,
+                     .columns = std::min(panels.count * panel_columns, weights.hidden() - column)};
+  block.out = p.segment->outputs.data() + p.first + t.row + row;
+  block.offset = bytes_of(args.row_type, column);
+  block.type = args.row_type;
+  block.fetch = &fetch;
+  table.finish_rows(block);
+}
+
+// One of the two products: `finish(tile, panels, row, rows, sums, fetch)` uses the sums of parts of tiles.
+template <class Finish>
+void run_product(context& ctx, const pass_memory& memory, const packed_matrix expert_weights::*product,
+                 std::byte* rows, const std::size_t piece::*offset, const Finish& finish) {
+  std::size_t scratch_bytes = 0;
+  const std::span<tile> tiles = list_tiles(ctx, memory, product, scratch_bytes);
+  const auto panels_of = [&](const tile& t) {
+    return cpu::panel_range{&(memory.pieces[t.piece].segment->weights->*product), t.panel, t.panels};
+  };
+  cpu::over_tiles(ctx, tiles.size(), [&](unsigned thread, std::size_t i, std::size_t next) {
+    const tile& t = tiles[i];
+    const piece& p = memory.pieces[t.piece];
+    const cpu::row_map map(ctx.table(), p.segment->weights->*product, p.rows);
+    const cpu::tile_work work{
+        ctx.table(),  map.layout(),
+        panels_of(t), rows + p.*offset + map.offset(t.row),
+        t.rows,       next < tiles.size() ? panels_of(tiles[next]) : cpu::panel_range{}};
+    cpu::multiply_tile(work, ctx.thread_scratch(thread, scratch_bytes),
+                       [&](auto&&... part) { finish(t, part...); });
+  });
 }
 
 void run_pass(context& ctx, const expert_ffn_args& args, const pass_memory& memory, std::size_t rows) {
   const kernel_table& table = ctx.table();
   pack_inputs(ctx, args, memory, rows);
-
-  std::size_t scratch_bytes = 0;
-  std::span<tile> tiles = list_tiles(ctx, memory, &expert_weights::gate_up, scratch_bytes);
-  ctx.pool().parallel_dynamic(tiles.size(), 1, [&](unsigned thread, std::size_t begin, std::size_t end) {
-    std::byte* scratch = ctx.thread_scratch(thread, scratch_bytes);
-    for (const tile& t : tiles.subspan(begin, end - begin)) {
-      const piece& p = memory.pieces[t.piece];
-      const expert_weights& weights = *p.segment->weights;
-      const cpu::row_map map(table, weights.gate_up, p.rows);
-      const std::byte* a = memory.inputs + p.input_offset + map.offset(t.row);
-      activate_tile(
-          table, memory, t,
-          cpu::multiply_tile(table, weights.gate_up, map.layout(), a, t.rows, t.panel, t.panels, scratch));
-    }
-  });
-
+  run_product(ctx, memory, &expert_weights::gate_up, memory.inputs, &piece::input_offset,
+              [&](const tile& t, const cpu::panel_range& panels, std::size_t row, std::size_t count,
+                  const cpu::tile_sums& sums,
+                  panel_fetch& fetch) { activate_part(table, memory, t, panels, row, count, sums, fetch); });
   if (std::any_of(memory.pieces.begin(), memory.pieces.end(),
                   [](const piece& p) { return p.segment->weights->down.rows() == row_quant::int8; }))
     quantize_hidden(ctx, memory, rows);
-
-  scratch_bytes = 0;
-  tiles = list_tiles(ctx, memory, &expert_weights::down, scratch_bytes);
-  ctx.pool().parallel_dynamic(tiles.size(), 1, [&](unsigned thread, std::size_t begin, std::size_t end) {
-    std::byte* scratch = ctx.thread_scratch(thread, scratch_bytes);
-    for (const tile& t : tiles.subspan(begin, end - begin)) {
-      const piece& p = memory.pieces[t.piece];
-      const expert_weights& weights = *p.segment->weights;
-      const cpu::row_map map(table, weights.down, p.rows);
-      const std::byte* a = memory.hidden + p.hidden_offset + map.offset(t.row);
-      output_tile(
-          table, args, memory, t,
-          cpu::multiply_tile(table, weights.down, map.layout(), a, t.rows, t.panel, t.panels, scratch));
-    }
-  });
+  run_product(ctx, memory, &expert_weights::down, memory.hidden, &piece::hidden_offset,
+              [&](const tile& t, const cpu::panel_range& panels, std::size_t row, std::size_t count,
+                  const cpu::tile_sums& sums, panel_fetch& fetch) {
+                output_part(table, args, memory, t, panels, row, count, sums, fetch);
+              });
 }
 
 // Sizes of a pass: first counted, then carved.
@@ -207,6 +240,7 @@ struct pass_sizes {
   std::size_t tiles = 0; // of the larger product
   std::size_t inputs = 0;
   std::size_t hidden = 0;
+  std::size_t staged = 0;
 };
 
 // Adds the rows from (segment, row) on that fit one pass; calls `add` per piece and moves the cursor on.
@@ -249,6 +283,7 @@ void expert_ffn(context& ctx, const expert_ffn_args& args) {
       tiles_down += tiles_of(ctx, s.weights->down, rows);
       sizes.inputs += cpu::row_map(ctx.table(), s.weights->gate_up, rows).bytes(rows);
       sizes.hidden += cpu::row_map(ctx.table(), s.weights->down, rows).bytes(rows);
+      sizes.staged += staged_bytes(ctx.table(), s.weights->down, rows);
     });
     if (sizes.rows == 0)
       continue;
@@ -256,20 +291,24 @@ void expert_ffn(context& ctx, const expert_ffn_args& args) {
 
     const std::size_t piece_bytes = line_up(sizes.pieces * sizeof(piece));
     const std::size_t tile_bytes = line_up(sizes.tiles * sizeof(tile));
-    std::byte* at = ctx.shared_scratch(piece_bytes + tile_bytes + sizes.inputs + sizes.hidden);
+    std::byte* at = ctx.shared_scratch(piece_bytes + tile_bytes + sizes.inputs + sizes.hidden + sizes.staged);
     pass_memory memory{{reinterpret_cast<piece*>(at), sizes.pieces},
                        reinterpret_cast<tile*>(at + piece_bytes),
                        at + piece_bytes + tile_bytes,
+                       nullptr,
                        nullptr};
     memory.hidden = memory.inputs + sizes.inputs;
+    memory.staged = memory.hidden + sizes.hidden;
     std::size_t count = 0;
     std::size_t inputs = 0;
     std::size_t hidden = 0;
+    std::size_t staged = 0;
     fill_pass(args, from_segment, from_row,
               [&](const expert_segment& s, std::size_t first, std::size_t rows) {
-                memory.pieces[count++] = {&s, first, rows, inputs, hidden};
+                memory.pieces[count++] = {&s, first, rows, inputs, hidden, staged};
                 inputs += cpu::row_map(ctx.table(), s.weights->gate_up, rows).bytes(rows);
                 hidden += cpu::row_map(ctx.table(), s.weights->down, rows).bytes(rows);
+                staged += staged_bytes(ctx.table(), s.weights->down, rows);
               });
     run_pass(ctx, args, memory, sizes.rows);
   }

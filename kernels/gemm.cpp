@@ -37,8 +37,7 @@ void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_
   const auto pack = [&](unsigned, std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) {
       const std::size_t from = args.input_rows.empty() ? first + r : args.input_rows[first + r];
-      cpu::pack_row(table, map.layout(), args.input.row(from), args.input.type, weight.inputs(),
-                    a + map.offset(r));
+      map.pack(table, args.input.row(from), args.input.type, a, r);
     }
   };
   if (rows <= serial_rows)
@@ -52,25 +51,38 @@ void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_
   const std::size_t panel_tiles = (panels + tile.panels - 1) / tile.panels;
   const std::size_t row_tiles = (rows + tile.rows - 1) / tile.rows;
   // Panels run fastest: a thread's rows stay in its L2.
-  const auto multiply = [&](unsigned thread, std::size_t begin, std::size_t end) {
-    std::byte* scratch = ctx.thread_scratch(thread, cpu::tile_scratch_bytes(tile));
-    for (std::size_t i = begin; i < end; ++i) {
-      const std::size_t row = i / panel_tiles * tile.rows;
-      const std::size_t row_count = std::min(tile.rows, rows - row);
-      const std::size_t panel = i % panel_tiles * tile.panels;
-      const std::size_t panel_count = std::min(tile.panels, panels - panel);
-      const cpu::tile_sums sums = cpu::multiply_tile(table, weight, map.layout(), a + map.offset(row),
-                                                     row_count, panel, panel_count, scratch);
-      const std::size_t column = panel * panel_columns;
-      const std::size_t columns = std::min(panel_count * panel_columns, weight.outputs() - column);
-      for (std::size_t r = 0; r < row_count; ++r)
-        table.finish_row(sums.c + r * panel_columns, sums.panel_stride,
-                         args.bias != nullptr ? args.bias + column : nullptr, columns,
-                         args.output.row(first + row + r) + bytes_of(args.output.type, column),
-                         args.output.type, args.mode == gemm_output::add);
-    }
+  const auto panels_of = [&](std::size_t i) {
+    const std::size_t panel = i % panel_tiles * tile.panels;
+    return cpu::panel_range{&weight, panel, std::min(tile.panels, panels - panel)};
   };
-  ctx.pool().parallel_dynamic(row_tiles * panel_tiles, 1, multiply);
+  const std::size_t count = row_tiles * panel_tiles;
+  const std::size_t scratch_bytes = cpu::tile_scratch_bytes(table, weight, rows, tile);
+  cpu::over_tiles(ctx, count, [&](unsigned thread, std::size_t i, std::size_t next) {
+    const std::size_t first_row = i / panel_tiles * tile.rows;
+    const cpu::tile_work work{table,
+                              map.layout(),
+                              panels_of(i),
+                              a + map.offset(first_row),
+                              std::min(tile.rows, rows - first_row),
+                              next < count ? panels_of(next) : cpu::panel_range{}};
+    cpu::multiply_tile(
+        work, ctx.thread_scratch(thread, scratch_bytes),
+        [&](const cpu::panel_range& part, std::size_t row, std::size_t row_count, const cpu::tile_sums& sums,
+            panel_fetch& fetch) {
+          const std::size_t column = part.first * panel_columns;
+          finish_block block{.sum = sums.c,
+                             .panel_stride = sums.panel_stride,
+                             .bias = args.bias != nullptr ? args.bias + column : nullptr,
+                             .rows = row_count,
+                             .columns = std::min(part.count * panel_columns, weight.outputs() - column)};
+          block.first = args.output.row(first + first_row + row) + bytes_of(args.output.type, column);
+          block.stride = bytes_of(args.output.type, args.output.row_stride);
+          block.type = args.output.type;
+          block.accumulate = args.mode == gemm_output::add;
+          block.fetch = &fetch;
+          table.finish_rows(block);
+        });
+  });
 }
 
 } // namespace

@@ -171,6 +171,83 @@ void check_tiles(comparison& compare) {
       }
 }
 
+// int8 rows in tiles against the portable product of the same rows.
+void check_int8_tiles(comparison& compare) {
+  constexpr std::size_t k = 160;
+  constexpr std::size_t tile_stride = int8_row_sums(k) * 16 + 64;
+  constexpr std::size_t stride = k * 4 + 64;
+  constexpr std::size_t most_rows = 50;
+  constexpr std::size_t columns = 48;
+  const auto weights = floats(24, columns * k);
+  const auto x_f32 = floats(25, most_rows * k);
+  const auto x_bf16 = bfloats(25, most_rows * k);
+  for (const packed_format format :
+       {packed_format::int8_channel, packed_format::int4_channel, packed_format::int4_group32})
+    for (const dtype type : {dtype::f32, dtype::bf16})
+      for (const std::size_t rows : {std::size_t{7}, std::size_t{33}, most_rows}) {
+        const auto packed = packed_matrix::pack(format, view_of(weights.data(), columns, k));
+        const packed_shape& shape = packed.shape();
+        const auto panel_at = [&](std::size_t p) {
+          const std::byte* data = packed.panel(p);
+          quant_panel panel;
+          panel.format = format;
+          panel.weights = data;
+          panel.group_scales = shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes();
+          panel.group_blocks = shape.group() / 32;
+          panel.scales = reinterpret_cast<const float*>(data + shape.panel_scales_offset());
+          return panel;
+        };
+        const auto row = [&](std::size_t r) {
+          return type == dtype::f32 ? raw(x_f32) + r * k * 4 : raw(x_bf16) + r * k * 2;
+        };
+        constexpr std::size_t panels = columns / 16;
+        compare.check(
+            std::string("integer gemm in tiles ") + name_of(format) + " " + name_of(type) + ", "
+                + std::to_string(rows) + " rows",
+            panels * rows * 64, [&](const kernel_table& t, float* out) {
+              if (t.int8_tiles == nullptr) {
+                std::vector<std::byte> integers(rows * stride);
+                for (std::size_t r = 0; r < rows; ++r)
+                  t.quant.quantize_row(row(r), type, k, integers.data() + r * stride);
+                for (std::size_t p = 0; p < panels; ++p)
+                  t.quant.integer(integers.data(), stride, rows, panel_at(p), k, out + p * rows * 16);
+                return;
+              }
+              const std::size_t padded = (rows + 15) / 16 * 16;
+              buffer memory(padded / 16 * tile_stride + panels * int8_row_sums(k) * 16);
+              std::byte* a = memory.data();
+              std::byte* unpacked = a + padded / 16 * tile_stride;
+              for (std::size_t r = 0; r < rows; ++r) {
+                std::byte* tile = a + r / 16 * tile_stride;
+                t.quantize_row_tiles(row(r), type, k, tile + r % 16 * 64,
+                                     reinterpret_cast<float*>(tile + int8_row_sums(k) * 16) + r % 16);
+              }
+              std::vector<float> c(padded * columns);
+              tile_product product{.a = a,
+                                   .a_stride = tile_stride,
+                                   .rows = rows,
+                                   .panel = packed.panel(0),
+                                   .panel_stride = shape.panel_bytes(),
+                                   .panels = panels,
+                                   .blocks = int8_row_sums(k) / 64,
+                                   .c = c.data(),
+                                   .c_stride = padded * 16};
+              if (format != packed_format::int8_channel) {
+                product.panel = unpacked;
+                product.panel_stride = int8_row_sums(k) * 16;
+                for (std::size_t p = 0; p < panels; ++p)
+                  t.unpack_int4(panel_at(p), k, unpacked + p * product.panel_stride);
+              }
+              t.int8_tiles(product);
+              for (std::size_t p = 0; p < panels; ++p) {
+                float* sums = c.data() + p * padded * 16;
+                t.scale_int8_tiles(panel_at(p).scales, a, tile_stride, rows, k, sums);
+                std::copy_n(sums, rows * 16, out + p * rows * 16);
+              }
+            });
+      }
+}
+
 void check_quantized(comparison& compare) {
   constexpr std::size_t k = 160;
   constexpr std::size_t blocks = k / 32;
@@ -242,8 +319,12 @@ void check_finish(comparison& compare) {
   for (const std::size_t count : {std::size_t{5}, std::size_t{16}, std::size_t{37}})
     for (const dtype type : {dtype::f32, dtype::bf16}) {
       const std::string name = std::string(" ") + name_of(type) + ", " + std::to_string(count) + " columns";
-      compare.check("finish_row" + name, 160, [&](const kernel_table& t, float* out) {
-        t.finish_row(a.data(), 24, b.data(), count, bytes(out), type, false);
+      compare.check("finish_rows" + name, 160, [&](const kernel_table& t, float* out) {
+        finish_block block{
+            .sum = a.data(), .panel_stride = 24, .bias = b.data(), .rows = 1, .columns = count};
+        block.first = bytes(out);
+        block.type = type;
+        t.finish_rows(block);
       });
       for (const activation kind : {activation::silu, activation::gelu_tanh, activation::gelu_erf}) {
         compare.check("activate_row" + name, 64 * 4, [&](const kernel_table& t, float* out) {
@@ -251,19 +332,38 @@ void check_finish(comparison& compare) {
         });
       }
     }
-  for (const row_layout layout : {row_layout::f32, row_layout::bf16_split, row_layout::bf16_tiles})
+  // Two rows, 20 rows apart from one another in their sums' panels.
+  const auto sums = floats(23, 8 * 32);
+  for (const row_layout layout :
+       {row_layout::f32, row_layout::bf16_split, row_layout::bf16_tiles, row_layout::bf16})
     for (const activation kind : {activation::silu, activation::gelu_tanh, activation::gelu_erf})
       for (const std::size_t count : {std::size_t{5}, std::size_t{37}})
-        compare.check("activate_columns, layout " + std::to_string(static_cast<int>(layout)) + ", "
+        compare.check("activate_rows, layout " + std::to_string(static_cast<int>(layout)) + ", "
                           + std::to_string(count) + " columns",
-                      4096, [&](const kernel_table& t, float* out) {
-                        t.activate_columns(kind, a.data(), b.data(), c.data(), nullptr, 24, count, 16, 64,
-                                           bytes(out), layout);
-                        t.activate_columns(kind, a.data(), nullptr, nullptr, nullptr, 16, 16, 0, 16,
-                                           bytes(out), layout);
+                      8192, [&](const kernel_table& t, float* out) {
+                        activation_block block{.kind = kind,
+                                               .gate = sums.data(),
+                                               .gate_bias = b.data(),
+                                               .up = sums.data() + 32,
+                                               .panel_stride = 64,
+                                               .rows = 2,
+                                               .column = 16,
+                                               .columns = count,
+                                               .end = 64};
+                        block.out = bytes(out);
+                        block.row_stride = layout == row_layout::bf16_tiles ? 64 : 1024;
+                        block.layout = layout;
+                        t.activate_rows(block);
+                        block.up = nullptr;
+                        block.column = 0;
+                        block.columns = block.end = 16;
+                        t.activate_rows(block);
                       });
-  compare.check("finish_row added", 37 * 4, [&](const kernel_table& t, float* out) {
-    t.finish_row(a.data(), 16, nullptr, 37, bytes(out), dtype::f32, true);
+  compare.check("finish_rows added", 2 * 40 * 4, [&](const kernel_table& t, float* out) {
+    std::byte* rows[] = {bytes(out), bytes(out + 40)};
+    finish_block block{.sum = sums.data(), .panel_stride = 32, .rows = 2, .columns = 37, .out = rows};
+    block.accumulate = true;
+    t.finish_rows(block);
   });
 }
 
@@ -368,6 +468,8 @@ std::optional<std::string> self_test(const kernel_table& candidate) {
   check_quantized(compare);
   if (candidate.bf16_tiles != nullptr)
     check_tiles(compare);
+  if (candidate.int8_tiles != nullptr)
+    check_int8_tiles(compare);
   check_finish(compare);
   for (const dtype type : {dtype::f32, dtype::bf16}) {
     check_rows(compare, type, 48);

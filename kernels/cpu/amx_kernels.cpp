@@ -5,6 +5,7 @@
 #endif
 
 #include "kernels/cpu/amx_attention.hpp"
+#include "kernels/cpu/amx_integer_tiles.hpp"
 #include "kernels/cpu/amx_quant.hpp"
 #include "kernels/cpu/amx_tiles.hpp"
 #include "kernels/cpu/kernel_table.hpp"
@@ -39,6 +40,10 @@ const kernel_table& amx_table() {
     t.set = isa::amx;
     t.bf16_tiles = TROUPE_ISA_NAMESPACE::bf16_tiles;
     t.pack_row_tiles = TROUPE_ISA_NAMESPACE::pack_row_tiles;
+    t.int8_tiles = TROUPE_ISA_NAMESPACE::int8_tiles;
+    t.scale_int8_tiles = TROUPE_ISA_NAMESPACE::scale_int8_tiles;
+    t.quantize_row_tiles = TROUPE_ISA_NAMESPACE::quantize_row_tiles;
+    t.unpack_int4 = TROUPE_ISA_NAMESPACE::unpack_int4;
     t.quant.integer = TROUPE_ISA_NAMESPACE::integer;
     t.attention = TROUPE_ISA_NAMESPACE::amx_attention;
     return t;

@@ -62,50 +62,20 @@ class tile_session {
   tile_session& operator=(const tile_session&) = delete;
 };
 
-/// Fetches the next panels into L2 while the present ones are multiplied: some lines at every step. One block
-/// of each panel in turn, as many streams as panels: one stream does not reach half of the bandwidth.
-class panel_fetcher {
- public:
-  panel_fetcher() = default;
-
-  /// `panels` panels from `first` on, over `steps` calls of `step`.
-  panel_fetcher(const std::byte* first, std::size_t panel_stride, std::size_t panels, std::size_t blocks,
-                std::size_t steps)
-      : at_(first),
-        panel_stride_(panel_stride),
-        panels_(panels),
-        left_(panels * blocks * tile_rows),
-        per_step_(steps == 0 ? 0 : (left_ + steps - 1) / steps) {}
-
-  inline __attribute__((always_inline)) void step() {
-    for (std::size_t i = smaller(per_step_, left_); i != 0; --i) {
-      _mm_prefetch(reinterpret_cast<const char*>(at_ + panel_ * panel_stride_ + line_ * 64), _MM_HINT_T1);
-      --left_;
-      if (++line_ == tile_rows) {
-        line_ = 0;
-        if (++panel_ == panels_) {
-          panel_ = 0;
-          at_ += tile_bytes;
-        }
-      }
-    }
-  }
-
- private:
-  const std::byte* at_ = nullptr;
-  std::size_t panel_stride_ = 0;
-  std::size_t panels_ = 0;
-  std::size_t left_ = 0;
-  std::size_t per_step_ = 0;
-  std::size_t panel_ = 0;
-  std::size_t line_ = 0;
-};
+// Products of BF16, or of int8 where `Integers`.
+#define TROUPE_TILE_PRODUCT(c, a, b)                                                                         \
+  do {                                                                                                       \
+    if constexpr (Integers)                                                                                  \
+      _tile_dpbssd(c, a, b);                                                                                 \
+    else                                                                                                     \
+      _tile_dpbf16ps(c, a, b);                                                                               \
+  } while (false)
 
 /// Sums of one tile of rows with `Panels` ≤ 4 panels. Weights come straight from memory, one block of each
 /// panel in turn; `ahead` blocks are fetched before they are needed, within these panels.
-template <std::size_t Panels>
+template <bool Integers, std::size_t Panels>
 TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, const std::byte* panel,
-                                     float* c, panel_fetcher& fetcher, std::size_t ahead) {
+                                     float* c, panel_fetch& fetcher, std::size_t ahead) {
   const std::size_t stride = p.panel_stride;
   const std::size_t c_stride = p.c_stride;
   if (p.accumulate) {
@@ -138,21 +108,21 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
     _tile_loadd(4, a + b * tile_bytes, 64);
     fetch(w, b);
     _tile_loadd(6, w, 64);
-    _tile_dpbf16ps(0, 4, 6);
+    TROUPE_TILE_PRODUCT(0, 4, 6);
     if constexpr (Panels > 1) {
       fetch(w + stride, b);
       _tile_loadd(7, w + stride, 64);
-      _tile_dpbf16ps(1, 4, 7);
+      TROUPE_TILE_PRODUCT(1, 4, 7);
     }
     if constexpr (Panels > 2) {
       fetch(w + 2 * stride, b);
       _tile_loadd(6, w + 2 * stride, 64);
-      _tile_dpbf16ps(2, 4, 6);
+      TROUPE_TILE_PRODUCT(2, 4, 6);
     }
     if constexpr (Panels > 3) {
       fetch(w + 3 * stride, b);
       _tile_loadd(7, w + 3 * stride, 64);
-      _tile_dpbf16ps(3, 4, 7);
+      TROUPE_TILE_PRODUCT(3, 4, 7);
     }
   }
   _tile_stored(0, c, 64);
@@ -165,9 +135,9 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
 }
 
 /// Sums of two tiles of rows with `Panels` ≤ 2 panels: every tile that is loaded is used twice.
-template <std::size_t Panels>
+template <bool Integers, std::size_t Panels>
 TROUPE_INLINE void multiply_row_tile_pair(const tile_product& p, const std::byte* a, const std::byte* panel,
-                                          float* c, panel_fetcher& fetcher) {
+                                          float* c, panel_fetch& fetcher) {
   constexpr std::size_t tile_floats = tile_rows * 16;
   const std::byte* a_second = a + p.a_stride;
   const std::byte* panel_second = panel + p.panel_stride;
@@ -191,15 +161,15 @@ TROUPE_INLINE void multiply_row_tile_pair(const tile_product& p, const std::byte
     fetcher.step();
     _tile_loadd(4, a + offset, 64);
     _tile_loadd(6, panel + offset, 64);
-    _tile_dpbf16ps(0, 4, 6);
+    TROUPE_TILE_PRODUCT(0, 4, 6);
     if constexpr (Panels > 1) {
       _tile_loadd(7, panel_second + offset, 64);
-      _tile_dpbf16ps(1, 4, 7);
+      TROUPE_TILE_PRODUCT(1, 4, 7);
     }
     _tile_loadd(5, a_second + offset, 64);
-    _tile_dpbf16ps(2, 5, 6);
+    TROUPE_TILE_PRODUCT(2, 5, 6);
     if constexpr (Panels > 1)
-      _tile_dpbf16ps(3, 5, 7);
+      TROUPE_TILE_PRODUCT(3, 5, 7);
   }
   _tile_stored(0, c, 64);
   _tile_stored(2, c + tile_floats, 64);
@@ -210,76 +180,75 @@ TROUPE_INLINE void multiply_row_tile_pair(const tile_product& p, const std::byte
 }
 
 /// One tile of rows with 1 to 4 panels.
+template <bool Integers>
 static void multiply_row_tile(const tile_product& p, std::size_t panels, const std::byte* a,
-                              const std::byte* panel, float* c, panel_fetcher& fetcher, std::size_t ahead) {
+                              const std::byte* panel, float* c, panel_fetch& fetcher, std::size_t ahead) {
   switch (panels) {
   case 1:
-    multiply_row_tile<1>(p, a, panel, c, fetcher, ahead);
+    multiply_row_tile<Integers, 1>(p, a, panel, c, fetcher, ahead);
     break;
   case 2:
-    multiply_row_tile<2>(p, a, panel, c, fetcher, ahead);
+    multiply_row_tile<Integers, 2>(p, a, panel, c, fetcher, ahead);
     break;
   case 3:
-    multiply_row_tile<3>(p, a, panel, c, fetcher, ahead);
+    multiply_row_tile<Integers, 3>(p, a, panel, c, fetcher, ahead);
     break;
   default:
-    multiply_row_tile<4>(p, a, panel, c, fetcher, ahead);
+    multiply_row_tile<Integers, 4>(p, a, panel, c, fetcher, ahead);
     break;
   }
 }
 
-/// Panels that are in work, or being fetched, together.
+/// Panels that one tile of rows meets at a time.
 constexpr std::size_t panel_group = 4;
 
 /// Up to 16 rows: limited by memory alone.
+template <bool Integers>
 static void multiply_few_rows(const tile_product& p) {
   constexpr std::size_t ahead = 8;
   const tile_session session(p.rows);
-  panel_fetcher none;
+  panel_fetch none;
   for (std::size_t first = 0; first < p.panels; first += panel_group)
-    multiply_row_tile(p, smaller(panel_group, p.panels - first), p.a, p.panel + first * p.panel_stride,
-                      p.c + first * p.c_stride, none, p.streamed ? ahead : 0);
+    multiply_row_tile<Integers>(p, smaller(panel_group, p.panels - first), p.a,
+                                p.panel + first * p.panel_stride, p.c + first * p.c_stride, none,
+                                p.streamed ? ahead : 0);
 }
 
-/// More rows: four panels at a time meet all rows, two by two, while the next four come. Nobody fetched the
-/// first four: there the second two come while the first are at work.
+/// More rows: two tiles of rows by two panels, while what comes next is fetched.
+template <bool Integers>
 static void multiply_many_rows(const tile_product& p) {
   const tile_session session(tile_rows);
+  panel_fetch none;
+  panel_fetch& fetch = p.fetch != nullptr ? *p.fetch : none;
   const std::size_t row_tiles = (p.rows + tile_rows - 1) / tile_rows;
-  const std::size_t pair_steps = row_tiles / 2 * p.blocks; // of two panels with all pairs of row tiles
-  for (std::size_t first = 0; first < p.panels; first += panel_group) {
-    const std::size_t count = smaller(panel_group, p.panels - first);
-    const std::size_t next = smaller(panel_group, p.panels - first - count);
-    const std::byte* panel = p.panel + first * p.panel_stride;
-    float* c = p.c + first * p.c_stride;
-    panel_fetcher fetcher;
-    for (std::size_t i = 0; i < count; i += 2) {
-      const std::byte* two = panel + i * p.panel_stride;
-      if (p.streamed && first == 0 && i == 0 && count > 2)
-        fetcher = panel_fetcher(two + 2 * p.panel_stride, p.panel_stride, count - 2, p.blocks, pair_steps);
-      else if (p.streamed && (i == 0 || first == 0))
-        fetcher = panel_fetcher(panel + count * p.panel_stride, p.panel_stride, next, p.blocks,
-                                (count - i + 1) / 2 * pair_steps);
-      for (std::size_t t = 0; t + 2 <= row_tiles; t += 2) {
-        const std::byte* a = p.a + t * p.a_stride;
-        float* to = c + i * p.c_stride + t * tile_rows * 16;
-        if (i + 1 < count)
-          multiply_row_tile_pair<2>(p, a, two, to, fetcher);
-        else
-          multiply_row_tile_pair<1>(p, a, two, to, fetcher);
-      }
+  for (std::size_t i = 0; i < p.panels; i += 2) {
+    const std::byte* two = p.panel + i * p.panel_stride;
+    for (std::size_t t = 0; t + 2 <= row_tiles; t += 2) {
+      const std::byte* a = p.a + t * p.a_stride;
+      float* to = p.c + i * p.c_stride + t * tile_rows * 16;
+      if (i + 1 < p.panels)
+        multiply_row_tile_pair<Integers, 2>(p, a, two, to, fetch);
+      else
+        multiply_row_tile_pair<Integers, 1>(p, a, two, to, fetch);
     }
-    if (row_tiles % 2 != 0)
-      multiply_row_tile(p, count, p.a + (row_tiles - 1) * p.a_stride, panel,
-                        c + (row_tiles - 1) * tile_rows * 16, fetcher, 0);
   }
+  if (row_tiles % 2 != 0)
+    for (std::size_t i = 0; i < p.panels; i += panel_group)
+      multiply_row_tile<Integers>(p, smaller(panel_group, p.panels - i), p.a + (row_tiles - 1) * p.a_stride,
+                                  p.panel + i * p.panel_stride,
+                                  p.c + i * p.c_stride + (row_tiles - 1) * tile_rows * 16, fetch, 0);
+}
+
+template <bool Integers>
+static void multiply_tiles(const tile_product& p) {
+  if (p.rows <= tile_rows)
+    multiply_few_rows<Integers>(p);
+  else
+    multiply_many_rows<Integers>(p);
 }
 
 static void bf16_tiles(const tile_product& p) {
-  if (p.rows <= tile_rows)
-    multiply_few_rows(p);
-  else
-    multiply_many_rows(p);
+  multiply_tiles<false>(p);
 }
 
 static void pack_row_tiles(const std::byte* row, dtype type, std::size_t k, std::byte* out) {

@@ -27,8 +27,8 @@ static constexpr kernel_table make_table(isa set) {
   table.quant.quantize_row = quantize_row;
   table.quant.quantize_product_row = quantize_product_row;
   table.quant.integer = integer_panel;
-  table.finish_row = finish_row;
-  table.activate_columns = activate_columns;
+  table.finish_rows = finish_rows;
+  table.activate_rows = activate_rows;
   table.activate_row = activate_row;
   table.rms_norm_row = rms_norm_row;
   table.layer_norm_row = layer_norm_row;

@@ -54,6 +54,56 @@ enum class row_layout : std::uint8_t {
   bf16_tiles,
   /// Integers with a scale (quant_table.hpp).
   int8,
+  /// Integers, K padded to 64, in tiles of 16 rows × 64 k, then the 16 rows' scales:
+  /// [rows / 16]([K / 64][16 rows][64 k], [16] FP32).
+  int8_tiles,
+  /// [K] in BF16: between two products, where a row's scale waits for the whole row.
+  bf16,
+};
+
+/// Fetches panels into L2 while others are multiplied, some lines at every step. 1 KiB of each panel in turn:
+/// one stream does not reach half of the bandwidth. Always inlined: units of several instruction sets use it.
+struct panel_fetch {
+  const std::byte* first = nullptr;
+  std::size_t stride = 0; // bytes between panels
+  std::size_t panels = 0;
+  std::size_t lines = 0; // of a panel
+  std::size_t left = 0;  // lines of all panels
+  std::size_t per_step = 0;
+  std::size_t panel = 0; // the one whose turn it is
+  std::size_t line = 0;  // where the turns of this round begin
+  std::size_t turn = 0;  // lines left of this turn
+  const std::byte* at = nullptr;
+
+  /// Everything within `steps` calls of `step`.
+  inline __attribute__((always_inline)) void begin(std::size_t steps) {
+    left = panels * lines;
+    per_step = (left + steps - 1) / steps;
+    begin_turn();
+  }
+
+  inline __attribute__((always_inline)) void step() {
+    for (std::size_t i = per_step < left ? per_step : left; i != 0; --i) {
+      __builtin_prefetch(at, 0, 2);
+      at += 64;
+      --left;
+      if (--turn != 0)
+        continue;
+      if (++panel == panels) {
+        panel = 0;
+        line += turn_lines;
+      }
+      begin_turn();
+    }
+  }
+
+ private:
+  static constexpr std::size_t turn_lines = 16;
+
+  inline __attribute__((always_inline)) void begin_turn() {
+    at = first + panel * stride + line * 64;
+    turn = lines - line < turn_lines ? lines - line : turn_lines;
+  }
 };
 
 /// A product of rows in tiles with panels: c[p][r][0 … 15] = a[r] · panel p, or += with `accumulate`.
@@ -63,17 +113,65 @@ struct tile_product {
   const std::byte* a = nullptr;
   std::size_t a_stride = 0;
   std::size_t rows = 0;
-  /// BF16 pairs, 1 KiB per block of 32 of K; `panel_stride` bytes between panels.
+  /// BF16 pairs, 1 KiB per block of 32 of K, or int8, as much per 64; `panel_stride` bytes between panels.
   const std::byte* panel = nullptr;
   std::size_t panel_stride = 0;
   std::size_t panels = 0;
   std::size_t blocks = 0;
-  /// [panels][rows padded to 16][16], `c_stride` floats between panels. Padding rows get anything.
+  /// [panels][rows padded to 16][16], `c_stride` floats between panels; of integers int32. Padding rows get
+  /// anything.
   float* c = nullptr;
   std::size_t c_stride = 0;
   bool accumulate = false;
-  /// Whether panels come from memory, so that fetching ahead pays; false for panels made in L1.
+  /// Up to 16 rows: whether panels come from memory, so that fetching ahead pays; false for panels made in
+  /// L1.
   bool streamed = true;
+  /// More rows: what to fetch meanwhile, a step per block and 2 × 2 tiles; or null.
+  panel_fetch* fetch = nullptr;
+};
+
+/// Sums that become output rows: out = sum + bias, or out += with `accumulate`.
+struct finish_block {
+  /// 16 to a panel: row r of panel p at `sum + p · panel_stride + r · 16`.
+  const float* sum = nullptr;
+  std::size_t panel_stride = 0;
+  /// Of the first column, or null.
+  const float* bias = nullptr;
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  /// Row r goes to `out[r] + offset`; `out` null: to `first + r · stride`, bytes.
+  std::byte* const* out = nullptr;
+  std::size_t offset = 0;
+  std::byte* first = nullptr;
+  std::size_t stride = 0;
+  dtype type = dtype::f32;
+  bool accumulate = false;
+  /// A step per row; or null.
+  panel_fetch* fetch = nullptr;
+};
+
+/// Sums that become rows of the next product: h = act(gate + gate_bias) · (up + up_bias), or act(gate + bias)
+/// where `up` is null; rounded to bf16 unless the layout is f32.
+struct activation_block {
+  activation kind = activation::silu;
+  /// 16 to a panel, as in `finish_block`, and so are up's.
+  const float* gate = nullptr;
+  const float* gate_bias = nullptr;
+  const float* up = nullptr;
+  const float* up_bias = nullptr;
+  std::size_t panel_stride = 0;
+  std::size_t rows = 0;
+  /// Columns [column, column + columns), `column` a multiple of 16; then zeros up to column `end`.
+  std::size_t column = 0;
+  std::size_t columns = 0;
+  std::size_t end = 0;
+  /// Row r begins at `out + r / 16 · tile_stride + r % 16 · row_stride`, bytes.
+  std::byte* out = nullptr;
+  std::size_t row_stride = 0;
+  std::size_t tile_stride = 0;
+  row_layout layout = row_layout::f32;
+  /// A step per row; or null.
+  panel_fetch* fetch = nullptr;
 };
 
 /// Rows of one kernel call. Where nothing else is said, rows for products are FP32: `row_layout::f32` for
@@ -103,18 +201,17 @@ struct kernel_table {
   /// operations, for any number of rows, and such rows (`out`: the row's part of its first tile).
   void (*bf16_tiles)(const tile_product& product) = nullptr;
   void (*pack_row_tiles)(const std::byte* row, dtype type, std::size_t k, std::byte* out) = nullptr;
+  /// The same for int8 rows: exact integer sums (int32 in `c`); a panel's results from them, in place; int8
+  /// rows; an int4 panel's integers as int8, [K padded to 64 / 4][16][4].
+  void (*int8_tiles)(const tile_product& product) = nullptr;
+  void (*scale_int8_tiles)(const float* channel_scales, const std::byte* a, std::size_t a_stride,
+                           std::size_t rows, std::size_t k, float* c) = nullptr;
+  void (*quantize_row_tiles)(const std::byte* row, dtype type, std::size_t k, std::byte* out,
+                             float* scale) = nullptr;
+  void (*unpack_int4)(const quant_panel& panel, std::size_t k, std::byte* out) = nullptr;
 
-  /// out = sum + bias (or out += with `accumulate`), `count` elements; bias may be null. Sums come 16 to a
-  /// panel, panels `panel_stride` floats apart.
-  void (*finish_row)(const float* sum, std::size_t panel_stride, const float* bias, std::size_t count,
-                     std::byte* out, dtype type, bool accumulate) = nullptr;
-  /// h = act(gate + gate_bias) · (up + up_bias) for columns [column, column + count) of a row for products,
-  /// `column` a multiple of 16, rounded to bf16 unless the layout is f32; then zeros up to column `end`.
-  /// Gate's sums come 16 to a panel, panels `panel_stride` floats apart, and so do up's. `up` null: h =
-  /// act(gate + bias). `out`: the row's begin.
-  void (*activate_columns)(activation kind, const float* gate, const float* gate_bias, const float* up,
-                           const float* up_bias, std::size_t panel_stride, std::size_t count,
-                           std::size_t column, std::size_t end, std::byte* out, row_layout layout) = nullptr;
+  void (*finish_rows)(const finish_block& block) = nullptr;
+  void (*activate_rows)(const activation_block& block) = nullptr;
 
   void (*activate_row)(activation kind, const std::byte* gate, dtype gate_type, const std::byte* up,
                        dtype up_type, std::size_t count, std::byte* out, dtype out_type) = nullptr;

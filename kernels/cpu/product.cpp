@@ -20,7 +20,8 @@ constexpr std::size_t direct_rows = 12;
 constexpr std::size_t chunk_blocks = 8;
 constexpr std::size_t chunk_k = chunk_blocks * block_k;
 
-// Unpacked weights of a thread: that chunk, or what a matrix unit multiplies at a time.
+// Unpacked weights of a thread: that chunk, or what a matrix unit multiplies at a time. int4 for int8 rows
+// takes what a part's panels take.
 constexpr std::size_t unpacked_bytes = std::size_t{32} << 10;
 static_assert(unpacked_bytes >= chunk_k * panel_columns * sizeof(float));
 
@@ -32,11 +33,17 @@ constexpr std::size_t many_rows = 192; // × 256 of K × 4 bytes = 192 KiB of L2
 constexpr std::size_t many_panels = 8;
 constexpr std::size_t streams = 4;
 
-// On a matrix unit: rows whose BF16 stay in L2 with the panels that pass, and panels of a tile, the more the
-// fewer rows there are, because the first panels of a tile are not fetched ahead.
+// On a matrix unit: bytes of rows that stay in L2 with the panels that pass, and panels of a tile, more of
+// few rows, so that a tile is worth taking.
 constexpr std::size_t tile_rows_bytes = std::size_t{1} << 20;
-constexpr std::size_t tile_floats = 64 * 1024; // floats
+constexpr std::size_t tile_floats = 64 * 1024;
 constexpr std::size_t tile_panels = 16;
+
+// Sums that a matrix unit makes at a time, 16 KiB: they are still in L1 when they are used.
+constexpr tile_shape tile_part{64, 4};
+
+// So many int8 rows and fewer are rows of their own, not tiles.
+constexpr std::size_t few_int8_rows = 32;
 
 void multiply_bf16(const kernel_table& table, const packed_matrix& weight, const float* a, std::size_t rows,
                    std::size_t first, std::size_t panels, float* c, float* expanded) {
@@ -72,23 +79,29 @@ void multiply_f32(const kernel_table& table, const packed_matrix& weight, const 
                       std::min(step, inputs - k), c + p * rows * panel_columns, panel_columns);
 }
 
+std::size_t ceil_div(std::size_t a, std::size_t b) {
+  return (a + b - 1) / b;
+}
+
 row_layout layout_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows) {
   if (weight.format() == packed_format::f32_panel)
     return row_layout::f32;
   if (weight.rows() == row_quant::int8)
-    return row_layout::int8;
+    return table.int8_tiles != nullptr && rows > few_int8_rows ? row_layout::int8_tiles : row_layout::int8;
   if (table.bf16_tiles == nullptr || (is_quantized(weight.format()) && rows <= quant_vector_rows))
     return row_layout::bf16_split;
   return row_layout::bf16_tiles;
 }
 
-std::size_t ceil_div(std::size_t a, std::size_t b) {
-  return (a + b - 1) / b;
+// Bytes of 16 rows in tiles.
+std::size_t tile_row_stride(row_layout layout, std::size_t inputs) {
+  return layout == row_layout::int8_tiles ? int8_row_sums(inputs) * 16 + 16 * sizeof(float)
+                                          : ceil_div(inputs, block_k) * block_bytes;
 }
 
-tile_shape matrix_unit_tile(const packed_shape& weight, std::size_t rows) {
+tile_shape matrix_unit_tile(row_layout layout, const packed_shape& weight, std::size_t rows) {
   const std::size_t most =
-      std::max<std::size_t>(tile_rows_bytes / (weight.padded_inputs() * 2) / 32 * 32, 64);
+      std::max<std::size_t>(tile_rows_bytes / (tile_row_stride(layout, weight.inputs) / 16) / 32 * 32, 64);
   tile_shape tile{rows, streams};
   if (rows > most) // split evenly, in whole pairs of tiles
     tile.rows = ceil_div(ceil_div(rows, ceil_div(rows, most)), 32) * 32;
@@ -98,23 +111,77 @@ tile_shape matrix_unit_tile(const packed_shape& weight, std::size_t rows) {
   return tile;
 }
 
+quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
+  const packed_shape& shape = weight.shape();
+  const std::byte* data = weight.panel(index);
+  return {shape.format, data, shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes(),
+          shape.group() / block_k, reinterpret_cast<const float*>(data + shape.panel_scales_offset())};
+}
+
+// int8 rows meet int4 weights as int8.
+bool unpacks_int4(row_layout layout, const packed_matrix& weight) {
+  return layout == row_layout::int8_tiles && weight.format() != packed_format::int8_channel;
+}
+
+std::size_t unpacked_size(row_layout layout, const packed_matrix& weight) {
+  return unpacks_int4(layout, weight) ? tile_part.panels * int8_row_sums(weight.inputs()) * panel_columns
+                                      : unpacked_bytes;
+}
+
+tile_shape part_of(row_layout layout, const packed_matrix& weight, const tile_shape& tile) {
+  const bool tiles = layout == row_layout::bf16_tiles || layout == row_layout::int8_tiles;
+  if (!tiles || tile.rows <= 16)
+    return tile;
+  // Weights that are unpacked for BF16 rows are so again for every part.
+  if (layout == row_layout::bf16_tiles && is_quantized(weight.format()))
+    return {tile.rows, tile_part.panels};
+  return {ceil_div(ceil_div(tile.rows, ceil_div(tile.rows, tile_part.rows)), 32) * 32, tile_part.panels};
+}
+
 } // namespace
 
 row_map::row_map(const kernel_table& table, const packed_matrix& weight, std::size_t rows)
     : layout_(layout_for(table, weight, rows)),
-      stride_(layout_ == row_layout::bf16_tiles ? ceil_div(weight.inputs(), block_k) * block_bytes
-                                                : product_stride(weight.inputs()) * sizeof(float)) {}
+      inputs_(weight.inputs()),
+      stride_(in_tiles() ? tile_row_stride(layout_, inputs_) : product_stride(inputs_) * sizeof(float)) {}
 
 std::size_t row_map::bytes(std::size_t rows) const {
-  return layout_ == row_layout::bf16_tiles ? ceil_div(rows, 16) * stride_ : rows * stride_;
+  return in_tiles() ? ceil_div(rows, 16) * stride_ : rows * stride_;
+}
+
+void row_map::pack(const kernel_table& table, const std::byte* row, dtype type, std::byte* rows,
+                   std::size_t r) const {
+  std::byte* out = rows + offset(r);
+  switch (layout_) {
+  case row_layout::f32:
+    table.pack_row_f32(row, type, inputs_, reinterpret_cast<float*>(out));
+    break;
+  case row_layout::bf16_split:
+    table.pack_row_bf16(row, type, inputs_, reinterpret_cast<float*>(out));
+    break;
+  case row_layout::bf16_tiles:
+    table.pack_row_tiles(row, type, inputs_, out);
+    break;
+  case row_layout::int8:
+    table.quant.quantize_row(row, type, inputs_, out);
+    break;
+  case row_layout::int8_tiles: {
+    std::byte* scales = rows + r / 16 * stride_ + int8_row_sums(inputs_) * 16;
+    table.quantize_row_tiles(row, type, inputs_, out, reinterpret_cast<float*>(scales) + r % 16);
+    break;
+  }
+  case row_layout::bf16:
+    break; // not a row of a product
+  }
 }
 
 tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
                      unsigned threads) {
   const packed_shape& shape = weight.shape();
   tile_shape tile{std::min(rows, many_rows), rows <= direct_rows ? streams : many_panels};
-  if (layout_for(table, weight, rows) == row_layout::bf16_tiles)
-    tile = matrix_unit_tile(shape, rows);
+  const row_layout layout = layout_for(table, weight, rows);
+  if (layout == row_layout::bf16_tiles || layout == row_layout::int8_tiles)
+    tile = matrix_unit_tile(layout, shape, rows);
   else if (rows > many_rows) // rows split evenly
     tile.rows = ceil_div(rows, ceil_div(rows, many_rows));
   const auto tiles = [&] { return ceil_div(rows, tile.rows) * ceil_div(shape.panels(), tile.panels); };
@@ -123,60 +190,85 @@ tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std
   return tile;
 }
 
-std::size_t tile_scratch_bytes(const tile_shape& tile) {
-  return unpacked_bytes + ceil_div(tile.rows, 16) * 16 * tile.panels * panel_columns * sizeof(float);
+tile_shape part_of(const tile_work& work) {
+  return part_of(work.layout, *work.panels.weight, {work.rows, work.panels.count});
 }
 
-void pack_row(const kernel_table& table, row_layout layout, const std::byte* row, dtype type, std::size_t k,
-              std::byte* out) {
-  switch (layout) {
-  case row_layout::f32:
-    table.pack_row_f32(row, type, k, reinterpret_cast<float*>(out));
-    break;
-  case row_layout::bf16_split:
-    table.pack_row_bf16(row, type, k, reinterpret_cast<float*>(out));
-    break;
-  case row_layout::bf16_tiles:
-    table.pack_row_tiles(row, type, k, out);
-    break;
-  case row_layout::int8:
-    table.quant.quantize_row(row, type, k, out);
-    break;
+std::size_t tile_scratch_bytes(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
+                               const tile_shape& tile) {
+  const row_layout layout = layout_for(table, weight, rows);
+  const tile_shape part = part_of(layout, weight, tile);
+  return unpacked_size(layout, weight)
+         + ceil_div(part.rows, 16) * 16 * part.panels * panel_columns * sizeof(float);
+}
+
+void begin_panels(const tile_work& work, const panel_range& panels, const panel_range& next,
+                  std::byte* scratch, panel_fetch& fetch) {
+  const packed_matrix& weight = *panels.weight;
+  const bool tiles = work.layout == row_layout::bf16_tiles || work.layout == row_layout::int8_tiles;
+  if (!tiles || work.rows <= 16)
+    return;
+  if (next.weight != nullptr) {
+    fetch.first = next.weight->panel(next.first);
+    fetch.stride = next.weight->shape().panel_bytes();
+    fetch.panels = std::min(next.count, tile_part.panels);
+    fetch.lines = ceil_div(fetch.stride, 64);
+    // A step of a product and one of a row that is finished take about the same time.
+    const std::size_t blocks = ceil_div(weight.inputs(), work.layout == row_layout::int8_tiles ? 64 : 32);
+    fetch.begin(work.rows / 32 * ceil_div(panels.count, 2) * blocks + work.rows);
   }
+  if (unpacks_int4(work.layout, weight))
+    for (std::size_t p = 0; p < panels.count; ++p)
+      work.table.unpack_int4(panel_of(weight, panels.first + p), weight.inputs(),
+                             scratch + p * int8_row_sums(weight.inputs()) * panel_columns);
 }
 
-tile_sums multiply_tile(const kernel_table& table, const packed_matrix& weight, row_layout layout,
-                        const std::byte* a, std::size_t rows, std::size_t first_panel, std::size_t panels,
-                        std::byte* scratch) {
-  auto* expanded = reinterpret_cast<float*>(scratch);
-  auto* c = reinterpret_cast<float*>(scratch + unpacked_bytes);
-  if (layout == row_layout::bf16_tiles) {
-    const packed_shape& shape = weight.shape();
+tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::size_t row, std::size_t rows,
+                        std::byte* scratch, panel_fetch& fetch) {
+  const kernel_table& table = work.table;
+  const packed_matrix& weight = *panels.weight;
+  const packed_shape& shape = weight.shape();
+  auto* c = reinterpret_cast<float*>(scratch + unpacked_size(work.layout, weight));
+  if (work.layout == row_layout::bf16_tiles || work.layout == row_layout::int8_tiles) {
     const std::size_t c_stride = ceil_div(rows, 16) * 16 * panel_columns;
-    if (is_quantized(shape.format)) {
-      multiply_quantized_tiles(table, weight, a, rows, first_panel, panels, c, c_stride, scratch,
-                               unpacked_bytes);
-      return {c, c_stride};
+    tile_product product{.a = work.a + row / 16 * tile_row_stride(work.layout, weight.inputs()),
+                         .a_stride = tile_row_stride(work.layout, weight.inputs()),
+                         .rows = rows,
+                         .panel = weight.panel(panels.first),
+                         .panel_stride = shape.panel_bytes(),
+                         .panels = panels.count,
+                         .c = c,
+                         .c_stride = c_stride,
+                         .fetch = &fetch};
+    if (work.layout == row_layout::int8_tiles) {
+      product.blocks = int8_row_sums(weight.inputs()) / 64;
+      if (unpacks_int4(work.layout, weight)) {
+        product.panel = scratch;
+        product.panel_stride = int8_row_sums(weight.inputs()) * panel_columns;
+      }
+      table.int8_tiles(product);
+      for (std::size_t p = 0; p < panels.count; ++p)
+        table.scale_int8_tiles(panel_of(weight, panels.first + p).scales, product.a, product.a_stride, rows,
+                               weight.inputs(), c + p * c_stride);
+    } else if (is_quantized(shape.format)) {
+      multiply_quantized_tiles(table, weight, product.a, rows, panels.first, panels.count, c, c_stride,
+                               scratch, unpacked_bytes);
+    } else {
+      product.blocks = shape.padded_inputs() / block_k;
+      table.bf16_tiles(product);
     }
-    table.bf16_tiles({.a = a,
-                      .a_stride = shape.padded_inputs() / block_k * block_bytes,
-                      .rows = rows,
-                      .panel = weight.panel(first_panel),
-                      .panel_stride = shape.panel_bytes(),
-                      .panels = panels,
-                      .blocks = shape.padded_inputs() / block_k,
-                      .c = c,
-                      .c_stride = c_stride});
     return {c, c_stride};
   }
-  const auto* x = reinterpret_cast<const float*>(a);
-  std::memset(c, 0, rows * panels * panel_columns * sizeof(float));
+  auto* expanded = reinterpret_cast<float*>(scratch);
+  const auto* x =
+      reinterpret_cast<const float*>(work.a + row * product_stride(weight.inputs()) * sizeof(float));
+  std::memset(c, 0, rows * panels.count * panel_columns * sizeof(float));
   if (weight.format() == packed_format::f32_panel)
-    multiply_f32(table, weight, x, rows, first_panel, panels, c);
+    multiply_f32(table, weight, x, rows, panels.first, panels.count, c);
   else if (is_quantized(weight.format()))
-    multiply_quantized(table, weight, x, rows, first_panel, panels, c, expanded, chunk_blocks);
+    multiply_quantized(table, weight, x, rows, panels.first, panels.count, c, expanded, chunk_blocks);
   else
-    multiply_bf16(table, weight, x, rows, first_panel, panels, c, expanded);
+    multiply_bf16(table, weight, x, rows, panels.first, panels.count, c, expanded);
   return {c, rows * panel_columns};
 }
 

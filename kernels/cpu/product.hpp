@@ -2,6 +2,8 @@
 // share.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,16 +32,25 @@ class row_map {
 
   /// Where row `r` begins. Rows [r, …) are rows for products of their own where r is a multiple of 16.
   std::size_t offset(std::size_t r) const {
-    return layout_ == row_layout::bf16_tiles ? r / 16 * stride_ + r % 16 * tile_row_bytes : r * stride_;
+    return in_tiles() ? r / 16 * stride_ + r % 16 * tile_row_bytes : r * stride_;
   }
 
-  /// Bytes between rows; between 16 rows for tiles.
-  std::size_t stride() const { return stride_; }
+  /// Bytes between 16 rows, and between the rows of such a tile.
+  std::size_t tile_stride() const { return in_tiles() ? stride_ : 16 * stride_; }
+
+  std::size_t row_stride() const { return in_tiles() ? tile_row_bytes : stride_; }
+
+  /// Writes row `r`, of `weight.inputs()` elements, into rows that begin at `rows`.
+  void pack(const kernel_table& table, const std::byte* row, dtype type, std::byte* rows,
+            std::size_t r) const;
 
  private:
   static constexpr std::size_t tile_row_bytes = 64;
 
+  bool in_tiles() const { return layout_ == row_layout::bf16_tiles || layout_ == row_layout::int8_tiles; }
+
   row_layout layout_;
+  std::size_t inputs_;
   std::size_t stride_;
 };
 
@@ -62,18 +73,76 @@ struct tile_sums {
 tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
                      unsigned threads);
 
+/// Panels [first, first + count) of a weight; none where `weight` is null.
+struct panel_range {
+  const packed_matrix* weight = nullptr;
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+/// One tile of a product.
+struct tile_work {
+  const kernel_table& table;
+  row_layout layout; // of the whole product's rows: `row_map` knows
+  panel_range panels;
+  /// Rows for products as `row_map` has them.
+  const std::byte* a = nullptr;
+  std::size_t rows = 0;
+  /// What the same thread will multiply next: is fetched meanwhile.
+  panel_range next{};
+};
+
+/// How a tile's sums are made: so many rows and panels at a time, that they stay in L1 until they are used.
+tile_shape part_of(const tile_work& work);
+
 /// Scratch of `multiply_tile`, bytes.
-std::size_t tile_scratch_bytes(const tile_shape& tile);
+std::size_t tile_scratch_bytes(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
+                               const tile_shape& tile);
 
-/// Writes a row of `k` elements as `layout` has it; `out`: the row's begin in its `row_map`.
-void pack_row(const kernel_table& table, row_layout layout, const std::byte* row, dtype type, std::size_t k,
-              std::byte* out);
+/// Unpacks what has to be before panels [first, first + count) of the tile meet their rows. `fetch`: what is
+/// to come after them.
+void begin_panels(const tile_work& work, const panel_range& panels, const panel_range& next,
+                  std::byte* scratch, panel_fetch& fetch);
 
-/// A tile's sums, in `scratch`.
-/// @param layout  of the product's rows: `row_map` knows
-/// @param a       rows for products as `row_map` has them
-tile_sums multiply_tile(const kernel_table& table, const packed_matrix& weight, row_layout layout,
-                        const std::byte* a, std::size_t rows, std::size_t first_panel, std::size_t panels,
-                        std::byte* scratch);
+/// Sums of `rows` of the tile's rows from `row` on with those panels, in `scratch`.
+tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::size_t row, std::size_t rows,
+                        std::byte* scratch, panel_fetch& fetch);
+
+/// Calls `finish(panels, row, rows, sums, fetch)` for the parts of a tile, rows counted within the tile. Who
+/// finishes a row steps `fetch`.
+template <class Finish>
+void multiply_tile(const tile_work& work, std::byte* scratch, const Finish& finish) {
+  const tile_shape part = part_of(work);
+  for (std::size_t p = 0; p < work.panels.count; p += part.panels) {
+    const auto range = [&](std::size_t from) {
+      return panel_range{work.panels.weight, work.panels.first + from,
+                         std::min(part.panels, work.panels.count - from)};
+    };
+    const panel_range panels = range(p);
+    panel_fetch fetch;
+    begin_panels(work, panels, p + panels.count < work.panels.count ? range(p + panels.count) : work.next,
+                 scratch, fetch);
+    for (std::size_t row = 0; row < work.rows; row += part.rows) {
+      const std::size_t rows = std::min(part.rows, work.rows - row);
+      finish(panels, row, rows, multiply_part(work, panels, row, rows, scratch, fetch), fetch);
+    }
+  }
+}
+
+/// Calls `function(thread, index, next)` for every index below `count`, on all threads; `next` is what the
+/// same thread will be called with next, or `count`.
+template <class Function>
+void over_tiles(context& ctx, std::size_t count, const Function& function) {
+  std::atomic<std::size_t> taken{0};
+  const auto take = [&] { return std::min(taken.fetch_add(1, std::memory_order_relaxed), count); };
+  ctx.pool().parallel_static(std::min<std::size_t>(count, ctx.threads()),
+                             [&](unsigned thread, std::size_t, std::size_t) {
+                               for (std::size_t i = take(); i < count;) {
+                                 const std::size_t next = take();
+                                 function(thread, i, next);
+                                 i = next;
+                               }
+                             });
+}
 
 } // namespace troupe::kernels::cpu

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/cpu/gemm_kernels.hpp"
+#include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/math.hpp"
 #include "kernels/cpu/simd.hpp"
 
@@ -38,25 +39,33 @@ TROUPE_INLINE void with_activation(activation kind, const Function& function) {
   }
 }
 
-static void finish_row(const float* sum, std::size_t panel_stride, const float* bias, std::size_t count,
-                       std::byte* out, dtype type, bool accumulate) {
-  with_type(out, type, [&](auto* to) {
-    for_each_16(count, [&](std::size_t i, std::size_t n) {
-      v16 y = load_some(sum + i / 16 * panel_stride, n);
-      if (bias != nullptr)
-        y = add(y, load_some(bias + i, n));
-      if (accumulate)
-        y = add(load_some(to + i, n), y);
-      store_some(to + i, n, y);
+static void finish_rows(const finish_block& block) {
+  for (std::size_t r = 0; r < block.rows; ++r) {
+    if (block.fetch != nullptr)
+      block.fetch->step();
+    std::byte* out = block.out != nullptr ? block.out[r] + block.offset : block.first + r * block.stride;
+    const float* sum = block.sum + r * 16;
+    with_type(out, block.type, [&](auto* to) {
+      for_each_16(block.columns, [&](std::size_t i, std::size_t n) {
+        v16 y = load_some(sum + i / 16 * block.panel_stride, n);
+        if (block.bias != nullptr)
+          y = add(y, load_some(block.bias + i, n));
+        if (block.accumulate)
+          y = add(load_some(to + i, n), y);
+        store_some(to + i, n, y);
+      });
     });
-  });
+  }
 }
 
 /// 16 BF16 values of a row for products from column `column` on; those past `count` become zero.
 static void store_product_columns(const v16& h, std::size_t count, std::size_t column, std::byte* out,
                                   row_layout layout) {
-  if (layout == row_layout::bf16_tiles) {
-    auto* to = reinterpret_cast<bfloat16*>(out + column / block_k * panel_block_bytes) + column % block_k;
+  if (layout == row_layout::bf16_tiles || layout == row_layout::bf16) {
+    auto* to =
+        layout == row_layout::bf16
+            ? reinterpret_cast<bfloat16*>(out) + column
+            : reinterpret_cast<bfloat16*>(out + column / block_k * panel_block_bytes) + column % block_k;
     store16(to, h);
     for (std::size_t j = count; j < 16; ++j)
       to[j] = {};
@@ -71,30 +80,34 @@ static void store_product_columns(const v16& h, std::size_t count, std::size_t c
   }
 }
 
-static void activate_columns(activation kind, const float* gate, const float* gate_bias, const float* up,
-                             const float* up_bias, std::size_t panel_stride, std::size_t count,
-                             std::size_t column, std::size_t end, std::byte* out, row_layout layout) {
-  with_activation(kind, [&]<activation Kind>() {
-    for_each_16(count, [&](std::size_t i, std::size_t n) {
-      v16 g = load_some(gate + i / 16 * panel_stride, n);
-      if (gate_bias != nullptr)
-        g = add(g, load_some(gate_bias + i, n));
-      v16 h = activated<Kind>(g);
-      if (up != nullptr) {
-        v16 u = load_some(up + i / 16 * panel_stride, n);
-        if (up_bias != nullptr)
-          u = add(u, load_some(up_bias + i, n));
-        h = mul(h, u);
-      }
-      if (layout == row_layout::f32)
-        store_some(reinterpret_cast<float*>(out) + column + i, n, h);
-      else
-        store_product_columns(h, n, column + i, out, layout);
-    });
+static void activate_rows(const activation_block& b) {
+  with_activation(b.kind, [&]<activation Kind>() {
+    for (std::size_t r = 0; r < b.rows; ++r) {
+      if (b.fetch != nullptr)
+        b.fetch->step();
+      std::byte* out = b.out + r / 16 * b.tile_stride + r % 16 * b.row_stride;
+      for_each_16(b.columns, [&](std::size_t i, std::size_t n) {
+        const std::size_t at = i / 16 * b.panel_stride + r * 16;
+        v16 g = load_some(b.gate + at, n);
+        if (b.gate_bias != nullptr)
+          g = add(g, load_some(b.gate_bias + i, n));
+        v16 h = activated<Kind>(g);
+        if (b.up != nullptr) {
+          v16 u = load_some(b.up + at, n);
+          if (b.up_bias != nullptr)
+            u = add(u, load_some(b.up_bias + i, n));
+          h = mul(h, u);
+        }
+        if (b.layout == row_layout::f32)
+          store_some(reinterpret_cast<float*>(out) + b.column + i, n, h);
+        else
+          store_product_columns(h, n, b.column + i, out, b.layout);
+      });
+      if (b.layout != row_layout::f32)
+        for (std::size_t i = (b.column + b.columns + 15) / 16 * 16; i < b.end; i += 16)
+          store_product_columns(splat(0.0F), 0, i, out, b.layout);
+    }
   });
-  if (layout != row_layout::f32)
-    for (std::size_t i = (column + count + 15) / 16 * 16; i < end; i += 16)
-      store_product_columns(splat(0.0F), 0, i, out, layout);
 }
 
 static void activate_row(activation kind, const std::byte* gate, dtype gate_type, const std::byte* up,

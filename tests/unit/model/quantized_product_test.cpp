@@ -179,7 +179,7 @@ TEST(quantize, unpacked_rows_are_integers_times_scales) {
 
 TEST(quantized_gemm, follows_the_documented_order_bit_by_bit) {
   for (const auto& [n, k] : shapes) {
-    constexpr std::size_t rows = 37;
+    constexpr std::size_t rows = 101;
     const auto x = rounded(random_floats(rows * k, 1));
     const auto w = random_floats(n * k, 2, 0.1F);
     for (const packed_format format : quantized_formats)
@@ -195,7 +195,7 @@ TEST(quantized_gemm, follows_the_documented_order_bit_by_bit) {
                                                           : documented_int8(x.data() + r * k, weights);
         }
         with_every_context([&](context& ctx) {
-          for (const std::size_t m : {1UL, 2UL, 3UL, 7UL, 8UL, 9UL, 17UL, 32UL, rows}) {
+          for (const std::size_t m : {1UL, 2UL, 3UL, 7UL, 8UL, 9UL, 17UL, 32UL, 37UL, 65UL, rows}) {
             std::vector<float> y(m * n, poison);
             gemm(ctx,
                  {.input = view_of(x.data(), m, k), .weight = &packed, .output = view_of(y.data(), m, n)});
@@ -249,24 +249,28 @@ TEST(quantized_gemm, a_sick_row_shows_and_zeros_stay_zeros) {
   const auto w = random_floats(20 * 64, 5);
   auto packed = packed_matrix::pack(packed_format::int8_channel, view_of(w.data(), 20, 64));
   packed.set_rows(row_quant::int8);
-  std::vector<float> x(3 * 64, 0.0F);
-  x[0] = std::nanf("");
-  x[64] = INFINITY;
-  with_every_context([&](context& ctx) {
-    std::vector<float> y(3 * 20, poison);
-    gemm(ctx, {.input = view_of(x.data(), 3, 64), .weight = &packed, .output = view_of(y.data(), 3, 20)});
-    for (std::size_t c = 0; c < 20; ++c) {
-      EXPECT_TRUE(std::isnan(y[c]));
-      EXPECT_TRUE(std::isnan(y[20 + c]));
-      EXPECT_EQ(y[40 + c], 0.0F);
-    }
-  });
+  for (const std::size_t rows : {3UL, 40UL}) {
+    std::vector<float> x(rows * 64, 0.0F);
+    x[0] = std::nanf("");
+    x[64] = INFINITY;
+    with_every_context([&](context& ctx) {
+      std::vector<float> y(rows * 20, poison);
+      gemm(ctx,
+           {.input = view_of(x.data(), rows, 64), .weight = &packed, .output = view_of(y.data(), rows, 20)});
+      for (std::size_t c = 0; c < 20; ++c) {
+        EXPECT_TRUE(std::isnan(y[c]));
+        EXPECT_TRUE(std::isnan(y[20 + c]));
+        for (std::size_t r = 2; r < rows; ++r)
+          EXPECT_EQ(y[r * 20 + c], 0.0F);
+      }
+    });
+  }
 }
 
 TEST(quantized_experts, give_the_same_bits_everywhere_and_alone_as_in_company) {
   constexpr std::size_t hidden = 80;
   constexpr std::size_t ffn = 48;
-  constexpr std::size_t rows = 41;
+  constexpr std::size_t rows = 85;
   const auto gate = random_floats(ffn * hidden, 1, 0.1F);
   const auto up = random_floats(ffn * hidden, 2, 0.1F);
   const auto down = random_floats(hidden * ffn, 3, 0.1F);
@@ -296,7 +300,7 @@ TEST(quantized_experts, give_the_same_bits_everywhere_and_alone_as_in_company) {
       EXPECT_TRUE(std::any_of(expected.begin(), expected.end(),
                               [](bfloat16 value) { return to_float(value) != 0.0F; }));
       with_every_context([&](context& ctx) {
-        for (const std::size_t count : {1UL, 5UL, 20UL, rows})
+        for (const std::size_t count : {1UL, 5UL, 20UL, 41UL, rows})
           EXPECT_TRUE(same_bits(std::span<const bfloat16>(run(ctx, rows - count, count)),
                                 std::span<const bfloat16>(expected).subspan((rows - count) * hidden)))
               << name_of(ctx.instruction_set()) << ' ' << name_of(format) << ' ' << count << " rows";
