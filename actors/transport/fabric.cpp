@@ -28,7 +28,10 @@ constexpr auto leave_deadline = 500ms;
 fabric::listener::~listener() = default;
 
 fabric::fabric(fabric_settings settings, listener& ears)
-    : settings_(std::move(settings)), ears_(ears), wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    : settings_(std::move(settings)),
+      ears_(ears),
+      wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      polling_(settings_.polling) {
   if (settings_.secret.empty())
     throw std::runtime_error("transport: the cluster secret is empty");
   if (!wake_)
@@ -53,7 +56,9 @@ fabric::fabric(fabric_settings settings, listener& ears)
     [[maybe_unused]] const auto ignored = ::read(wake_.get(), &count, sizeof(count));
   });
   next_tick_ = next_heartbeat_ = clock::now();
-  thread_ = std::thread{[this] { run(); }};
+  threads_[0] = std::thread{[this] { work(true); }};
+  if (settings_.run_jobs)
+    threads_[1] = std::thread{[this] { work(false); }};
 }
 
 fabric::~fabric() {
@@ -65,7 +70,9 @@ void fabric::stop() {
     return;
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof(one));
-  thread_.join();
+  for (auto& x : threads_)
+    if (x.joinable())
+      x.join();
 }
 
 void fabric::post(std::function<void()> task) {
@@ -77,31 +84,43 @@ void fabric::post(std::function<void()> task) {
   wake();
 }
 
-void fabric::run() {
-  progress_thread_ = std::this_thread::get_id();
-  auto next_sockets = clock::now();
-  auto last_work = clock::now();
+bool fabric::run() {
+  auto now = clock::now();
+  auto next_sockets = now;
   while (!stop_) {
     bool armed = false;
-    const bool busy = progress_worker(armed);
-    deliver();
+    const bool polls = polling_.worth(now);
+    bool busy = progress_worker(!polls, armed);
+    if (deliver()) {
+      busy = true;
+      armed = false;
+      if (!run_jobs())
+        return false;
+    }
     run_tasks();
     bury_broken();
-    auto now = clock::now();
+    now = clock::now();
     if (busy)
-      last_work = now;
+      polling_.worked(now, polls);
     if (armed && queued_ == 0 && !has_tasks_ && !stop_) {
       auto until = std::min(next_tick_, now + tick_interval);
       if (!delayed_.empty())
         until = std::min(until, delayed_.begin()->first);
       ++totals_.wake_ups;
-      events_.wait(std::max(std::chrono::ceil<std::chrono::milliseconds>(until - now), 0ms));
+      const auto timeout = std::max(std::chrono::ceil<std::chrono::milliseconds>(until - now), 0ms);
+      events_.wait(timeout);
+      polling_.slept(clock::now() - now);
       now = clock::now();
       next_sockets = now + socket_interval;
     } else if (now >= next_sockets || now >= next_tick_) {
       // Before deadlines are judged: what makes a peer look silent may be our own pause.
       events_.wait(0ms);
       next_sockets = now + socket_interval;
+    }
+    if (polls && !busy) {
+      std::this_thread::yield();
+      const auto then = std::exchange(now, clock::now());
+      polling_.yielded(now - then, now);
     }
     while (!delayed_.empty() && delayed_.begin()->first <= now) {
       auto node = delayed_.extract(delayed_.begin());
@@ -110,10 +129,10 @@ void fabric::run() {
     if (now >= next_tick_)
       tick(now);
   }
-  leave();
+  return true;
 }
 
-bool fabric::progress_worker(bool& armed) {
+bool fabric::progress_worker(bool may_arm, bool& armed) {
   bool busy = false;
   std::lock_guard guard{worker_mutex_};
   // Rounds before others get the worker and sockets get a look.
@@ -129,7 +148,7 @@ bool fabric::progress_worker(bool& armed) {
       collect(*peer);
   }
   const bool closing = worker_->closing();
-  if (!busy && inbox_.empty() && !signals_.broken && !closing)
+  if (may_arm && !busy && inbox_.empty() && !signals_.broken && !closing)
     armed = worker_->arm();
   return busy;
 }
@@ -182,6 +201,8 @@ void fabric::tick(clock::time_point now) {
 }
 
 void fabric::leave() {
+  may_keep_jobs_ = false;
+  ears_.hand_over_jobs();
   const auto deadline = clock::now() + leave_deadline;
   const auto progress_until = [this, deadline](auto done) {
     while (clock::now() < deadline) {

@@ -1,9 +1,11 @@
-// Bytes and peers: frames over UCX to peers met on the rendezvous socket, on one progress thread. No actors
-// here.
+// Bytes and peers: frames over UCX to peers met on the rendezvous socket, on one progress thread at a time.
+// No actors here.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -22,6 +24,7 @@
 #include "actors/transport/frame.hpp"
 #include "actors/transport/link.hpp"
 #include "actors/transport/poller.hpp"
+#include "actors/transport/polling.hpp"
 #include "actors/transport/rendezvous.hpp"
 #include "actors/transport/ucx_worker.hpp"
 
@@ -61,6 +64,10 @@ struct fabric_settings {
   std::chrono::milliseconds silence{};
   std::chrono::milliseconds handshake_deadline{};
   std::size_t max_guests = 0;
+  /// How long to look for work before sleeping, where that pays.
+  std::chrono::microseconds polling{};
+  /// Whether the listener may keep work for the progress thread.
+  bool run_jobs = false;
   std::shared_ptr<fault_injector> faults;
   std::function<void(const char* event, const std::string& text)> log;
 };
@@ -91,6 +98,13 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
                                std::span<const std::byte> metadata, payload data) = 0;
     virtual void peer_down(const link_ptr& peer, const std::string& reason) = 0;
     virtual void tick(clock::time_point now) = 0;
+
+    /// Takes out work that frames have brought, empty when there is none. It may take its time: another
+    /// thread then becomes the progress thread.
+    virtual std::function<void()> next_job() = 0;
+
+    /// Gives work that has not been taken out to others.
+    virtual void hand_over_jobs() = 0;
   };
 
   /// Outcome of `connect`: a peer, or ourselves, or an error.
@@ -131,6 +145,9 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   /// Ends the connection, soon, as if the peer had died.
   void drop(const link_ptr& peer, std::string reason);
 
+  /// For the listener, when a frame arrives: whether it may keep work for `next_job`.
+  bool may_keep_jobs() const { return may_keep_jobs_; }
+
   fabric_counters counters() const;
 
   /// Bytes sent and not acknowledged, over all peers.
@@ -166,7 +183,7 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   // -- receiving, under the worker mutex (fabric_receive.cpp) -------------------
   bool arrived(const ucx_worker::arrival& msg) override;
   void collect(link& peer);
-  void deliver();
+  bool deliver();
 
   // -- peers, on the progress thread (fabric_peers.cpp) -------------------------
   introduction introduce() override;
@@ -186,9 +203,15 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   void flush_socket(const link_ptr& peer);
   void fail(const link_ptr& peer, const std::string& reason);
 
+  // -- who is the progress thread (fabric_duty.cpp) -----------------------------
+  void work(bool on_duty);
+  bool wait_for_duty();
+  bool run_jobs();
+  void allow_jobs();
+
   // -- the progress thread (fabric.cpp) -----------------------------------------
-  void run();
-  bool progress_worker(bool& armed);
+  bool run();
+  bool progress_worker(bool may_arm, bool& armed);
   void bury_broken();
   void run_tasks();
   void tick(clock::time_point now);
@@ -226,11 +249,22 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   std::multimap<clock::time_point, delayed_frame> delayed_;
   clock::time_point next_tick_;
   clock::time_point next_heartbeat_;
+  polling polling_;
+  bool may_keep_jobs_ = false;
+  clock::time_point no_jobs_until_;
 
   mutable std::mutex peers_mutex_;
   std::atomic<bool> stop_{false};
   std::atomic<std::thread::id> progress_thread_{};
-  std::thread thread_;
+
+  // Since when the progress thread has been away on a job, by its clock; 0 when it is not. Whoever sets it
+  // from that to 0 is the progress thread from then on.
+  std::atomic<clock::rep> away_since_{0};
+  std::atomic<bool> relief_waits_{false};
+  std::mutex duty_mutex_;
+  std::condition_variable duty_changed_;
+  bool over_ = false;
+  std::array<std::thread, 2> threads_;
 
   struct {
     std::atomic<std::uint64_t> frames_sent{0};

@@ -299,6 +299,8 @@ void fabric::fail(const link_ptr& peer, const std::string& reason) {
       collect(*peer);
   }
   deliver();
+  // This is no place to run jobs: the progress thread is in the middle of something.
+  ears_.hand_over_jobs();
   if (peer->current() == link::state::dead)
     return;
   {

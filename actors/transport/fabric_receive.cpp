@@ -108,12 +108,15 @@ void fabric::collect(link& peer) {
   }
 }
 
-void fabric::deliver() {
+bool fabric::deliver() {
   std::vector<slot_ptr> ready;
   {
     std::lock_guard guard{worker_mutex_};
     ready.swap(inbox_);
   }
+  if (ready.empty())
+    return false;
+  allow_jobs();
   for (auto& slot : ready) {
     const auto& peer = slot->from;
     if (slot->header.kind == frame_kind::acknowledge || peer->current() != link::state::up || peer->malformed)
@@ -141,6 +144,7 @@ void fabric::deliver() {
         || frames - peer->told_frames >= settings_.window.frames / 4)
       acknowledge(peer);
   }
+  return true;
 }
 
 } // namespace troupe::wire

@@ -55,6 +55,8 @@ wire::fabric_settings fabric_settings_for(caf::actor_system& sys, const transpor
   result.silence = options.silence;
   result.handshake_deadline = options.handshake_deadline;
   result.max_guests = options.max_unauthenticated;
+  result.polling = options.polling;
+  result.run_jobs = options.run_actors;
   result.faults = options.faults;
   result.log = options.log ? options.log : log_to_stderr;
   return result;
@@ -63,7 +65,11 @@ wire::fabric_settings fabric_settings_for(caf::actor_system& sys, const transpor
 } // namespace
 
 transport::core::core(caf::actor_system& sys, transport_options options)
-    : system_(sys), options_(std::move(options)), proxies_(sys, *this), next_sweep_(wire::clock::now()) {}
+    : system_(sys),
+      options_(std::move(options)),
+      proxies_(sys, *this),
+      woken_(sys),
+      next_sweep_(wire::clock::now()) {}
 
 void transport::core::start() {
   fabric_ = std::make_unique<wire::fabric>(fabric_settings_for(system_, options_), *this);
@@ -179,7 +185,8 @@ bool transport::core::on_message(const wire::link_ptr& peer, const wire::frame_h
     receiver = system_.registry().get<caf::strong_actor_ptr>(header.destination);
   if (receiver)
     receiver->enqueue(
-        caf::make_mailbox_element(std::move(sender), mid, std::move(stages), std::move(content)), nullptr);
+        caf::make_mailbox_element(std::move(sender), mid, std::move(stages), std::move(content)),
+        fabric_->may_keep_jobs() ? &woken_ : nullptr);
   else if (mid.is_request())
     answer_with_error(sender, mid.response_id(), caf::sec::request_receiver_down);
   return true;

@@ -22,6 +22,7 @@
 #include "actors/transport/fabric.hpp"
 #include "actors/transport/pending_requests.hpp"
 #include "actors/transport/transport.hpp"
+#include "actors/transport/woken_actors.hpp"
 
 namespace troupe {
 
@@ -78,6 +79,10 @@ class transport::core : public wire::fabric::listener,
   void peer_down(const wire::link_ptr& peer, const std::string& reason) override;
   void tick(wire::clock::time_point now) override;
 
+  std::function<void()> next_job() override { return woken_.next(); }
+
+  void hand_over_jobs() override { woken_.hand_over(); }
+
  private:
   struct waiting_resolve {
     wire::link_ptr peer;
@@ -127,6 +132,7 @@ class transport::core : public wire::fabric::listener,
   std::unordered_map<caf::actor_id, std::vector<wire::link_ptr>> watchers_;
 
   // Progress thread only.
+  woken_actors woken_;
   std::map<std::uint64_t, waiting_resolve> resolves_;
   std::uint64_t next_resolve_ = 1;
   wire::clock::time_point next_sweep_;

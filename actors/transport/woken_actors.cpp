@@ -1,0 +1,49 @@
+#include "actors/transport/woken_actors.hpp"
+
+#include <caf/actor_system.hpp>
+#include <caf/resumable.hpp>
+#include <caf/scheduler/abstract_coordinator.hpp>
+
+namespace troupe {
+
+namespace {
+
+// More than a peer has in flight to one actor, usually.
+constexpr std::size_t max_messages = 64;
+
+} // namespace
+
+woken_actors::~woken_actors() {
+  hand_over();
+}
+
+std::function<void()> woken_actors::next() {
+  if (first_ == ready_.size()) {
+    ready_.clear();
+    first_ = 0;
+    return {};
+  }
+  return [this, job = ready_[first_++]] { run(job); };
+}
+
+void woken_actors::hand_over() {
+  for (; first_ < ready_.size(); ++first_)
+    system().scheduler().enqueue(ready_[first_]);
+  ready_.clear();
+  first_ = 0;
+}
+
+void woken_actors::run(caf::resumable* job) {
+  switch (job->resume(&context_, max_messages)) {
+  case caf::resumable::resume_later:
+    system().scheduler().enqueue(job);
+    break;
+  case caf::resumable::awaiting_message:
+  case caf::resumable::done:
+  case caf::resumable::shutdown_execution_unit:
+    caf::intrusive_ptr_release(job);
+    break;
+  }
+}
+
+} // namespace troupe
