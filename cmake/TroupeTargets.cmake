@@ -35,6 +35,12 @@ endif()
 # CAF's headers bind null references, which UBSan rightly dislikes and we cannot change.
 add_library(troupe_caf INTERFACE)
 add_library(troupe::caf ALIAS troupe_caf)
+if(TROUPE_SANITIZE STREQUAL "thread")
+  # Before CAF's own library, so that the dynamic linker finds it first.
+  add_library(troupe_tsan_caf SHARED "${PROJECT_SOURCE_DIR}/tests/tsan_caf.cpp")
+  target_link_libraries(troupe_tsan_caf PRIVATE troupe::options CAF::core ${CMAKE_DL_LIBS})
+  target_link_libraries(troupe_caf INTERFACE troupe_tsan_caf)
+endif()
 target_link_libraries(troupe_caf INTERFACE CAF::core)
 if(TROUPE_SANITIZE MATCHES "undefined")
   target_compile_options(troupe_caf INTERFACE -fno-sanitize=null)
