@@ -17,11 +17,11 @@ constexpr auto patience = 15ms;
 constexpr auto look_every = 20ms;
 
 // How long jobs may hold up frames that wait behind them.
-constexpr auto longest_round = 300us;
+constexpr auto longest_round = 1ms;
 
 // After a job longer than this, all go to others for so many times as long as it took: what long jobs take
 // away from the network stays below a sixteenth.
-constexpr auto long_job = 500us;
+constexpr auto long_job = 1500us;
 constexpr int pause_factor = 16;
 
 } // namespace
