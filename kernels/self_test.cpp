@@ -210,7 +210,7 @@ void check_int8_tiles(comparison& compare) {
                 for (std::size_t r = 0; r < rows; ++r)
                   t.quant.quantize_row(row(r), type, k, integers.data() + r * stride);
                 for (std::size_t p = 0; p < panels; ++p)
-                  t.quant.integer(integers.data(), stride, rows, panel_at(p), k, out + p * rows * 16);
+                  t.quant.integer(integers.data(), stride, rows, panel_at(p), 1, k, out + p * rows * 16);
                 return;
               }
               const std::size_t padded = (rows + 15) / 16 * 16;
@@ -251,15 +251,19 @@ void check_int8_tiles(comparison& compare) {
 void check_quantized(comparison& compare) {
   constexpr std::size_t k = 160;
   constexpr std::size_t blocks = k / 32;
-  const auto weights = floats(17, 16 * k);
+  constexpr std::size_t panels = 7;
+  const auto weights = floats(17, panels * 16 * k);
   for (const packed_format format : {packed_format::int8_channel, packed_format::int4_channel,
                                      packed_format::int4_group32, packed_format::int4_group64}) {
-    const auto packed = packed_matrix::pack(format, view_of(weights.data(), 16, k));
+    const auto packed = packed_matrix::pack(format, view_of(weights.data(), panels * 16, k));
     const packed_shape& shape = packed.shape();
     const std::byte* data = packed.panel(0);
-    const quant_panel panel{format, data, shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes(),
+    const quant_panel panel{format,
+                            data,
+                            shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes(),
                             shape.group() / 32,
-                            reinterpret_cast<const float*>(data + shape.panel_scales_offset())};
+                            reinterpret_cast<const float*>(data + shape.panel_scales_offset()),
+                            shape.panel_bytes()};
     const std::string name = std::string(" ") + name_of(format);
     compare.check("expand" + name, k * 16 * 4,
                   [&](const kernel_table& t, float* out) { t.quant.expand(panel, 0, blocks, out); });
@@ -277,9 +281,11 @@ void check_quantized(comparison& compare) {
       for (std::size_t r = 0; r < rows; ++r)
         cpu::portable_table.quant.quantize_row(reinterpret_cast<const std::byte*>(a.data() + r * stride),
                                                dtype::f32, k, bytes(integers.data() + r * stride));
-      compare.check("integer gemm" + some, rows * 16 * 4, [&](const kernel_table& t, float* out) {
-        t.quant.integer(raw(integers), stride * 4, rows, panel, k, out);
-      });
+      for (const std::size_t count : {std::size_t{1}, panels})
+        compare.check("integer gemm" + some + ", " + std::to_string(count) + " panels", count * rows * 16 * 4,
+                      [&](const kernel_table& t, float* out) {
+                        t.quant.integer(raw(integers), stride * 4, rows, panel, count, k, out);
+                      });
     }
   }
   for (const std::size_t count : {std::size_t{1}, std::size_t{37}, k}) {

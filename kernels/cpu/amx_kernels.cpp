@@ -21,15 +21,16 @@ static void amx_attention(const attention_block& block) {
     avx512_table.attention(block);
 }
 
-// Up to this many rows vector dot products are as fast: they stream the panel as it lies.
-constexpr std::size_t few_integer_rows = 4;
+// Up to this many rows vector dot products are as fast or faster: int4 needs no unpacking into tiles.
+constexpr std::size_t few_rows_int8 = 2;
+constexpr std::size_t few_rows_int4 = 4;
 
-static void integer(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& panel,
-                    std::size_t k, float* c) {
-  if (rows <= few_integer_rows)
-    avx512_table.quant.integer(a, a_stride, rows, panel, k, c);
+static void integer(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
+                    std::size_t panels, std::size_t k, float* c) {
+  if (rows <= (first.format == packed_format::int8_channel ? few_rows_int8 : few_rows_int4))
+    avx512_table.quant.integer(a, a_stride, rows, first, panels, k, c);
   else
-    amx_integer(a, a_stride, rows, panel, k, c);
+    amx_integer(a, a_stride, rows, first, panels, k, c);
 }
 
 } // namespace TROUPE_ISA_NAMESPACE

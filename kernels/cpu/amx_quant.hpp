@@ -1,87 +1,287 @@
 // Integer products of int8 rows with quantized weights on AMX. Included by amx_kernels.cpp only.
+//
+// Weights are TDPBSSD's operand as they lie (int8), or become that, 64 of K at a time, while the tiles before
+// them are multiplied (int4).
 #pragma once
 
 #include "kernels/cpu/amx_tiles.hpp"
+#include "kernels/cpu/quant_fetch.hpp"
 #include "kernels/cpu/quant_integer_kernels.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-constexpr std::size_t int8_tile_k = 64;
+/// The 16 columns' scales of a group, made for bytes that are multiplied two at a time: with u < 16 and |g| <
+/// 16, u · |g| stays below 256, so that a 16-bit product of two bytes with |g| holds both of theirs. Then (u
+/// − 8) · g is u · |g| − 8 |g|, or (u ^ 15) · |g| − 7 |g| where g < 0.
+struct group_multiplier {
+  __m512i magnitude; // |g| in every 16 bits
+  __m512i sign;      // all ones where g < 0
+  __m512i offset;    // −8 |g| or −7 |g| in every byte
 
-/// 64 of K of an int4 panel as the int8 panel of the same integers, q · g: 1 KiB.
-TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std::byte* out) {
+  explicit group_multiplier(const std::byte* scales) {
+    // Each of the 16 bytes four times.
+    const __m512i four_times = _mm512_set_epi32(
+        0x0f0f0f0f, 0x0e0e0e0e, 0x0d0d0d0d, 0x0c0c0c0c, 0x0b0b0b0b, 0x0a0a0a0a, 0x09090909, 0x08080808,
+        0x07070707, 0x06060606, 0x05050505, 0x04040404, 0x03030303, 0x02020202, 0x01010101, 0x00000000);
+    const __m512i g = _mm512_shuffle_epi8(
+        _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales))), four_times);
+    const __m512i absolute = _mm512_abs_epi8(g);
+    magnitude = _mm512_and_si512(absolute, _mm512_set1_epi16(0x00ff));
+    sign = _mm512_srai_epi16(g, 15);
+    // 8 |g| stays below 128: nothing reaches the next byte.
+    offset = _mm512_sub_epi8(_mm512_and_si512(absolute, sign), _mm512_slli_epi16(absolute, 3));
+  }
+
+  /// The lower halves of `bytes` times g, less what makes them signed.
+  inline __attribute__((always_inline)) __m512i times(__m512i bytes) const {
+    const __m512i half_bytes =
+        _mm512_ternarylogic_epi32(bytes, sign, _mm512_set1_epi8(0x0f), 0x28); // (a ^ b) & c
+    return _mm512_add_epi8(_mm512_mullo_epi16(half_bytes, magnitude), offset);
+  }
+};
+
+/// 64 of K of an int4 panel as the int8 panel of the same integers, q · g: 1 KiB. Fetches as many lines as it
+/// reads.
+TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std::byte* out,
+                                    const std::byte* fetch) {
   const std::byte* from = panel.weights + k / block_k * int4_block_bytes;
-  const __m512i eight = _mm512_set1_epi8(8);
-  for (std::size_t block = 0; block < int8_tile_k / block_k; ++block) {
-    const std::size_t b = k / block_k + block;
-    const __m512i g = panel.group_scales == nullptr
-                          ? _mm512_set1_epi16(1)
-                          : load_int8_int(panel.group_scales + b / panel.group_blocks * 16);
-    // The scale in both halves of a lane; products of a byte fit one, so bytes are multiplied as 16-bit
-    // numbers, even and odd ones apart.
-    const __m512i scale = _mm512_mask_blend_epi16(0xaaaaaaaau, g, _mm512_slli_epi32(g, 16));
-    const auto scaled = [&](__m512i half_bytes) {
-      const __m512i q = _mm512_sub_epi8(half_bytes, eight);
-      const __m512i even = _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(q, 8), 8), scale);
-      const __m512i odd = _mm512_mullo_epi16(_mm512_srai_epi16(q, 8), scale);
-      return _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaau, even, _mm512_slli_epi16(odd, 8));
-    };
-    for (std::size_t i = 0; i < block_k; i += 8, from += 64, out += 128) {
+  for (std::size_t b = k / block_k; b < (k + step_k) / block_k; ++b) {
+    if (panel.group_scales == nullptr) {
+      const __m512i eight = _mm512_set1_epi8(8);
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < block_k; i += 8, from += 64, fetch += 64, out += 128) {
+        quant_fetcher::fetch_line(fetch);
+        const __m512i bytes = _mm512_loadu_si512(from);
+        _mm512_store_si512(out, _mm512_sub_epi8(low_half_bytes(bytes), eight));
+        _mm512_store_si512(out + 64, _mm512_sub_epi8(high_half_bytes(bytes), eight));
+      }
+      continue;
+    }
+    const group_multiplier g(panel.group_scales + b / panel.group_blocks * 16);
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < block_k; i += 8, from += 64, fetch += 64, out += 128) {
+      quant_fetcher::fetch_line(fetch);
       const __m512i bytes = _mm512_loadu_si512(from);
-      _mm512_storeu_si512(out, scaled(low_half_bytes(bytes)));
-      _mm512_storeu_si512(out + 64, scaled(high_half_bytes(bytes)));
+      _mm512_store_si512(out, g.times(bytes));
+      _mm512_store_si512(out + 64, g.times(_mm512_srli_epi16(bytes, 4)));
     }
   }
 }
 
-/// c = sums of up to 32 rows with one panel, all of K, in tiles 0 and 1.
-static void amx_integer(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& panel,
-                        std::size_t k, float* c) {
-  // The smaller integers come unpacked, once for all rows, a piece of K at a time.
-  constexpr std::size_t piece_k = 1024;
-  alignas(64) std::byte unpacked[piece_k * 16];
-  alignas(64) std::int32_t sums[16 * 16];
-  const bool int8 = panel.format == packed_format::int8_channel;
-  const std::size_t padded = int8_row_sums(k);
-  // Sums of one piece of K wait in `c`, as integers.
-  for (std::size_t begin = 0; begin < padded; begin += piece_k) {
-    const std::size_t end = smaller(begin + piece_k, padded);
-    const std::byte* weights = panel.weights + begin * 16;
-    if (!int8) {
-      for (std::size_t i = begin; i < end; i += int8_tile_k)
-        unpack_int4_tile(panel, i, unpacked + (i - begin) * 16);
-      weights = unpacked;
+TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std::byte* out) {
+  unpack_int4_tile(panel, k, out, panel.weights); // nothing to fetch
+}
+
+constexpr std::size_t int8_tile_k = step_k;
+
+/// Rows and sums of one or two tiles of rows, 64 of K after another.
+struct integer_tiles {
+  const std::byte* a = nullptr;
+  std::size_t a_stride = 0;
+  std::size_t steps = 0;
+  /// Sums of panel p as int32: `c_stride` behind those of the panel before.
+  std::int32_t* c = nullptr;
+  std::size_t c_stride = 0;
+};
+
+/// Tiles 0 to 3 hold sums: of four panels with one tile of rows, or of two with two, 0 and 1 with the first.
+/// Rows are in 4 and 5, weights in 6 and 7.
+class integer_session {
+ public:
+  /// @param second  rows of the second tile of rows; 0: there is one
+  integer_session(std::size_t first, std::size_t second) {
+    tile_config config(first);
+    if (second != 0)
+      config.rows[2] = config.rows[3] = config.rows[5] = static_cast<std::uint8_t>(second);
+    finish_stores();
+    __asm__ volatile("ldtilecfg %0" : : "m"(config));
+  }
+
+  ~integer_session() { _tile_release(); }
+
+  integer_session(const integer_session&) = delete;
+  integer_session& operator=(const integer_session&) = delete;
+};
+
+/// One tile of rows with `Panels` ≤ 4 panels; `weights(step, p)` is where 64 of K of a panel lie.
+template <std::size_t Panels, class Weights>
+TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& weights) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  weights.begin();
+  for (std::size_t s = 0; s < t.steps; ++s) {
+    weights.prepare(s);
+    _tile_loadd(4, t.a + s * step_k, t.a_stride);
+    _tile_loadd(6, weights.at(s, 0), 64);
+    _tile_dpbssd(0, 4, 6);
+    if constexpr (Panels > 1) {
+      _tile_loadd(7, weights.at(s, 1), 64);
+      _tile_dpbssd(1, 4, 7);
     }
-    for (std::size_t row = 0; row < rows; row += tile_rows) {
-      const std::size_t count = smaller(tile_rows, rows - row);
-      const tile_session session(count);
-      const std::byte* x = a + row * a_stride;
-      auto* to = reinterpret_cast<std::int32_t*>(c) + row * 16;
-      if (begin == 0)
-        _tile_zero(0);
-      else
-        _tile_loadd(0, to, 64);
-      _tile_zero(1);
-      for (std::size_t i = begin; i < end; i += 2 * int8_tile_k) {
-        _tile_loadd(4, x + i, a_stride);
-        _tile_loadd(6, weights + (i - begin) * 16, 64);
-        _tile_dpbssd(0, 4, 6);
-        if (i + int8_tile_k < end) {
-          _tile_loadd(5, x + i + int8_tile_k, a_stride);
-          _tile_loadd(7, weights + (i + int8_tile_k - begin) * 16, 64);
-          _tile_dpbssd(1, 5, 7);
-        }
-      }
-      _tile_stored(0, to, 64);
-      _tile_stored(1, sums, 64);
-      finish_stores();
-      for (std::size_t r = 0; r < count; ++r)
-        _mm512_storeu_si512(
-            to + r * 16, _mm512_add_epi32(_mm512_loadu_si512(to + r * 16), _mm512_load_si512(sums + r * 16)));
+    if constexpr (Panels > 2) {
+      _tile_loadd(6, weights.at(s, 2), 64);
+      _tile_dpbssd(2, 4, 6);
+    }
+    if constexpr (Panels > 3) {
+      _tile_loadd(7, weights.at(s, 3), 64);
+      _tile_dpbssd(3, 4, 7);
     }
   }
-  for (std::size_t r = 0; r < rows; ++r)
-    store_integer_result(c + r * 16, _mm512_loadu_si512(c + r * 16), a + r * a_stride, k, panel.scales);
+  _tile_stored(0, t.c, 64);
+  if constexpr (Panels > 1)
+    _tile_stored(1, t.c + t.c_stride, 64);
+  if constexpr (Panels > 2)
+    _tile_stored(2, t.c + 2 * t.c_stride, 64);
+  if constexpr (Panels > 3)
+    _tile_stored(3, t.c + 3 * t.c_stride, 64);
+}
+
+/// Two tiles of rows with `Panels` ≤ 2 panels: every tile that is loaded is used twice.
+template <std::size_t Panels, class Weights>
+TROUPE_INLINE void multiply_two_row_tiles(const integer_tiles& t, const Weights& weights) {
+  constexpr std::size_t tile_ints = tile_rows * 16;
+  const std::byte* a_second = t.a + tile_rows * t.a_stride;
+  std::int32_t* c_second = t.c + t.c_stride;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  weights.begin();
+  for (std::size_t s = 0; s < t.steps; ++s) {
+    weights.prepare(s);
+    _tile_loadd(4, t.a + s * step_k, t.a_stride);
+    _tile_loadd(6, weights.at(s, 0), 64);
+    _tile_dpbssd(0, 4, 6);
+    if constexpr (Panels > 1) {
+      _tile_loadd(7, weights.at(s, 1), 64);
+      _tile_dpbssd(1, 4, 7);
+    }
+    _tile_loadd(5, a_second + s * step_k, t.a_stride);
+    _tile_dpbssd(2, 5, 6);
+    if constexpr (Panels > 1)
+      _tile_dpbssd(3, 5, 7);
+  }
+  _tile_stored(0, t.c, 64);
+  _tile_stored(2, t.c + tile_ints, 64);
+  if constexpr (Panels > 1) {
+    _tile_stored(1, c_second, 64);
+    _tile_stored(3, c_second + tile_ints, 64);
+  }
+}
+
+/// int8 panels as they lie.
+template <std::size_t Panels>
+struct lying_weights {
+  const std::byte* first;
+  std::size_t stride;
+  quant_fetcher fetcher;
+
+  inline __attribute__((always_inline)) void begin() const {}
+
+  inline __attribute__((always_inline)) void prepare(std::size_t) const {}
+
+  inline __attribute__((always_inline)) const std::byte* at(std::size_t s, std::size_t p) const {
+    const std::byte* fetch = fetcher(p, s * 1024);
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < 1024; i += 64)
+      quant_fetcher::fetch_line(fetch + i);
+    return first + p * stride + s * 1024;
+  }
+};
+
+/// int4 panels, unpacked some steps before the tiles are loaded: by then the stores have reached the cache.
+template <std::size_t Panels>
+struct unpacked_weights {
+  static constexpr std::size_t ahead = 1;
+  static constexpr std::size_t num_bytes = (ahead + 1) * Panels * 1024;
+
+  const quant_panel& first;
+  quant_fetcher fetcher;
+  std::size_t steps;
+  std::byte* memory; // num_bytes
+
+  inline __attribute__((always_inline)) void unpack(std::size_t s) const {
+#pragma GCC unroll 4
+    for (std::size_t p = 0; p < Panels; ++p) {
+      unpack_int4_tile(first.next(p), s * step_k, place(s, p), fetcher(p, s * 512));
+    }
+  }
+
+  inline __attribute__((always_inline)) std::byte* place(std::size_t s, std::size_t p) const {
+    return memory + (s % (ahead + 1) * Panels + p) * 1024;
+  }
+
+  inline __attribute__((always_inline)) void begin() const {
+    for (std::size_t s = 0; s < ahead && s < steps; ++s)
+      unpack(s);
+  }
+
+  inline __attribute__((always_inline)) void prepare(std::size_t s) const {
+    if (s + ahead < steps)
+      unpack(s + ahead);
+    finish_stores();
+  }
+
+  inline __attribute__((always_inline)) const std::byte* at(std::size_t s, std::size_t p) const {
+    return place(s, p);
+  }
+};
+
+/// Up to 32 rows (`two`: more than 16) with `Panels` panels, all of K.
+template <std::size_t Panels>
+static void multiply_integer_panels(const integer_tiles& t, bool two, const quant_panel& first,
+                                    std::size_t panels_left, std::size_t k) {
+  const auto run = [&](const auto& weights) __attribute__((always_inline)) {
+    if constexpr (Panels <= 2) {
+      if (two) {
+        multiply_two_row_tiles<Panels>(t, weights);
+        return;
+      }
+    }
+    multiply_one_row_tile<Panels>(t, weights);
+  };
+  const quant_fetcher fetcher(first, Panels, panels_left, k);
+  if (first.format == packed_format::int8_channel) {
+    run(lying_weights<Panels>{first.weights, first.stride, fetcher});
+    return;
+  }
+  alignas(64) std::byte memory[unpacked_weights<Panels>::num_bytes];
+  run(unpacked_weights<Panels>{first, fetcher, t.steps, memory});
+}
+
+static void amx_integer(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
+                        std::size_t panels, std::size_t k, float* c) {
+  const std::size_t c_stride = rows * 16;
+  auto* sums = reinterpret_cast<std::int32_t*>(c);
+  for (std::size_t row = 0; row < rows; row += 2 * tile_rows) {
+    const std::size_t one = smaller(tile_rows, rows - row);
+    const std::size_t second = smaller(tile_rows, rows - row - one);
+    const integer_session session(one, second);
+    for (std::size_t p = 0; p < panels;) {
+      const integer_tiles tiles{a + row * a_stride, a_stride, int8_row_sums(k) / step_k,
+                                sums + p * c_stride + row * 16, c_stride};
+      // Fetched once: what follows finds the panels in the cache.
+      const std::size_t left = row == 0 ? panels - p : 0;
+      if (second == 0 && panels - p >= 4) {
+        multiply_integer_panels<4>(tiles, false, first.next(p), left, k);
+        p += 4;
+      } else if (panels - p >= 2) {
+        multiply_integer_panels<2>(tiles, second != 0, first.next(p), left, k);
+        p += 2;
+      } else {
+        multiply_integer_panels<1>(tiles, second != 0, first.next(p), left, k);
+        p += 1;
+      }
+    }
+  }
+  finish_stores();
+  for (std::size_t p = 0; p < panels; ++p)
+    for (std::size_t r = 0; r < rows; ++r) {
+      float* to = c + p * c_stride + r * 16;
+      store_integer_result(to, _mm512_loadu_si512(to), a + r * a_stride, k, first.next(p).scales);
+    }
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

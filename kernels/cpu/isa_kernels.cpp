@@ -5,6 +5,9 @@
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/quant_integer_kernels.hpp"
 #include "kernels/cpu/quant_kernels.hpp"
+#if defined(TROUPE_ISA_AVX512)
+#  include "kernels/cpu/quant_vnni_kernels.hpp"
+#endif
 #include "kernels/cpu/row_kernels.hpp"
 
 namespace troupe::kernels::cpu {
@@ -26,7 +29,11 @@ static constexpr kernel_table make_table(isa set) {
   table.quant.scale = scale_panel;
   table.quant.quantize_row = quantize_row;
   table.quant.quantize_product_row = quantize_product_row;
-  table.quant.integer = integer_panel;
+#if defined(TROUPE_ISA_AVX512)
+  table.quant.integer = integer_panels_vnni;
+#else
+  table.quant.integer = integer_panels;
+#endif
   table.finish_rows = finish_rows;
   table.activate_rows = activate_rows;
   table.activate_row = activate_row;

@@ -178,8 +178,10 @@ void row_map::pack(const kernel_table& table, const std::byte* row, dtype type, 
 tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
                      unsigned threads) {
   const packed_shape& shape = weight.shape();
-  tile_shape tile{std::min(rows, many_rows), rows <= direct_rows ? streams : many_panels};
   const row_layout layout = layout_for(table, weight, rows);
+  // Integer products walk four panels and fetch the next four.
+  const bool few = rows <= direct_rows && layout != row_layout::int8;
+  tile_shape tile{std::min(rows, many_rows), few ? streams : many_panels};
   if (layout == row_layout::bf16_tiles || layout == row_layout::int8_tiles)
     tile = matrix_unit_tile(layout, shape, rows);
   else if (rows > many_rows) // rows split evenly
@@ -262,7 +264,8 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
   auto* expanded = reinterpret_cast<float*>(scratch);
   const auto* x =
       reinterpret_cast<const float*>(work.a + row * product_stride(weight.inputs()) * sizeof(float));
-  std::memset(c, 0, rows * panels.count * panel_columns * sizeof(float));
+  if (work.layout != row_layout::int8)
+    std::memset(c, 0, rows * panels.count * panel_columns * sizeof(float));
   if (weight.format() == packed_format::f32_panel)
     multiply_f32(table, weight, x, rows, panels.first, panels.count, c);
   else if (is_quantized(weight.format()))

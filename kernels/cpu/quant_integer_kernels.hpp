@@ -348,97 +348,21 @@ static void integer_block(const std::byte* a, std::size_t a_stride, const quant_
     integer_int4<Rows>(a, a_stride, panel, k, c);
 }
 
-#if defined(TROUPE_ISA_AVX512)
-
-#  define TROUPE_VNNI __attribute__((target("avx512vnni")))
-
-// VPDPBUSD takes unsigned times signed bytes: weights are made unsigned by adding 128 (int4: are, by 8), and
-// what that adds is taken away beforehand.
-
-template <std::size_t Rows>
-TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, const quant_panel& panel,
-                                  std::size_t k, float* c) {
-  __m512i sums[Rows];
-  for (std::size_t r = 0; r < Rows; ++r)
-    sums[r] = _mm512_set1_epi32(-128 * row_sum(a + r * a_stride, k));
-  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
-  const std::byte* from = panel.weights;
-  for (std::size_t i = 0; i < k; i += 4, from += 64) {
-    const __m512i weights = _mm512_xor_si512(_mm512_loadu_si512(from), sign);
-#  pragma GCC unroll 16
-    for (std::size_t r = 0; r < Rows; ++r)
-      sums[r] = _mm512_dpbusd_epi32(sums[r], weights, broadcast_bytes(a + r * a_stride + i));
-  }
-  for (std::size_t r = 0; r < Rows; ++r)
-    store_integer_result(c + r * 16, sums[r], a + r * a_stride, k, panel.scales);
-}
-
-template <std::size_t Rows>
-TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, const quant_panel& panel,
-                                  std::size_t k, float* c) {
-  __m512i sums[Rows];
-  for (std::size_t r = 0; r < Rows; ++r)
-    sums[r] = _mm512_setzero_si512();
-  const std::byte* from = panel.weights;
-  for (std::size_t b = 0; b * block_k < k; ++b) {
-    // Two chains a row: one of eight would be bound by its latency.
-    __m512i low[Rows];
-    __m512i high[Rows];
-    for (std::size_t r = 0; r < Rows; ++r) {
-      low[r] = _mm512_set1_epi32(-8 * block_sums(a + r * a_stride, k)[b]);
-      high[r] = _mm512_setzero_si512();
-    }
-    for (std::size_t i = b * block_k; i < (b + 1) * block_k; i += 8, from += 64) {
-      const __m512i bytes = _mm512_loadu_si512(from);
-      const __m512i low_weights = low_half_bytes(bytes);
-      const __m512i high_weights = high_half_bytes(bytes);
-#  pragma GCC unroll 16
-      for (std::size_t r = 0; r < Rows; ++r) {
-        const std::byte* x = a + r * a_stride + i;
-        low[r] = _mm512_dpbusd_epi32(low[r], low_weights, broadcast_bytes(x));
-        high[r] = _mm512_dpbusd_epi32(high[r], high_weights, broadcast_bytes(x + 4));
-      }
-    }
-    const __m512i g = panel.group_scales == nullptr
-                          ? _mm512_set1_epi32(1)
-                          : load_int8_int(panel.group_scales + b / panel.group_blocks * 16);
-    for (std::size_t r = 0; r < Rows; ++r)
-      sums[r] = _mm512_add_epi32(sums[r], _mm512_mullo_epi32(_mm512_add_epi32(low[r], high[r]), g));
-  }
-  for (std::size_t r = 0; r < Rows; ++r)
-    store_integer_result(c + r * 16, sums[r], a + r * a_stride, k, panel.scales);
-}
-
-template <std::size_t Rows>
-static void integer_block_here(const std::byte* a, std::size_t a_stride, const quant_panel& panel,
-                               std::size_t k, float* c) {
-  if (!__builtin_cpu_supports("avx512vnni"))
-    integer_block<Rows>(a, a_stride, panel, k, c);
-  else if (panel.format == packed_format::int8_channel)
-    vnni_int8<Rows>(a, a_stride, panel, k, c);
-  else
-    vnni_int4<Rows>(a, a_stride, panel, k, c);
-}
-
-#else
-
-template <std::size_t Rows>
-static void integer_block_here(const std::byte* a, std::size_t a_stride, const quant_panel& panel,
-                               std::size_t k, float* c) {
-  integer_block<Rows>(a, a_stride, panel, k, c);
-}
-
-#endif
-
-static void integer_panel(const std::byte* a, std::size_t a_stride, std::size_t rows,
-                          const quant_panel& panel, std::size_t k, float* c) {
+static void integer_rows_of_panel(const std::byte* a, std::size_t a_stride, std::size_t rows,
+                                  const quant_panel& panel, std::size_t k, float* c) {
   std::size_t row = 0;
   for (; row + integer_rows <= rows; row += integer_rows)
-    integer_block_here<integer_rows>(a + row * a_stride, a_stride, panel, k, c + row * 16);
+    integer_block<integer_rows>(a + row * a_stride, a_stride, panel, k, c + row * 16);
   for (; row + 2 <= rows; row += 2)
-    integer_block_here<2>(a + row * a_stride, a_stride, panel, k, c + row * 16);
+    integer_block<2>(a + row * a_stride, a_stride, panel, k, c + row * 16);
   if (row < rows)
-    integer_block_here<1>(a + row * a_stride, a_stride, panel, k, c + row * 16);
+    integer_block<1>(a + row * a_stride, a_stride, panel, k, c + row * 16);
+}
+
+static void integer_panels(const std::byte* a, std::size_t a_stride, std::size_t rows,
+                           const quant_panel& first, std::size_t panels, std::size_t k, float* c) {
+  for (std::size_t p = 0; p < panels; ++p)
+    integer_rows_of_panel(a, a_stride, rows, first.next(p), k, c + p * rows * 16);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

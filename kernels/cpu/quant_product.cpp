@@ -25,8 +25,12 @@ constexpr std::size_t unpacked_panels = 4;
 quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
   const packed_shape& shape = weight.shape();
   const std::byte* data = weight.panel(index);
-  return {shape.format, data, shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes(),
-          shape.group() / block_k, reinterpret_cast<const float*>(data + shape.panel_scales_offset())};
+  return {shape.format,
+          data,
+          shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes(),
+          shape.group() / block_k,
+          reinterpret_cast<const float*>(data + shape.panel_scales_offset()),
+          shape.panel_bytes()};
 }
 
 } // namespace
@@ -38,9 +42,8 @@ void multiply_quantized(const kernel_table& table, const packed_matrix& weight, 
   const std::size_t stride = product_stride(weight.inputs());
   const auto sums = [&](std::size_t p) { return c + p * rows * panel_columns; };
   if (weight.rows() == row_quant::int8) {
-    for (std::size_t p = 0; p < panels; ++p)
-      quant.integer(reinterpret_cast<const std::byte*>(a), stride * sizeof(float), rows,
-                    panel_of(weight, first_panel + p), weight.inputs(), sums(p));
+    quant.integer(reinterpret_cast<const std::byte*>(a), stride * sizeof(float), rows,
+                  panel_of(weight, first_panel), panels, weight.inputs(), c);
     return;
   }
   const std::size_t blocks = (weight.inputs() + block_k - 1) / block_k;

@@ -8,7 +8,7 @@
 
 namespace troupe::kernels::cpu {
 
-/// c[panels][rows][16] = rows times weights, scales applied. `c` comes zeroed.
+/// c[panels][rows][16] = rows times weights, scales applied. `c` comes zeroed, but for integer products.
 /// @param a         rows for products, or for integer products where the weights want them so,
 ///                  `product_stride(K)` floats apart
 /// @param expanded  scratch for `expanded_blocks` blocks of a panel as FP32

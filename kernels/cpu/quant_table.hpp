@@ -9,7 +9,7 @@
 
 namespace troupe::kernels {
 
-/// One panel of quantized weights, taken apart.
+/// One panel of quantized weights, taken apart, and where the next one lies.
 struct quant_panel {
   packed_format format = packed_format::int8_channel;
   const std::byte* weights = nullptr;
@@ -18,6 +18,19 @@ struct quant_panel {
   std::size_t group_blocks = 0;
   /// [16]
   const float* scales = nullptr;
+  /// Bytes between panels.
+  std::size_t stride = 0;
+
+  /// The panel `count` further on.
+  quant_panel next(std::size_t count) const {
+    const std::size_t bytes = count * stride;
+    return {format,
+            weights + bytes,
+            group_scales == nullptr ? nullptr : group_scales + bytes,
+            group_blocks,
+            scales + bytes / sizeof(float),
+            stride};
+  }
 };
 
 /// Where things lie in a row of int8 values ("row for integer products"), which takes the place of a row for
@@ -51,9 +64,10 @@ struct quant_table {
   void (*quantize_row)(const std::byte* row, dtype type, std::size_t k, std::byte* out) = nullptr;
   /// The same in place from a row for products of bf16 weights.
   void (*quantize_product_row)(std::byte* row, std::size_t k) = nullptr;
-  /// c[r][0 … 15] = (float(Σ q_x · q_w) · row scale) · channel scale, all of K; `a_stride` in bytes.
-  void (*integer)(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& panel,
-                  std::size_t k, float* c) = nullptr;
+  /// c[p][r][0 … 15] = (float(Σ q_x · q_w) · row scale) · channel scale, all of K, for `panels` panels;
+  /// `a_stride` in bytes.
+  void (*integer)(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
+                  std::size_t panels, std::size_t k, float* c) = nullptr;
 };
 
 } // namespace troupe::kernels

@@ -1,0 +1,153 @@
+// Integer products on AVX-512's dot products of bytes (VNNI), which not every AVX-512 processor has. Included
+// by isa_kernels.cpp only, and there for AVX-512 only.
+//
+// VPDPBUSD takes unsigned times signed bytes: weights are made unsigned by adding 128 (int4: are, by 8), and
+// what that adds is taken away beforehand. Up to four panels are read side by side, straight from the packed
+// bytes.
+#pragma once
+
+#include "kernels/cpu/quant_fetch.hpp"
+#include "kernels/cpu/quant_integer_kernels.hpp"
+
+#define TROUPE_VNNI __attribute__((target("avx512vnni")))
+
+namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
+
+template <std::size_t Rows, std::size_t Panels>
+TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, const quant_panel& first,
+                                  const quant_fetcher& fetcher, std::size_t k,
+                                  __m512i (&sums)[Panels][Rows]) {
+  for (std::size_t r = 0; r < Rows; ++r)
+    for (std::size_t p = 0; p < Panels; ++p)
+      sums[p][r] = _mm512_set1_epi32(-128 * row_sum(a + r * a_stride, k));
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
+  for (std::size_t b = 0; b < k; b += step_k) {
+    const std::byte* fetch[Panels];
+    for (std::size_t p = 0; p < Panels; ++p)
+      fetch[p] = fetcher(p, b * 16) - b * 16;
+#pragma GCC unroll 4
+    for (std::size_t i = b; i < b + step_k; i += 4) {
+      __m512i x[Rows];
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < Rows; ++r)
+        x[r] = broadcast_bytes(a + r * a_stride + i);
+#pragma GCC unroll 4
+      for (std::size_t p = 0; p < Panels; ++p) {
+        quant_fetcher::fetch_line(fetch[p] + i * 16);
+        const __m512i weights =
+            _mm512_xor_si512(_mm512_loadu_si512(first.weights + p * first.stride + i * 16), sign);
+#pragma GCC unroll 16
+        for (std::size_t r = 0; r < Rows; ++r)
+          sums[p][r] = _mm512_dpbusd_epi32(sums[p][r], weights, x[r]);
+      }
+    }
+  }
+}
+
+/// A group's sum of 32 products, |q · x| ≤ 8 · 127 each, fits 16 bits: multiplying it with the group's scale
+/// and adding up is one instruction, of which the upper halves of the lanes are told to be worth nothing.
+template <std::size_t Rows, std::size_t Panels>
+TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, const quant_panel& first,
+                                  const quant_fetcher& fetcher, std::size_t k,
+                                  __m512i (&sums)[Panels][Rows]) {
+  for (std::size_t r = 0; r < Rows; ++r)
+    for (std::size_t p = 0; p < Panels; ++p)
+      sums[p][r] = _mm512_setzero_si512();
+  const __m512i low_half = _mm512_set1_epi32(0xffff);
+  const std::byte* fetch[Panels];
+  for (std::size_t b = 0; b * block_k < k; ++b) {
+    if (b % 2 == 0)
+      for (std::size_t p = 0; p < Panels; ++p)
+        fetch[p] = fetcher(p, b * int4_block_bytes);
+#pragma GCC unroll 4
+    for (std::size_t p = 0; p < Panels; ++p) {
+      const std::byte* from = first.weights + p * first.stride + b * int4_block_bytes;
+      __m512i block[Rows];
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < Rows; ++r)
+        block[r] = _mm512_set1_epi32(-8 * block_sums(a + r * a_stride, k)[b]);
+#pragma GCC unroll 4
+      for (std::size_t i = 0; i < block_k; i += 8, from += 64, fetch[p] += 64) {
+        quant_fetcher::fetch_line(fetch[p]);
+        const __m512i bytes = _mm512_loadu_si512(from);
+        const __m512i low = low_half_bytes(bytes);
+        const __m512i high = high_half_bytes(bytes);
+#pragma GCC unroll 16
+        for (std::size_t r = 0; r < Rows; ++r) {
+          const std::byte* x = a + r * a_stride + b * block_k + i;
+          block[r] = _mm512_dpbusd_epi32(block[r], low, broadcast_bytes(x));
+          block[r] = _mm512_dpbusd_epi32(block[r], high, broadcast_bytes(x + 4));
+        }
+      }
+      const __m512i g = first.group_scales == nullptr
+                            ? _mm512_set1_epi32(1)
+                            : _mm512_and_si512(load_int8_int(first.group_scales + p * first.stride
+                                                             + b / first.group_blocks * 16),
+                                               low_half);
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < Rows; ++r)
+        sums[p][r] = _mm512_dpwssd_epi32(sums[p][r], block[r], g);
+    }
+  }
+}
+
+template <std::size_t Rows, std::size_t Panels>
+TROUPE_VNNI static void vnni_block(const std::byte* a, std::size_t a_stride, const quant_panel& first,
+                                   const quant_fetcher& fetcher, std::size_t k, float* c,
+                                   std::size_t c_stride) {
+  __m512i sums[Panels][Rows];
+  if (first.format == packed_format::int8_channel)
+    vnni_int8<Rows, Panels>(a, a_stride, first, fetcher, k, sums);
+  else
+    vnni_int4<Rows, Panels>(a, a_stride, first, fetcher, k, sums);
+  for (std::size_t p = 0; p < Panels; ++p)
+    for (std::size_t r = 0; r < Rows; ++r)
+      store_integer_result(c + p * c_stride + r * 16, sums[p][r], a + r * a_stride, k,
+                           first.scales + p * first.stride / sizeof(float));
+}
+
+template <std::size_t Panels>
+static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
+                      std::size_t panels, std::size_t k, float* c) {
+  const std::size_t c_stride = rows * 16;
+  constexpr std::size_t most = 16 / Panels; // rows of sums that registers hold
+  for (std::size_t row = 0; row < rows;) {
+    // Fetched once: what follows finds the panels in the cache.
+    const quant_fetcher fetcher(first, Panels, row == 0 ? panels : 0, k);
+    const std::byte* x = a + row * a_stride;
+    float* y = c + row * 16;
+    const std::size_t left = rows - row;
+    if (left >= 8 && most >= 8) {
+      vnni_block<most >= 8 ? 8 : 1, Panels>(x, a_stride, first, fetcher, k, y, c_stride);
+      row += 8;
+    } else if (left >= 4) {
+      vnni_block<4, Panels>(x, a_stride, first, fetcher, k, y, c_stride);
+      row += 4;
+    } else if (left >= 2) {
+      vnni_block<2, Panels>(x, a_stride, first, fetcher, k, y, c_stride);
+      row += 2;
+    } else {
+      vnni_block<1, Panels>(x, a_stride, first, fetcher, k, y, c_stride);
+      row += 1;
+    }
+  }
+}
+
+/// With many rows fewer panels side by side, so that more rows meet each.
+static void integer_panels_vnni(const std::byte* a, std::size_t a_stride, std::size_t rows,
+                                const quant_panel& first, std::size_t panels, std::size_t k, float* c) {
+  if (!__builtin_cpu_supports("avx512vnni")) {
+    integer_panels(a, a_stride, rows, first, panels, k, c);
+    return;
+  }
+  std::size_t p = 0;
+  if (rows < 8)
+    for (; p + 4 <= panels; p += 4)
+      vnni_rows<4>(a, a_stride, rows, first.next(p), panels - p, k, c + p * rows * 16);
+  for (; p + 2 <= panels; p += 2)
+    vnni_rows<2>(a, a_stride, rows, first.next(p), panels - p, k, c + p * rows * 16);
+  if (p < panels)
+    vnni_rows<1>(a, a_stride, rows, first.next(p), 1, k, c + p * rows * 16);
+}
+
+} // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
