@@ -43,7 +43,9 @@ const std::vector<shape> shapes{{1, 1}, {16, 32}, {50, 70}, {130, 96}, {33, 300}
 } // namespace
 
 TEST(gemm, follows_the_documented_order_bit_by_bit) {
-  for (const auto& [n, k] : shapes) {
+  for (const auto& shape : shapes) {
+    const auto n = shape.n; // not a structured binding: clang++ 14 cannot capture one
+    const auto k = shape.k;
     constexpr std::size_t rows = 37;
     const auto x = random_floats(rows * k, 1);
     const auto w = random_floats(n * k, 2, 0.1F);

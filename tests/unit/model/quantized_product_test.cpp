@@ -178,7 +178,9 @@ TEST(quantize, unpacked_rows_are_integers_times_scales) {
 }
 
 TEST(quantized_gemm, follows_the_documented_order_bit_by_bit) {
-  for (const auto& [n, k] : shapes) {
+  for (const auto& shape : shapes) {
+    const auto n = shape.n; // not a structured binding: clang++ 14 cannot capture one
+    const auto k = shape.k;
     constexpr std::size_t rows = 101;
     const auto x = rounded(random_floats(rows * k, 1));
     const auto w = random_floats(n * k, 2, 0.1F);
