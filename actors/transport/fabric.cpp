@@ -138,7 +138,7 @@ bool fabric::progress_worker(bool may_arm, bool& armed) {
   // Rounds before others get the worker and sockets get a look.
   for (int i = 0; i < 64; ++i) {
     drain_queue();
-    if (worker_->progress() == 0)
+    if (progress_workers() == 0)
       break;
     busy = true;
   }
@@ -147,9 +147,9 @@ bool fabric::progress_worker(bool may_arm, bool& armed) {
     for (const auto& [token, peer] : by_token_)
       collect(*peer);
   }
-  const bool closing = worker_->closing();
+  const bool closing = workers_closing();
   if (may_arm && !busy && inbox_.empty() && !signals_.broken && !closing)
-    armed = worker_->arm();
+    armed = arm_workers();
   return busy;
 }
 
@@ -188,6 +188,7 @@ void fabric::tick(clock::time_point now) {
       peer->last_heard = std::min(now, peer->last_heard + pause);
   next_tick_ = now + tick_interval;
   meetings_->tick(now);
+  sweep_lanes(now);
   if (now >= next_heartbeat_) {
     next_heartbeat_ = now + settings_.heartbeat;
     send_heartbeats();
@@ -209,7 +210,9 @@ void fabric::leave() {
       {
         std::lock_guard guard{worker_mutex_};
         drain_queue();
-        worker_->progress();
+        progress_workers();
+        for (auto& lane : closing_lanes_)
+          lane->worker->progress();
         if (done())
           return;
       }
@@ -220,10 +223,17 @@ void fabric::leave() {
   const auto peers = peers_;
   for (const auto& peer : peers)
     fail(peer, "this process is leaving");
-  progress_until([this] { return !worker_->closing(); });
+  progress_until([this] {
+    return !workers_closing() && std::all_of(closing_lanes_.begin(), closing_lanes_.end(), [](auto& x) {
+      return x->worker->idle();
+    });
+  });
   meetings_.reset();
   std::lock_guard guard{worker_mutex_};
   by_token_.clear();
+  lanes_.clear();
+  spare_lanes_.clear();
+  closing_lanes_.clear();
   worker_.reset();
 }
 

@@ -58,6 +58,8 @@ struct fabric_settings {
   /// Names this incarnation; never two at once.
   std::string node;
   ucx_settings ucx;
+  /// Give every peer on this host a worker of its own for shared memory.
+  bool shared_memory = false;
   send_window::limits window;
   std::uint64_t max_frame_bytes = 0;
   std::chrono::milliseconds heartbeat{};
@@ -180,6 +182,19 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   void acknowledge(const link_ptr& peer);
   void wake();
 
+  // -- workers (fabric_workers.cpp) ---------------------------------------------
+  std::unique_ptr<shared_memory_lane> open_lane();
+  /// Under the worker mutex, on the progress thread: for peers that never came up.
+  void keep_lane(std::unique_ptr<shared_memory_lane> lane);
+  /// Under the worker mutex, on the progress thread: for peers that are gone.
+  void close_lane(std::unique_ptr<shared_memory_lane> lane);
+  void sweep_lanes(clock::time_point now);
+  /// Under the worker mutex.
+  unsigned progress_workers();
+  bool arm_workers();
+  bool workers_closing();
+  void connect_worker(link& peer);
+
   // -- receiving, under the worker mutex (fabric_receive.cpp) -------------------
   bool arrived(const ucx_worker::arrival& msg) override;
   void collect(link& peer);
@@ -231,6 +246,9 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   // UCX and what it hands out. Whoever holds the mutex may call the worker.
   std::mutex worker_mutex_;
   std::unique_ptr<ucx_worker> worker_;
+  std::vector<ucx_worker*> lanes_;
+  std::vector<std::unique_ptr<shared_memory_lane>> spare_lanes_;
+  std::vector<std::unique_ptr<shared_memory_lane>> closing_lanes_;
   std::unordered_map<std::uint64_t, link_ptr> by_token_;
   std::vector<slot_ptr> inbox_;
   link_signals signals_;

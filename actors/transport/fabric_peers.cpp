@@ -37,9 +37,12 @@ introduction fabric::introduce() {
   // Frames may arrive under this token before the handshake's last message has been read.
   auto peer = std::make_shared<link>(token, settings_.window, signals_);
   std::lock_guard guard{worker_mutex_};
+  if (settings_.shared_memory)
+    peer->lane = open_lane();
+  auto local_address = peer->lane ? peer->lane->worker->address() : std::string{};
   by_token_.emplace(token, std::move(peer));
-  return {settings_.node,         settings_.fingerprint,   endpoint_,         token,
-          settings_.window.bytes, settings_.window.frames, worker_->address()};
+  return {settings_.node,         settings_.fingerprint,   endpoint_,          token,
+          settings_.window.bytes, settings_.window.frames, worker_->address(), std::move(local_address)};
 }
 
 void fabric::forget_token(std::uint64_t token) {
@@ -49,6 +52,7 @@ void fabric::forget_token(std::uint64_t token) {
     return;
   i->second->become(link::state::dead);
   i->second->waiting.clear();
+  keep_lane(std::move(i->second->lane));
   by_token_.erase(i);
 }
 
@@ -97,7 +101,7 @@ void fabric::met(acquaintance who) {
     peer->reader = std::move(who.reader);
     peer->unsent = std::move(who.unsent);
     peer->last_heard = clock::now();
-    peer->endpoint = worker_->connect(peer->peer.worker_address, *peer);
+    connect_worker(*peer);
     connected = peer->endpoint != nullptr;
     if (connected)
       peer->become(link::state::up);
@@ -295,7 +299,7 @@ void fabric::fail(const link_ptr& peer, const std::string& reason) {
   // An answer sent just before its sender went is still an answer.
   {
     std::lock_guard guard{worker_mutex_};
-    for (int i = 0; i < 16 && peer->failure.empty() && worker_->progress() > 0; ++i)
+    for (int i = 0; i < 16 && peer->failure.empty() && progress_workers() > 0; ++i)
       collect(*peer);
   }
   deliver();
@@ -308,7 +312,8 @@ void fabric::fail(const link_ptr& peer, const std::string& reason) {
     peer->become(link::state::dead);
     by_token_.erase(peer->token);
     if (peer->endpoint != nullptr)
-      worker_->close(std::exchange(peer->endpoint, nullptr));
+      peer->carrier->close(std::exchange(peer->endpoint, nullptr));
+    close_lane(std::move(peer->lane));
     // Slots whose data UCX is still fetching hold themselves, and their buffers, until UCX lets go.
     peer->waiting.clear();
   }

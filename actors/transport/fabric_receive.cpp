@@ -68,7 +68,7 @@ bool fabric::arrived(const ucx_worker::arrival& msg) {
       ++totals_.fetched_frames;
       // UCX writes to the buffer until `ended`, so the slot holds itself until then.
       slot->self = slot;
-      switch (worker_->receive(msg.descriptor, slot->data.mutable_data(), msg.num_bytes, *slot)) {
+      switch (msg.at->receive(msg.descriptor, slot->data.mutable_data(), msg.num_bytes, *slot)) {
       case ucx_worker::outcome::pending:
         break;
       case ucx_worker::outcome::done:

@@ -143,7 +143,7 @@ void fabric::post_frame(std::unique_ptr<send_operation> op) {
   encode_frame(header, head.first<frame_header_bytes>());
   ++totals_.frames_sent;
   totals_.bytes_sent += op->num_bytes;
-  switch (worker_->post(peer.endpoint, head, op->parts, *op)) {
+  switch (peer.carrier->post(peer.endpoint, head, op->parts, *op)) {
   case ucx_worker::outcome::done:
     break;
   case ucx_worker::outcome::pending:

@@ -28,6 +28,7 @@ byte_writer encode_introduction(const introduction& x) {
   out.put64(x.window_bytes);
   out.put64(x.window_frames);
   out.put_string(x.worker_address);
+  out.put_string(x.shared_memory_address);
   return out;
 }
 
@@ -40,6 +41,7 @@ bool parse_introduction(std::span<const std::byte> bytes, introduction& x) {
   x.window_bytes = in.take64();
   x.window_frames = in.take64();
   x.worker_address = in.take_string(max_worker_address);
+  x.shared_memory_address = in.take_string(max_worker_address);
   return in.complete() && !x.node.empty() && !x.worker_address.empty();
 }
 
@@ -72,7 +74,8 @@ handshake::handshake(role who, std::string secret, introduction self)
   if (secret_.empty())
     throw std::runtime_error("transport: the cluster secret is empty");
   if (self_.fingerprint.size() > max_fingerprint || self_.endpoint.size() > max_endpoint
-      || self_.node.size() > max_node || self_.worker_address.size() > max_worker_address)
+      || self_.node.size() > max_node || self_.worker_address.size() > max_worker_address
+      || self_.shared_memory_address.size() > max_worker_address)
     throw std::runtime_error("transport: a field of the introduction is too long");
   fill_random(own_nonce_);
   if (role_ == role::client) {

@@ -42,6 +42,9 @@ struct introduction {
   std::uint64_t window_frames = 0;
   /// UCX worker address, opaque bytes.
   std::string worker_address;
+  /// Address of the worker that takes what this one peer sends through shared memory; empty when there is
+  /// none.
+  std::string shared_memory_address;
 
   friend bool operator==(const introduction&, const introduction&) = default;
 };

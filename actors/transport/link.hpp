@@ -16,6 +16,14 @@
 
 namespace troupe::wire {
 
+/// A worker for one peer, by shared memory. It has died with its peer, however its queue was left.
+struct shared_memory_lane {
+  std::unique_ptr<ucx_worker> worker;
+  poller::watch_id watch = 0;
+  /// When to give up on operations that never end, once the peer is gone.
+  clock::time_point deadline;
+};
+
 class link;
 using link_ptr = std::shared_ptr<link>;
 
@@ -81,7 +89,11 @@ class link : public ucx_worker::endpoint_owner {
 
   // -- under the fabric's worker mutex ----------------------------------------
 
+  /// How frames go to the peer.
   ucp_ep* endpoint = nullptr;
+  ucx_worker* carrier = nullptr;
+  /// How frames may come from the peer, besides the worker of all; null without shared memory.
+  std::unique_ptr<shared_memory_lane> lane;
   std::uint64_t next_sequence = 0;
   /// Arrived, but not in turn or not complete, by sequence number.
   std::map<std::uint64_t, slot_ptr> waiting;

@@ -35,10 +35,8 @@ class polling {
   /// @param polled  found by polling
   void worked(time_point now, bool polled) {
     last_work_ = now;
-    if (polled) {
+    if (polled)
       short_sleeps_needed_ = 1;
-      pause_ = first_pause;
-    }
   }
 
   /// A sleep has ended with something to do, `time` after it began.
@@ -53,14 +51,15 @@ class polling {
   void yielded(duration time, time_point now) {
     if (time < crowded)
       return;
+    pause_ = now - away_until_ > last_pause ? first_pause : std::min(2 * pause_, last_pause);
     away_until_ = now + pause_;
-    pause_ = std::min(2 * pause_, last_pause);
   }
 
  private:
   // Longer than a wake-up of another thread takes that only passes a message on.
   static constexpr duration crowded = std::chrono::microseconds{200};
-  // A thread that computes keeps the core for about 3 ms: one such wait in seven at worst, then fewer.
+  // A thread that computes keeps the core for about 3 ms: at worst so many of them in 20 at first, and of
+  // 1000 in the end.
   static constexpr duration first_pause = std::chrono::milliseconds{20};
   static constexpr duration last_pause = std::chrono::seconds{1};
   static constexpr std::uint32_t most_short_sleeps = 64;

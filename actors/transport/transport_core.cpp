@@ -48,7 +48,8 @@ wire::fabric_settings fabric_settings_for(caf::actor_system& sys, const transpor
   result.secret = options.secret;
   result.fingerprint = options.fingerprint;
   result.node = node_bytes(sys);
-  result.ucx = {options.net_devices, options.data_ports, options.shared_memory};
+  result.ucx = {options.net_devices, options.data_ports};
+  result.shared_memory = options.shared_memory;
   result.window = {options.window_bytes, options.window_messages};
   result.max_frame_bytes = options.max_message_bytes;
   result.heartbeat = options.heartbeat;

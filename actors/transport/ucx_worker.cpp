@@ -70,6 +70,7 @@ struct ucx_worker::callbacks {
     auto* self = static_cast<ucx_worker*>(arg);
     const bool waiting = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
     arrival msg;
+    msg.at = self;
     msg.head = {static_cast<const std::byte*>(head), head_bytes};
     msg.num_bytes = num_bytes;
     if (waiting)
@@ -80,24 +81,27 @@ struct ucx_worker::callbacks {
     return waiting && taken ? UCS_INPROGRESS : UCS_OK;
   }
 
-  static void received(void* request, ucs_status_t status, size_t, void* op) {
-    ucp_request_free(request);
-    static_cast<operation*>(op)->ended(status == UCS_OK);
-  }
+  static void received(void* request, ucs_status_t status, size_t, void* op) { sent(request, status, op); }
 
-  static void sent(void* request, ucs_status_t status, void* op) {
+  static void sent(void* request, ucs_status_t status, void* data) {
     ucp_request_free(request);
-    static_cast<operation*>(op)->ended(status == UCS_OK);
+    auto* op = static_cast<operation*>(data);
+    --op->under_way_on_->under_way_;
+    op->ended(status == UCS_OK);
   }
 
   static void failed(void* arg, ucp_ep_h, ucs_status_t status) {
     static_cast<endpoint_owner*>(arg)->endpoint_failed(ucs_status_string(status));
   }
 
-  static outcome outcome_of(ucs_status_ptr_t request) {
+  static outcome outcome_of(ucs_status_ptr_t request, ucx_worker& self, operation& op) {
     if (request == nullptr)
       return outcome::done;
-    return UCS_PTR_IS_ERR(request) ? outcome::failed : outcome::pending;
+    if (UCS_PTR_IS_ERR(request))
+      return outcome::failed;
+    op.under_way_on_ = &self;
+    ++self.under_way_;
+    return outcome::pending;
   }
 };
 
@@ -111,6 +115,7 @@ ucx_worker::ucx_worker(const ucx_settings& settings, handler& owner) : owner_(ow
   set_process_options();
   ucp_config_t* config = nullptr;
   check(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
+  const auto chosen = settings.shared_memory ? ucp_config_modify(config, "TLS", "posix") : UCS_OK;
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
@@ -118,6 +123,10 @@ ucx_worker::ucx_worker(const ucx_settings& settings, handler& owner) : owner_(ow
   const auto status = ucp_init(&params, config, &context_);
   ucp_config_release(config);
   check(status, "ucp_init");
+  if (chosen != UCS_OK) {
+    ucp_cleanup(context_);
+    check(chosen, "ucp_config_modify");
+  }
   try {
     ucp_worker_params_t worker_params{};
     worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
@@ -194,7 +203,7 @@ ucx_worker::outcome ucx_worker::post(ucp_ep* endpoint, std::span<const std::byte
     count = parts.size();
   }
   return callbacks::outcome_of(
-      ucp_am_send_nbx(endpoint, message_id, head.data(), head.size(), data, count, &param));
+      ucp_am_send_nbx(endpoint, message_id, head.data(), head.size(), data, count, &param), *this, op);
 }
 
 ucx_worker::outcome ucx_worker::receive(void* descriptor, std::byte* to, std::size_t num_bytes,
@@ -203,7 +212,7 @@ ucx_worker::outcome ucx_worker::receive(void* descriptor, std::byte* to, std::si
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.recv_am = &callbacks::received;
   param.user_data = &op;
-  return callbacks::outcome_of(ucp_am_recv_data_nbx(worker_, descriptor, to, num_bytes, &param));
+  return callbacks::outcome_of(ucp_am_recv_data_nbx(worker_, descriptor, to, num_bytes, &param), *this, op);
 }
 
 void ucx_worker::close(ucp_ep* endpoint) {

@@ -21,7 +21,9 @@ struct ucx_settings {
   std::string net_devices;
   /// UCX_TCP_PORT_RANGE, e.g. "20000-20099"; empty means ephemeral ports.
   std::string port_range;
-  /// Offer POSIX shared memory to peers on this host.
+  /// POSIX shared memory to one peer on this host, and nothing else, instead of the network. All who send to
+  /// such a worker write to one queue in its memory: a sender that is killed while it fills its slot stops
+  /// that queue for ever, so no two peers may share a worker.
   bool shared_memory = false;
 };
 
@@ -37,6 +39,8 @@ class ucx_worker {
  public:
   /// A message at the door.
   struct arrival {
+    /// Whose door.
+    ucx_worker* at = nullptr;
     std::span<const std::byte> head;
     /// The data when it is already here, else null: then `receive` fetches it.
     const std::byte* data = nullptr;
@@ -60,6 +64,10 @@ class ucx_worker {
 
     /// UCX no longer touches the memory of the operation.
     virtual void ended(bool ok) = 0;
+
+   private:
+    friend class ucx_worker;
+    ucx_worker* under_way_on_ = nullptr;
   };
 
   /// Whoever uses an endpoint.
@@ -111,6 +119,9 @@ class ucx_worker {
   /// True while a close has not ended.
   bool closing();
 
+  /// True when no operation and no close is under way.
+  bool idle() { return under_way_ == 0 && !closing(); }
+
  private:
   struct callbacks;
 
@@ -121,6 +132,7 @@ class ucx_worker {
   std::size_t max_head_bytes_ = 0;
   int event_fd_ = -1;
   std::vector<void*> closing_;
+  std::size_t under_way_ = 0;
 };
 
 } // namespace troupe::wire

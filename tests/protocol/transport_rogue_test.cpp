@@ -110,7 +110,7 @@ class rogue {
       : worker_({"lo", "", false}, ears_),
         socket_(victim.net->port()),
         protocol_(wire::handshake::role::client, loopback_options().secret,
-                  {fresh_node(victim.system), "", "", 77, 1 << 20, 100, worker_.address()}) {}
+                  {fresh_node(victim.system), "", "", 77, 1 << 20, 100, worker_.address(), ""}) {}
 
   ~rogue() {
     if (endpoint_ != nullptr)
