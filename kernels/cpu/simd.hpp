@@ -294,7 +294,8 @@ TROUPE_INLINE vf absolute(vf a) {
 
 TROUPE_INLINE vf power_of_two(vf n) {
   return each([&](std::size_t i) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(static_cast<std::int32_t>(n.v[i]) + 127) << 23);
+    const float whole = std::isnan(n.v[i]) ? 0.0F : n.v[i]; // what it multiplies is not a number then either
+    return std::bit_cast<float>(static_cast<std::uint32_t>(static_cast<std::int32_t>(whole) + 127) << 23);
   });
 }
 
