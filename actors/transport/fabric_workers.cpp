@@ -56,7 +56,7 @@ void fabric::close_lane(std::unique_ptr<shared_memory_lane> lane) {
 
 void fabric::sweep_lanes(clock::time_point now) {
   std::lock_guard guard{worker_mutex_};
-  std::erase_if(closing_lanes_, [now](auto& lane) {
+  std::erase_if(closing_lanes_, [this, now](auto& lane) {
     auto& worker = *lane->worker;
     for (int i = 0; i < 64 && worker.progress() > 0; ++i) {
     }
