@@ -53,7 +53,8 @@ bool processor_has(isa set) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
            && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   case isa::amx: {
-    static const bool granted = processor_has(isa::avx512) && tiles_granted();
+    static const bool granted =
+        processor_has(isa::avx512) && __builtin_cpu_supports("avx512bf16") && tiles_granted();
     return granted;
   }
 #else

@@ -453,7 +453,7 @@ void check_attention(comparison& compare, dtype type, std::size_t head_dim) {
   std::array<const std::byte*, tokens> query{};
   for (std::size_t t = 0; t < tokens; ++t)
     query[t] = raw(queries) + t * group * head_dim * 4;
-  std::vector<float> scratch(attention_scratch_bytes(tokens * group, head_dim) / sizeof(float));
+  buffer scratch(attention_scratch_bytes(tokens * group, head_dim));
   compare.check(std::string("attention ") + name_of(type) + ", head_dim " + std::to_string(head_dim),
                 tokens * group * head_dim * 4, [&](const kernel_table& t, float* out) {
                   std::array<std::byte*, tokens> output{};
@@ -461,7 +461,7 @@ void check_attention(comparison& compare, dtype type, std::size_t head_dim) {
                     output[i] = bytes(out + i * group * head_dim);
                   t.attention({key_tiles.data(), value_tiles.data(), tiles, type, head_dim, query.data(),
                                dtype::f32, output.data(), dtype::f32, tokens, group, first.data(), end.data(),
-                               scale, sinks.data(), bytes(scratch.data())});
+                               scale, sinks.data(), scratch.data()});
                 });
 }
 

@@ -4,8 +4,12 @@
 #  pragma GCC diagnostic ignored "-Wunused-function" // of the headers' kernels only some are needed here
 #endif
 
+// Every processor with AMX has AVX512_BF16.
+#define TROUPE_NATIVE_BF16
+
 #include "kernels/cpu/amx_attention.hpp"
 #include "kernels/cpu/amx_integer_tiles.hpp"
+#include "kernels/cpu/amx_prefill_attention.hpp"
 #include "kernels/cpu/amx_quant.hpp"
 #include "kernels/cpu/amx_tiles.hpp"
 #include "kernels/cpu/kernel_table.hpp"
@@ -15,7 +19,9 @@ namespace troupe::kernels::cpu {
 namespace TROUPE_ISA_NAMESPACE {
 
 static void amx_attention(const attention_block& block) {
-  if (block.cache_type == dtype::bf16)
+  if (block.cache_type == dtype::bf16 && block.tokens * block.group > tile_rows)
+    prefill_attention_block(block);
+  else if (block.cache_type == dtype::bf16)
     tile_attention_block(block);
   else
     avx512_table.attention(block);
@@ -41,6 +47,8 @@ const kernel_table& amx_table() {
     t.set = isa::amx;
     t.bf16_tiles = TROUPE_ISA_NAMESPACE::bf16_tiles;
     t.pack_row_tiles = TROUPE_ISA_NAMESPACE::pack_row_tiles;
+    t.finish_rows = TROUPE_ISA_NAMESPACE::finish_rows;
+    t.activate_rows = TROUPE_ISA_NAMESPACE::activate_rows;
     t.int8_tiles = TROUPE_ISA_NAMESPACE::int8_tiles;
     t.scale_int8_tiles = TROUPE_ISA_NAMESPACE::scale_int8_tiles;
     t.quantize_row_tiles = TROUPE_ISA_NAMESPACE::quantize_row_tiles;

@@ -38,10 +38,10 @@ struct attention_block {
 };
 
 /// Scratch of a block: per row (padded to 16) a query and an accumulator (both padded), 32 scores, as many
-/// probabilities and four numbers; a chunk's values.
+/// probabilities and four numbers; a chunk's keys and values, and what two tiles of rows get of it.
 constexpr std::size_t attention_scratch_bytes(std::size_t rows, std::size_t head_dim) {
   const std::size_t dim = (head_dim + 31) / 32 * 32;
-  return ((rows + 15) / 16 * 16 * (2 * dim + 64 + 16) + 32 * dim) * sizeof(float);
+  return ((rows + 15) / 16 * 16 * (2 * dim + 64 + 16) + 64 * dim) * sizeof(float);
 }
 
 /// How "rows for products" lie, which kernels multiply with panels.
@@ -61,8 +61,9 @@ enum class row_layout : std::uint8_t {
   bf16,
 };
 
-/// Fetches panels into L2 while others are multiplied, some lines at every step. 1 KiB of each panel in turn:
-/// one stream does not reach half of the bandwidth. Always inlined: units of several instruction sets use it.
+/// Fetches panels into L2 while others are multiplied, some lines at every step. 256 bytes of each panel in
+/// turn: one stream does not reach half of the bandwidth. Always inlined: units of several instruction sets
+/// use it.
 struct panel_fetch {
   const std::byte* first = nullptr;
   std::size_t stride = 0; // bytes between panels
@@ -98,7 +99,7 @@ struct panel_fetch {
   }
 
  private:
-  static constexpr std::size_t turn_lines = 16;
+  static constexpr std::size_t turn_lines = 4;
 
   inline __attribute__((always_inline)) void begin_turn() {
     at = first + panel * stride + line * 64;

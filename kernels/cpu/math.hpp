@@ -10,7 +10,7 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 /// eˣ within 2 ulp; 0 below −86.6 (where results come near the denormals), infinity above 88.72; NaN stays.
 ///
 /// x = n ln 2 + r with |r| ≤ ln 2 / 2, ln 2 split in two (Cody and Waite), eʳ by the polynomial of Cephes'
-/// expf. 2ⁿ is applied as 2ⁿ⁻¹ and 2, so that n = 128 still works.
+/// expf. Where there is no instruction for it, 2ⁿ is applied as 2ⁿ⁻¹ and 2, so that n = 128 still works.
 TROUPE_INLINE vf exp(vf x) {
   const vf clamped = min(set1(88.8F), max(set1(-87.0F), x));
   const vf magic = set1(12582912.0F); // 1.5 · 2²³: adding it leaves the rounded integer in the low bits
@@ -23,8 +23,7 @@ TROUPE_INLINE vf exp(vf x) {
   p = fma(p, r, set1(1.6666665459e-1F));
   p = fma(p, r, set1(5.0000001201e-1F));
   p = add(fma(p, mul(r, r), r), set1(1.0F));
-  const vf scaled = mul(mul(p, power_of_two(sub(n, set1(1.0F)))), set1(2.0F));
-  return select_less(x, set1(-86.6F), set1(0.0F), scaled);
+  return select_less(x, set1(-86.6F), set1(0.0F), scale_by_power(p, n));
 }
 
 TROUPE_INLINE v16 exp(const v16& x) {

@@ -52,7 +52,10 @@ static void finish_rows(const finish_block& block) {
           y = add(y, load_some(block.bias + i, n));
         if (block.accumulate)
           y = add(load_some(to + i, n), y);
-        store_some(to + i, n, y);
+        if (n == 16)
+          store_result16(to + i, y);
+        else
+          store_tail(to + i, n, y);
       });
     });
   }
@@ -66,7 +69,7 @@ static void store_product_columns(const v16& h, std::size_t count, std::size_t c
         layout == row_layout::bf16
             ? reinterpret_cast<bfloat16*>(out) + column
             : reinterpret_cast<bfloat16*>(out + column / block_k * panel_block_bytes) + column % block_k;
-    store16(to, h);
+    store_result16(to, h);
     for (std::size_t j = count; j < 16; ++j)
       to[j] = {};
     return;

@@ -91,6 +91,11 @@ TROUPE_INLINE vf power_of_two(vf n) {
       _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
 }
 
+/// p · 2ⁿ for a result that is no denormal.
+TROUPE_INLINE vf scale_by_power(vf p, vf n) {
+  return _mm512_scalef_ps(p, n);
+}
+
 TROUPE_INLINE vi load_pairs(const void* p) {
   return _mm512_loadu_si512(p);
 }
@@ -124,6 +129,17 @@ TROUPE_INLINE void store_bf16(bfloat16* p, vf x) {
 
 TROUPE_INLINE vf round_to_bf16(vf x) {
   return odd_of(rounded_bits(x));
+}
+
+/// Rounds what arithmetic made, which is no denormal: the instruction takes those for zeros.
+TROUPE_INLINE void store_result(bfloat16* p, vf x) {
+#  if defined(TROUPE_NATIVE_BF16)
+  __m256i rounded;
+  __asm__("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(x));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded);
+#  else
+  store_bf16(p, x);
+#  endif
 }
 
 #elif defined(TROUPE_ISA_AVX2)
@@ -183,6 +199,10 @@ TROUPE_INLINE vf absolute(vf a) {
 TROUPE_INLINE vf power_of_two(vf n) {
   return _mm256_castsi256_ps(
       _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+}
+
+TROUPE_INLINE vf scale_by_power(vf p, vf n) {
+  return mul(mul(p, power_of_two(sub(n, set1(1.0F)))), set1(2.0F));
 }
 
 TROUPE_INLINE vi load_pairs(const void* p) {
@@ -299,6 +319,10 @@ TROUPE_INLINE vf power_of_two(vf n) {
   });
 }
 
+TROUPE_INLINE vf scale_by_power(vf p, vf n) {
+  return mul(mul(p, power_of_two(sub(n, set1(1.0F)))), set1(2.0F));
+}
+
 TROUPE_INLINE vi load_pairs(const void* p) {
   vi r;
   std::memcpy(r.v, p, sizeof r.v);
@@ -324,6 +348,15 @@ TROUPE_INLINE void store_bf16(bfloat16* p, vf x) {
 
 TROUPE_INLINE vf round_to_bf16(vf x) {
   return each([&](std::size_t i) { return to_float(to_bfloat16(x.v[i])); });
+}
+
+#endif
+
+#if !defined(TROUPE_ISA_AVX512)
+
+/// Rounds what arithmetic made.
+TROUPE_INLINE void store_result(bfloat16* p, vf x) {
+  store_bf16(p, x);
 }
 
 #endif
@@ -363,6 +396,16 @@ TROUPE_INLINE void store16(float* p, const v16& x) {
 TROUPE_INLINE void store16(bfloat16* p, const v16& x) {
   for (std::size_t i = 0; i < parts; ++i)
     store_bf16(p + i * lanes, x.part[i]);
+}
+
+/// As `store16`, of what arithmetic made.
+TROUPE_INLINE void store_result16(float* p, const v16& x) {
+  store16(p, x);
+}
+
+TROUPE_INLINE void store_result16(bfloat16* p, const v16& x) {
+  for (std::size_t i = 0; i < parts; ++i)
+    store_result(p + i * lanes, x.part[i]);
 }
 
 /// The first `count` (< 16) elements, `fill` beyond.
