@@ -27,13 +27,12 @@ static void amx_attention(const attention_block& block) {
     avx512_table.attention(block);
 }
 
-// Up to this many rows vector dot products are as fast or faster: int4 needs no unpacking into tiles.
-constexpr std::size_t few_rows_int8 = 2;
-constexpr std::size_t few_rows_int4 = 4;
+// Up to this many rows vector dot products are faster: int4 needs no unpacking into tiles.
+constexpr std::size_t few_rows = 2;
 
 static void integer(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                     std::size_t panels, std::size_t k, float* c) {
-  if (rows <= (first.format == packed_format::int8_channel ? few_rows_int8 : few_rows_int4))
+  if (rows <= few_rows)
     avx512_table.quant.integer(a, a_stride, rows, first, panels, k, c);
   else
     amx_integer(a, a_stride, rows, first, panels, k, c);

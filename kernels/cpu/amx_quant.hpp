@@ -15,6 +15,7 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 /// − 8) · g is u · |g| − 8 |g|, or (u ^ 15) · |g| − 7 |g| where g < 0.
 struct group_multiplier {
   __m512i magnitude; // |g| in every 16 bits
+  __m512i raised;    // 4096 |g|
   __m512i sign;      // all ones where g < 0
   __m512i offset;    // −8 |g| or −7 |g| in every byte
 
@@ -27,16 +28,26 @@ struct group_multiplier {
         _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales))), four_times);
     const __m512i absolute = _mm512_abs_epi8(g);
     magnitude = _mm512_and_si512(absolute, _mm512_set1_epi16(0x00ff));
+    raised = _mm512_slli_epi16(absolute, 12);
     sign = _mm512_srai_epi16(g, 15);
     // 8 |g| stays below 128: nothing reaches the next byte.
     offset = _mm512_sub_epi8(_mm512_and_si512(absolute, sign), _mm512_slli_epi16(absolute, 3));
   }
 
   /// The lower halves of `bytes` times g, less what makes them signed.
-  inline __attribute__((always_inline)) __m512i times(__m512i bytes) const {
-    const __m512i half_bytes =
-        _mm512_ternarylogic_epi32(bytes, sign, _mm512_set1_epi8(0x0f), 0x28); // (a ^ b) & c
-    return _mm512_add_epi8(_mm512_mullo_epi16(half_bytes, magnitude), offset);
+  inline __attribute__((always_inline)) __m512i low(__m512i bytes) const {
+    return _mm512_add_epi8(_mm512_mullo_epi16(half_bytes(bytes, 0x0f), magnitude), offset);
+  }
+
+  /// The upper halves, which need not be shifted: 16 u · (4096 |g|) ends 16 bits higher.
+  inline __attribute__((always_inline)) __m512i high(__m512i bytes) const {
+    return _mm512_add_epi8(_mm512_mulhi_epu16(half_bytes(bytes, 0xf0), raised), offset);
+  }
+
+ private:
+  inline __attribute__((always_inline)) __m512i half_bytes(__m512i bytes, int mask) const {
+    return _mm512_ternarylogic_epi32(bytes, sign, _mm512_set1_epi8(static_cast<char>(mask)),
+                                     0x28); // (a ^ b) & c
   }
 };
 
@@ -57,13 +68,13 @@ TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std
       }
       continue;
     }
-    const group_multiplier g(panel.group_scales + b / panel.group_blocks * 16);
+    const group_multiplier g(panel.group_scales_of(b));
 #pragma GCC unroll 4
     for (std::size_t i = 0; i < block_k; i += 8, from += 64, fetch += 64, out += 128) {
       quant_fetcher::fetch_line(fetch);
       const __m512i bytes = _mm512_loadu_si512(from);
-      _mm512_store_si512(out, g.times(bytes));
-      _mm512_store_si512(out + 64, g.times(_mm512_srli_epi16(bytes, 4)));
+      _mm512_store_si512(out, g.low(bytes));
+      _mm512_store_si512(out + 64, g.high(bytes));
     }
   }
 }

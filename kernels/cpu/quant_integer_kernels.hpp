@@ -31,6 +31,23 @@ TROUPE_INLINE void store_quantized(std::byte* out, const v16& x, const v16& inve
   }
 }
 
+/// Σ of 32 values.
+TROUPE_INLINE std::int32_t block_sum(const std::int8_t* values) {
+#if defined(TROUPE_ISA_AVX512) || defined(TROUPE_ISA_AVX2)
+  // Sums of eight unsigned bytes: 128 more each.
+  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values));
+  const __m256i sums = _mm256_sad_epu8(_mm256_xor_si256(bytes, _mm256_set1_epi8(static_cast<char>(0x80))),
+                                       _mm256_setzero_si256());
+  const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+  return _mm_cvtsi128_si32(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two))) - 128 * 32;
+#else
+  std::int32_t sum = 0;
+  for (std::size_t i = 0; i < block_k; ++i)
+    sum += values[i];
+  return sum;
+#endif
+}
+
 /// Fills in sums and scale behind the int8 values.
 static void finish_int8_row(std::byte* row, std::size_t k, float scale) {
   const std::size_t padded = int8_row_sums(k);
@@ -39,9 +56,7 @@ static void finish_int8_row(std::byte* row, std::size_t k, float scale) {
   auto* sums = reinterpret_cast<std::int32_t*>(row + padded);
   std::int32_t total = 0;
   for (std::size_t b = 0; b < padded / block_k; ++b) {
-    std::int32_t sum = 0;
-    for (std::size_t i = 0; i < block_k; ++i)
-      sum += values[b * block_k + i];
+    const std::int32_t sum = block_sum(values + b * block_k);
     sums[b] = sum;
     total += sum;
   }
@@ -74,6 +89,21 @@ static void quantize_row(const std::byte* row, dtype type, std::size_t k, std::b
     quantize_values(reinterpret_cast<const bfloat16*>(row), k, out);
 }
 
+/// out[2j] = even[j], out[2j + 1] = odd[j] for 16 bytes each.
+TROUPE_INLINE void interleave(const std::byte* even, const std::byte* odd, std::byte* out) {
+#if defined(TROUPE_ISA_AVX512) || defined(TROUPE_ISA_AVX2)
+  const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(even));
+  const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(odd));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_unpacklo_epi8(a, b));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16), _mm_unpackhi_epi8(a, b));
+#else
+  for (std::size_t j = 0; j < 16; ++j) {
+    out[2 * j] = even[j];
+    out[2 * j + 1] = odd[j];
+  }
+#endif
+}
+
 /// From blocks of 16 even and 16 odd values, in place: writing never overtakes reading.
 static void quantize_product_row(std::byte* row, std::size_t k) {
   const auto* values = reinterpret_cast<const float*>(row);
@@ -92,10 +122,7 @@ static void quantize_product_row(std::byte* row, std::size_t k) {
     std::byte odd[16];
     store_quantized(even, load16(values + i), inverse);
     store_quantized(odd, load16(values + i + half_block), inverse);
-    for (std::size_t j = 0; j < half_block; ++j) {
-      row[i + 2 * j] = even[j];
-      row[i + 2 * j + 1] = odd[j];
-    }
+    interleave(even, odd, row + i);
   }
   finish_int8_row(row, k, scaling.scale);
 }
@@ -330,7 +357,7 @@ TROUPE_INLINE void integer_int4(const std::byte* a, std::size_t a_stride, const 
           sums[r] = add_int(sums[r], block[r]);
         continue;
       }
-      const vi g = load_int8_int(panel.group_scales + b / panel.group_blocks * 16 + column);
+      const vi g = load_int8_int(panel.group_scales_of(b) + column);
       for (std::size_t r = 0; r < Rows; ++r)
         sums[r] = add_int(sums[r], mul_int(block[r], g));
     }

@@ -36,9 +36,8 @@ struct int4_weights {
   vf offset; // −(2²³ + 8) g: 24 significant bits at most, exact
 
   TROUPE_INLINE int4_weights at(const quant_panel& panel, std::size_t block, std::size_t column) {
-    const vf g = panel.group_scales == nullptr
-                     ? set1(1.0F)
-                     : load_int8(panel.group_scales + block / panel.group_blocks * 16 + column);
+    const vf g =
+        panel.group_scales == nullptr ? set1(1.0F) : load_int8(panel.group_scales_of(block) + column);
     return {g, mul(g, set1(-8388616.0F))};
   }
 

@@ -21,6 +21,11 @@ struct quant_panel {
   /// Bytes between panels.
   std::size_t stride = 0;
 
+  /// The 16 group scales of block `b` of 32 of K; group_blocks is 1 or 2.
+  const std::byte* group_scales_of(std::size_t b) const {
+    return group_scales + (b >> (group_blocks / 2)) * 16;
+  }
+
   /// The panel `count` further on.
   quant_panel next(std::size_t count) const {
     const std::size_t bytes = count * stride;

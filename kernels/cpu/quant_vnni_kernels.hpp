@@ -79,11 +79,10 @@ TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, cons
           block[r] = _mm512_dpbusd_epi32(block[r], high, broadcast_bytes(x + 4));
         }
       }
-      const __m512i g = first.group_scales == nullptr
-                            ? _mm512_set1_epi32(1)
-                            : _mm512_and_si512(load_int8_int(first.group_scales + p * first.stride
-                                                             + b / first.group_blocks * 16),
-                                               low_half);
+      const __m512i g =
+          first.group_scales == nullptr
+              ? _mm512_set1_epi32(1)
+              : _mm512_and_si512(load_int8_int(first.group_scales_of(b) + p * first.stride), low_half);
 #pragma GCC unroll 16
       for (std::size_t r = 0; r < Rows; ++r)
         sums[p][r] = _mm512_dpwssd_epi32(sums[p][r], block[r], g);

@@ -111,6 +111,14 @@ std::optional<std::uint64_t> expected_bytes(const packed_extent& extent) {
   return std::nullopt;
 }
 
+/// Negative numbers and fractions would be cast silently.
+std::uint64_t natural(const nlohmann::json& number, const packed_extent& extent) {
+  if (!number.is_number_unsigned())
+    throw model_error("extent '" + extent.name
+                      + "': shape, offset and bytes must be whole numbers from 0 on");
+  return number.get<std::uint64_t>();
+}
+
 packed_extent decode_extent(const nlohmann::json& entry) {
   packed_extent extent;
   extent.name = entry.at("name").get<std::string>();
@@ -120,9 +128,10 @@ packed_extent decode_extent(const nlohmann::json& entry) {
     throw model_error("extent '" + extent.name + "': unknown kind");
   extent.kind = *kind;
   extent.format = entry.at("format").get<std::string>();
-  extent.shape = entry.at("shape").get<std::vector<std::size_t>>();
-  extent.offset = entry.at("offset").get<std::uint64_t>();
-  extent.num_bytes = entry.at("bytes").get<std::uint64_t>();
+  for (const auto& dim : entry.at("shape"))
+    extent.shape.push_back(natural(dim, extent));
+  extent.offset = natural(entry.at("offset"), extent);
+  extent.num_bytes = natural(entry.at("bytes"), extent);
   const auto checksum = from_hex(entry.at("checksum").get<std::string>());
   if (!checksum)
     throw model_error("extent '" + extent.name + "': checksum is not 16 hexadecimal digits");
