@@ -1,8 +1,10 @@
 #include "actors/transport/ucx_worker.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <stdexcept>
 
@@ -18,9 +20,13 @@ namespace {
 
 constexpr unsigned message_id = 1;
 
-void check(ucs_status_t status, const char* call) {
+void check(ucs_status_t status, const char* call, const ucx_settings& settings) {
   if (status != UCS_OK)
-    throw std::runtime_error(std::string{"transport: "} + call + ": " + ucs_status_string(status));
+    throw std::runtime_error(std::string{"transport: "} + call + ": " + ucs_status_string(status)
+                             + (settings.shared_memory
+                                    ? " (shared memory)"
+                                    : " (network devices '" + settings.net_devices + "', data ports '"
+                                          + settings.port_range + "')"));
 }
 
 void set_default(const char* name, const char* value) {
@@ -44,6 +50,23 @@ void write_environment(const ucx_settings& settings) {
     set_default("UCX_POSIX_ERROR_HANDLING", "y");
     // 64 KiB aborts and 256 KiB hangs in UCX 1.13.1.
     set_default("UCX_POSIX_SEG_SIZE", "32768");
+  }
+}
+
+// UCX starts with whatever else it finds when a device is missing, and nobody could reach the process.
+void check_devices(const std::string& names) {
+  for (std::size_t at = 0; at < names.size();) {
+    const auto end = std::min(names.find(',', at), names.size());
+    // "name" or "name:port"; UCX also knows "all" and "^name".
+    const auto name = names.substr(at, std::min(names.find(':', at), end) - at);
+    at = end + 1;
+    if (name == "all" || name.starts_with('^'))
+      continue;
+    std::error_code ignored;
+    if (name.empty() || name.find('/') != std::string::npos
+        || (!std::filesystem::exists("/sys/class/net/" + name, ignored)
+            && !std::filesystem::exists("/sys/class/infiniband/" + name, ignored)))
+      throw std::runtime_error("transport: no network device '" + name + "' on this host");
   }
 }
 
@@ -108,13 +131,14 @@ struct ucx_worker::callbacks {
 ucx_worker::ucx_worker(const ucx_settings& settings, handler& owner) : owner_(owner) {
   if (!events_are_ordered())
     throw std::runtime_error("transport: the program does not export ucs_event_set_wait to UCX");
+  check_devices(settings.net_devices);
   // The environment is the process's: two transports that start at once take turns.
   static std::mutex environment_mutex;
   std::lock_guard guard{environment_mutex};
   write_environment(settings);
   set_process_options();
   ucp_config_t* config = nullptr;
-  check(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
+  check(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read", settings);
   const auto chosen = settings.shared_memory ? ucp_config_modify(config, "TLS", "posix") : UCS_OK;
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
@@ -122,21 +146,21 @@ ucx_worker::ucx_worker(const ucx_settings& settings, handler& owner) : owner_(ow
   params.mt_workers_shared = 0;
   const auto status = ucp_init(&params, config, &context_);
   ucp_config_release(config);
-  check(status, "ucp_init");
+  check(status, "ucp_init", settings);
   if (chosen != UCS_OK) {
     ucp_cleanup(context_);
-    check(chosen, "ucp_config_modify");
+    check(chosen, "ucp_config_modify", settings);
   }
   try {
     ucp_worker_params_t worker_params{};
     worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
     worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-    check(ucp_worker_create(context_, &worker_params, &worker_), "ucp_worker_create");
+    check(ucp_worker_create(context_, &worker_params, &worker_), "ucp_worker_create", settings);
     ucp_worker_attr_t attributes{};
     attributes.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER | UCP_WORKER_ATTR_FIELD_ADDRESS
                             | UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS;
     attributes.address_flags = settings.shared_memory ? 0 : UCP_WORKER_ADDRESS_FLAG_NET_ONLY;
-    check(ucp_worker_query(worker_, &attributes), "ucp_worker_query");
+    check(ucp_worker_query(worker_, &attributes), "ucp_worker_query", settings);
     max_head_bytes_ = attributes.max_am_header;
     address_.assign(reinterpret_cast<const char*>(attributes.address), attributes.address_length);
     ucp_worker_release_address(worker_, attributes.address);
@@ -147,8 +171,8 @@ ucx_worker::ucx_worker(const ucx_settings& settings, handler& owner) : owner_(ow
     on_message.cb = &callbacks::arrived;
     on_message.arg = this;
     on_message.flags = UCP_AM_FLAG_WHOLE_MSG;
-    check(ucp_worker_set_am_recv_handler(worker_, &on_message), "ucp_worker_set_am_recv_handler");
-    check(ucp_worker_get_efd(worker_, &event_fd_), "ucp_worker_get_efd");
+    check(ucp_worker_set_am_recv_handler(worker_, &on_message), "ucp_worker_set_am_recv_handler", settings);
+    check(ucp_worker_get_efd(worker_, &event_fd_), "ucp_worker_get_efd", settings);
   } catch (...) {
     if (worker_ != nullptr)
       ucp_worker_destroy(worker_);

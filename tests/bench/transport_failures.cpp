@@ -19,12 +19,12 @@
 #include <arpa/inet.h>
 #include <caf/event_based_actor.hpp>
 #include <caf/scoped_actor.hpp>
-#include <caf/stateful_actor.hpp>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/protocol/transport_fixture.hpp"
+#include "tests/protocol/transport_pump.hpp"
 
 namespace {
 
@@ -35,58 +35,6 @@ using clock_type = std::chrono::steady_clock;
 
 double milliseconds_since(clock_type::time_point start) {
   return std::chrono::duration<double, std::milli>(clock_type::now() - start).count();
-}
-
-struct tally {
-  std::atomic<std::uint64_t> sent{0};
-  std::atomic<std::uint64_t> answered{0};
-  std::atomic<std::uint64_t> failed{0};
-  std::atomic<std::uint64_t> wrong{0};
-  std::atomic<bool> stop{false};
-};
-
-struct pump_state {
-  static inline const char* name = "pump";
-  server_actor server;
-  tally* into = nullptr;
-  std::mt19937 random;
-  std::size_t running = 0;
-  bool broken = false;
-};
-
-void next_request(caf::stateful_actor<pump_state>* self) {
-  auto& state = self->state;
-  if (state.broken || state.into->stop) {
-    if (--state.running == 0)
-      self->quit();
-    return;
-  }
-  constexpr std::size_t sizes[] = {0, 64, 8192, 131'072, 1'048'576, 3'000'000};
-  const auto size = sizes[state.random() % std::size(sizes)];
-  ++state.into->sent;
-  self->request(state.server, 20s, batch{size, "", {patterned(size, size)}})
-      .then(
-          [self, size](const batch& x) {
-            ++self->state.into->answered;
-            if (x.id != size + 1 || x.parts.size() != 1 || x.parts.front() != patterned(size, size))
-              ++self->state.into->wrong;
-            next_request(self);
-          },
-          [self](const caf::error&) {
-            ++self->state.into->failed;
-            self->state.broken = true;
-            next_request(self);
-          });
-}
-
-caf::behavior pump(caf::stateful_actor<pump_state>* self, server_actor server, tally* into, unsigned seed) {
-  self->state.server = std::move(server);
-  self->state.into = into;
-  self->state.random.seed(seed);
-  self->state.running = 6;
-  for (int i = 0; i < 6; ++i)
-    next_request(self);
-  return {[](caf::unit_t) {}};
 }
 
 double await_down(caf::scoped_actor& self, clock_type::time_point start) {

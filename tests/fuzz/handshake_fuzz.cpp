@@ -28,7 +28,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 }
 
 introduction self() {
-  return {"here", "model", "here:1", 17, 1000, 10, "address"};
+  return {"here", "model", "here:1", 17, 1000, 10, "address", "memory"};
 }
 
 /// Feeds `input` in pieces of `step` bytes, accepting whoever proves itself.
@@ -51,7 +51,7 @@ void check(const handshake& listener) {
     const auto& peer = listener.peer();
     require(!peer.node.empty() && peer.node.size() <= 255 && peer.fingerprint.size() <= 1024
             && peer.endpoint.size() <= 512 && !peer.worker_address.empty()
-            && peer.worker_address.size() <= 32768);
+            && peer.worker_address.size() <= 32768 && peer.shared_memory_address.size() <= 32768);
     require(fingerprint_mismatch(peer.fingerprint, self().fingerprint).empty());
   }
 }

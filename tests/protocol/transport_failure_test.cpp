@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -14,6 +15,7 @@
 
 #include "actors/transport/faults.hpp"
 #include "tests/protocol/transport_fixture.hpp"
+#include "tests/protocol/transport_pump.hpp"
 
 namespace troupe::test {
 namespace {
@@ -43,71 +45,15 @@ bool await_down(caf::scoped_actor& self) {
   return down;
 }
 
-// Keeps requests of all sizes in flight until one fails, and counts what comes back.
-struct tally {
-  std::atomic<std::uint64_t> sent{0};
-  std::atomic<std::uint64_t> answered{0};
-  std::atomic<std::uint64_t> failed{0};
-  std::atomic<std::uint64_t> wrong{0};
-  std::atomic<bool> stop{false};
-};
-
-struct pump_state {
-  static inline const char* name = "pump";
-  server_actor server;
-  tally* into = nullptr;
-  std::mt19937 random;
-  std::size_t running = 0;
-  bool broken = false;
-};
-
-void next_request(caf::stateful_actor<pump_state>* self) {
-  auto& state = self->state;
-  if (state.broken || state.into->stop) {
-    if (--state.running == 0)
-      self->quit();
-    return;
-  }
-  constexpr std::size_t sizes[] = {0, 64, 8192, 131'072, 1'048'576, 3'000'000};
-  const auto size = sizes[state.random() % std::size(sizes)];
-  ++state.into->sent;
-  self->request(state.server, patience, batch{size, "", {patterned(size, size)}})
-      .then(
-          [self, size](const batch& x) {
-            auto& st = self->state;
-            ++st.into->answered;
-            if (x.id != size + 1 || x.parts.size() != 1 || x.parts.front() != patterned(size, size))
-              ++st.into->wrong;
-            next_request(self);
-          },
-          [self](const caf::error& err) {
-            auto& st = self->state;
-            ++st.into->failed;
-            if (err != caf::exit_reason::remote_link_unreachable && err != caf::sec::request_receiver_down)
-              ++st.into->wrong;
-            st.broken = true;
-            next_request(self);
-          });
-}
-
-caf::behavior pump(caf::stateful_actor<pump_state>* self, server_actor server, tally* into, unsigned seed) {
-  self->state.server = std::move(server);
-  self->state.into = into;
-  self->state.random.seed(seed);
-  self->state.running = 6;
-  for (int i = 0; i < 6; ++i)
-    next_request(self);
-  return {[](caf::unit_t) {}};
-}
-
-TEST(transport_failure_test, every_request_to_a_killed_process_is_answered_and_others_go_on) {
-  node here;
-  child survivor;
+void kill_under_load(const transport_options& options, const std::vector<std::string>& args,
+                     unsigned rounds) {
+  node here{options};
+  child survivor{args};
   const auto steady = here.server_at(survivor.endpoint());
   std::mt19937 random{7};
   tally killed;
-  for (unsigned round = 0; round < 5; ++round) {
-    child victim;
+  for (unsigned round = 0; round < rounds; ++round) {
+    child victim{args};
     tally spared;
     caf::scoped_actor self{here.system};
     const auto doomed = self->spawn(pump, here.server_at(victim.endpoint()), &killed, round);
@@ -124,9 +70,20 @@ TEST(transport_failure_test, every_request_to_a_killed_process_is_answered_and_o
     EXPECT_EQ(spared.wrong, 0U);
   }
   EXPECT_EQ(killed.sent, killed.answered + killed.failed);
-  EXPECT_GE(killed.failed, 5U);
+  EXPECT_GE(killed.failed, rounds);
   EXPECT_EQ(killed.wrong, 0U);
+  EXPECT_EQ(killed.other_errors, 0U);
   EXPECT_EQ(here.net->stats().requests_pending, 0U);
+}
+
+TEST(transport_failure_test, every_request_to_a_killed_process_is_answered_and_others_go_on) {
+  kill_under_load(loopback_options(), {}, 5);
+}
+
+TEST(transport_failure_test, over_shared_memory_a_killed_process_holds_up_nobody_either) {
+  auto options = loopback_options();
+  options.shared_memory = true;
+  kill_under_load(options, {"--shm"}, 5);
 }
 
 TEST(transport_failure_test, a_stopped_process_is_dead_and_is_fenced_when_it_comes_back) {

@@ -379,6 +379,23 @@ TEST(transport_trust_test, unusable_options_are_refused_at_the_start) {
   EXPECT_NE(refusal_of(sys, options).find("cannot listen on " + options.listen), std::string::npos);
 }
 
+TEST(transport_trust_test, what_ucx_cannot_start_with_is_named_once) {
+  system_config cfg;
+  caf::actor_system sys{cfg};
+  auto options = loopback_options();
+  options.net_devices = "lo,nosuchdevice7:1";
+  EXPECT_EQ(refusal_of(sys, options), "transport: no network device 'nosuchdevice7' on this host");
+  options = loopback_options();
+  options.data_ports = "1-x";
+  const auto why = refusal_of(sys, options);
+  EXPECT_TRUE(why.starts_with("transport: ucp_")) << why;
+  EXPECT_NE(why.find("data ports '1-x'"), std::string::npos) << why;
+  EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+  // And nothing of it stays behind.
+  options.data_ports = "0";
+  EXPECT_EQ(refusal_of(sys, options), "nothing");
+}
+
 TEST(transport_trust_test, a_system_without_a_node_id_is_refused) {
   caf::actor_system_config cfg;
   caf::actor_system sys{cfg};

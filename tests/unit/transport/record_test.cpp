@@ -44,7 +44,8 @@ TEST(record_test, names_both_versions) {
   bytes[4] = std::byte{9};
   record_reader reader;
   EXPECT_FALSE(reader.feed(bytes));
-  EXPECT_EQ(reader.error(), "the peer speaks protocol version 9, this process speaks 1");
+  EXPECT_EQ(reader.error(),
+            "the peer speaks protocol version 9, this process speaks " + std::to_string(protocol_version));
 }
 
 TEST(record_test, bounds_the_body_before_it_comes) {

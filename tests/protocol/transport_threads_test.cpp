@@ -1,0 +1,118 @@
+// Which threads run actors that messages from other processes wake, and what that must not do.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <string>
+#include <vector>
+
+#include <caf/event_based_actor.hpp>
+#include <caf/send.hpp>
+
+#include "tests/protocol/transport_fixture.hpp"
+
+namespace troupe::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What an actor tells, and waits for, on whatever thread runs it.
+struct latch {
+  std::promise<void> reached;
+  std::promise<void> gate;
+  std::shared_future<void> opened{gate.get_future()};
+};
+
+caf::behavior waiting_actor(caf::event_based_actor* self, latch* x) {
+  return {[self, x](std::int32_t value) {
+    x->reached.set_value();
+    x->opened.wait();
+    self->quit();
+    return value;
+  }};
+}
+
+bool echoes(node& from, const server_actor& to, std::chrono::milliseconds deadline) {
+  caf::scoped_actor self{from.system};
+  bool ok = false;
+  self->request(to, deadline, batch{1, "", {}})
+      .receive([&](batch& x) { ok = x.id == 2; }, [](caf::error&) {});
+  return ok;
+}
+
+TEST(transport_threads_test, a_message_needs_no_thread_of_the_scheduler) {
+  node here;
+  node there;
+  // More than one, because the thread that receives may just then be giving actors to the scheduler.
+  std::vector<server_actor> local;
+  std::vector<server_actor> servers;
+  for (int i = 0; i < 20; ++i) {
+    const auto name = "server-" + std::to_string(i);
+    local.push_back(spawn_server(there.system));
+    there.net->publish(name, local.back());
+    servers.push_back(here.server_at(there.net->endpoint(), name));
+  }
+  // One for each thread of the scheduler.
+  std::vector<latch> busy(there.system.scheduler().num_workers());
+  for (auto& x : busy) {
+    caf::anon_send(there.system.spawn(waiting_actor, &x), std::int32_t{0});
+    x.reached.get_future().wait();
+  }
+  bool any = false;
+  for (std::size_t i = 0; i < servers.size() && !any; ++i)
+    any = echoes(here, servers[i], 1s);
+  EXPECT_TRUE(any);
+  for (auto& x : busy)
+    x.gate.set_value();
+  for (const auto& server : servers)
+    EXPECT_TRUE(echoes(here, server, patience));
+  for (const auto& server : local)
+    caf::anon_send_exit(server, caf::exit_reason::user_shutdown);
+}
+
+TEST(transport_threads_test, an_actor_that_takes_long_does_not_stop_the_network) {
+  node here;
+  node there;
+  const auto local = spawn_server(there.system);
+  there.net->publish("server", local);
+  const auto server = here.server_at(there.net->endpoint());
+  // One after the other: the thread that took over must be relieved as well.
+  for (int round = 0; round < 3; ++round) {
+    latch slow;
+    there.net->publish("slow", there.system.spawn(waiting_actor, &slow));
+    const auto found = here.resolve(there.net->endpoint(), "slow");
+    ASSERT_TRUE(found);
+    caf::scoped_actor self{here.system};
+    auto answer = self->request(caf::actor_cast<caf::actor>(*found), caf::infinite, std::int32_t{round});
+    slow.reached.get_future().wait();
+    EXPECT_TRUE(echoes(here, server, patience));
+    slow.gate.set_value();
+    answer.receive([&](std::int32_t x) { EXPECT_EQ(x, round); }, [](caf::error&) { ADD_FAILURE(); });
+    EXPECT_TRUE(echoes(here, server, patience));
+    there.net->unpublish("slow");
+  }
+  caf::anon_send_exit(local, caf::exit_reason::user_shutdown);
+}
+
+TEST(transport_threads_test, leaving_waits_for_the_actor_and_not_for_the_network) {
+  node here;
+  latch slow;
+  auto there = std::make_unique<node>();
+  there->net->publish("slow", there->system.spawn(waiting_actor, &slow));
+  const auto found = here.resolve(there->net->endpoint(), "slow");
+  ASSERT_TRUE(found);
+  caf::scoped_actor self{here.system};
+  auto answer = self->request(caf::actor_cast<caf::actor>(*found), caf::infinite, std::int32_t{0});
+  slow.reached.get_future().wait();
+  auto gone = std::async(std::launch::async, [&] { there->net.reset(); });
+  // The peer's end reaches us while its actor still runs.
+  caf::error reason;
+  answer.receive([](std::int32_t) { ADD_FAILURE(); }, [&](caf::error& err) { reason = std::move(err); });
+  EXPECT_EQ(reason, caf::exit_reason::remote_link_unreachable);
+  slow.gate.set_value();
+  gone.wait();
+}
+
+} // namespace
+} // namespace troupe::test
