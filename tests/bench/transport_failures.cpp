@@ -94,6 +94,12 @@ void kill_rounds(const transport_options& options, const std::vector<std::string
               all.answered.load(), all.failed.load(), all.wrong.load());
   std::printf("| requests without answer or error | %lu |\n", all.sent - all.answered - all.failed);
   std::printf("| rounds in which the survivor stalled | %u of %u |\n", stalled, rounds);
+  if (options.shared_memory) {
+    const auto lines = here.lines();
+    const auto left = std::count_if(lines.begin(), lines.end(),
+                                    [](const auto& line) { return line.starts_with("queue-stopped"); });
+    std::printf("| killed peers that left their queue stopped | %td of %u |\n", left, rounds);
+  }
 }
 
 void pending_requests(const transport_options& options, const std::vector<std::string>& args) {
