@@ -14,9 +14,9 @@ constexpr std::size_t step_bytes(packed_format format) {
   return format == packed_format::int8_channel ? step_k * 16 : step_k * 8;
 }
 
-/// Where to fetch from while up to four panels are read side by side, step by step: what lies `ahead` bytes
-/// further on in each of them, then in the panels behind. One stream of a thread does not reach the memory's
-/// bandwidth.
+/// Where to fetch from while up to four panels are read side by side, step by step: what lies
+/// some KiB further on in each of them, then in the panels behind. One stream of a thread does not reach the
+/// memory's bandwidth.
 class quant_fetcher {
  public:
   /// @param panels  from `first` on; nothing behind them is touched
@@ -28,7 +28,7 @@ class quant_fetcher {
 
   /// The line to fetch for each that is read of panel `p` from its byte `offset` on, for one step.
   inline __attribute__((always_inline)) const std::byte* operator()(std::size_t p, std::size_t offset) const {
-    std::size_t at = offset + ahead;
+    std::size_t at = offset + bytes_ahead / side_by_side_;
     if (at >= bytes_) {
       at -= bytes_;
       p += side_by_side_;
@@ -45,7 +45,7 @@ class quant_fetcher {
   }
 
  private:
-  static constexpr std::size_t ahead = 2048;
+  static constexpr std::size_t bytes_ahead = 8192;
 
   const quant_panel& first_;
   std::size_t side_by_side_;
