@@ -93,7 +93,7 @@ void run_block(const attention_args& args, const kernel_table& table, const row_
   const std::size_t group = args.heads / shape.kv_heads;
   const std::size_t column = kv_head * group * shape.head_dim;
   std::size_t end = 0;
-  std::size_t begin = static_cast<std::size_t>(-1);
+  auto begin = static_cast<std::size_t>(-1);
   for (std::size_t t = 0; t < rows.tokens; ++t) {
     const std::size_t position = args.rows[rows.first + t].position;
     memory.query[t] = args.query.row(rows.first + t) + bytes_of(args.query.type, column);

@@ -177,7 +177,7 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
             ADD_FAILURE() << failed.text;
             --unfinished;
           },
-          caf::after(20s) >>
+          caf::after(120s) >>
               [&] {
                 ADD_FAILURE() << unfinished << " requests make no progress";
                 silent = true;
