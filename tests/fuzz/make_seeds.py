@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the frame, handshake and HTTP fuzzers into tests/fuzz/corpus: well-formed inputs to start from.
+"""Writes the seeds of the frame, handshake, HTTP and packed-file fuzzers into tests/fuzz/corpus: well-formed inputs to start from.
 
 The message contents are the agreed layouts of tests/unit/actors/message_layouts.txt, so run this again when one changes.
 """
+import json
 import pathlib
 import struct
 
@@ -95,7 +96,57 @@ def requests():
     seed("unknown_encoding", b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n")
 
 
+def packed_files():
+    """Indices of packed files (docs/packed-weights.md) of packed_fuzz's model: hidden and FFN 32, 2 experts."""
+    layer = "model.layers.0."
+    vectors = {"model.norm.weight": 32, layer + "input_layernorm.weight": 32, layer + "post_attention_layernorm.weight": 32}
+    attention = [layer + f"self_attn.{name}_proj.weight" for name in "qkvo"]
+    matrices = {"+".join(attention[:3]): 64, attention[3]: 32, "lm_head.weight": 16}
+    # Of a panel of K 32: K is padded to 64 where weights are quantized.
+    panels = {"bf16-pair": 1024, "int8-channel": 1088, "int4-channel": 576, "int4-group32": 640, "int4-group64": 640}
+
+    def index(experts, expert_format, dense):
+        dense_format = "int8-channel" if dense == "int8" else "bf16-pair"
+        extents = []
+
+        def add(name, kind, form, shape, size):
+            offset = 4096
+            if extents:
+                offset = (extents[-1]["offset"] + extents[-1]["bytes"] + 4095) // 4096 * 4096
+            extents.append({"name": name, "kind": kind, "format": form, "shape": shape, "offset": offset, "bytes": size,
+                            "checksum": "ok"})
+
+        stride, row = (64, 68) if dense == "int8" else (32, 64)
+        add("embeddings", "embeddings", "int8" if dense == "int8" else "bf16", [16, 32, stride], 16 * row)
+        for name, size in vectors.items():
+            add(name, "vector", "f32", [size], 4 * size)
+        for name, size in matrices.items():
+            add(name, "matrix", dense_format, [size, 32], size // 16 * panels[dense_format])
+        add(layer + "block_sparse_moe.gate.weight", "matrix", "bf16-pair", [2, 32], panels["bf16-pair"])
+        for expert in range(2):
+            add(f"layers.0.experts.{expert}", "mlp", expert_format, [32, 32], 6 * panels[expert_format])
+        text = json.dumps({"fingerprint": "f", "config_checksum": "ok", "dtype": "bf16", "experts": experts,
+                           "dense": dense, "extents": extents}, separators=(",", ":"))
+        end = extents[-1]["offset"] + extents[-1]["bytes"]
+        return bytes([(end + 4095) // 4096]), text.encode()
+
+    for name, form, dense in (("none", "bf16-pair", "none"), ("int8", "int8-channel", "int8"),
+                              ("int4-group32", "int4-group32", "none"), ("int4-group64", "int4-group64", "int8"),
+                              ("int4-channel", "int4-channel", "none")):
+        pages, text = index(name, form, dense)
+        write("packed_fuzz", name, pages + bytes(3) + text)
+    pages, text = index("int8", "int8-channel", "int8")
+    for name, damage in (("cut_short", (1, 255, 0)), ("header_byte", (2, 20, 1)), ("other_version", (3, 8, 2)),
+                         ("index_beyond_the_file", (3, 20, 255)), ("extent_byte", (4, 8, 1)), ("index_byte", (5, 99, 0))):
+        write("packed_fuzz", name, pages + bytes(damage) + text)
+    write("packed_fuzz", "overlapping", pages + bytes(3) + text.replace(b'"offset":8192', b'"offset":4096'))
+    write("packed_fuzz", "negative", pages + bytes(3) + text.replace(b'"bytes":128', b'"bytes":-128'))
+    write("packed_fuzz", "fraction", pages + bytes(3) + text.replace(b'"offset":8192', b'"offset":8192.5'))
+    write("packed_fuzz", "huge", pages + bytes(3) + text.replace(b'"shape":[32]', b'"shape":[1e300]'))
+
+
 if __name__ == "__main__":
     frames()
     handshakes()
     requests()
+    packed_files()
