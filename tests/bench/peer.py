@@ -101,6 +101,7 @@ def best_of(a, b):
 
 def measure_column(args, name, config):
     bits, flags, candidates = COLUMNS[name]
+    cells = [cell for cell in CELLS if args.cells in cell[0]]
     result = {"column": name, "flags": flags, "load_average": [os.getloadavg()[0]], "cells": {}}
     engines = []
     try:
@@ -121,10 +122,10 @@ def measure_column(args, name, config):
             result["limits"] = limiter.ask("limits")
             result["greedy"] = {e.name: e.ask("greedy 16 4")["greedy"] for e in engines}
         result["about"] = {e.name: e.about for e in engines}
-        rates = {cell: {e.name: [] for e in engines} for cell, _ in CELLS}
+        rates = {cell: {e.name: [] for e in engines} for cell, _ in cells}
         for number in range(args.rounds):
             with locked(args.lock):
-                for cell, command in CELLS:
+                for cell, command in cells:
                     # Who begins changes from round to round.
                     for engine in engines[number % len(engines) :] + engines[: number % len(engines)]:
                         answer = engine.ask(command)
@@ -138,7 +139,7 @@ def measure_column(args, name, config):
         for engine in engines:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 engine.close()
-    for cell, command in CELLS:
+    for cell, command in cells:
         medians = {engine: statistics.median(values) for engine, values in rates[cell].items()}
         best = max((m, engine) for engine, m in medians.items() if engine != "troupe")
         floor = floor_tokens_per_second(config, bits, result["limits"], command)
@@ -177,6 +178,7 @@ def main():
     parser.add_argument("--peer-bench", required=True, help="peer_bench")
     parser.add_argument("--model", required=True, help="folder with hf/ and the GGUF files")
     parser.add_argument("--columns", default=",".join(COLUMNS), help=f"of {', '.join(COLUMNS)}")
+    parser.add_argument("--cells", default="", help="only cells whose name contains this, e.g. prefill")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--lock", help="a file to lock while loading and in every round")
