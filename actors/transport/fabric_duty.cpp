@@ -20,9 +20,10 @@ constexpr auto look_every = 20ms;
 constexpr auto longest_round = 1ms;
 
 // After a job longer than this, all go to others for so many times as long as it took: what long jobs take
-// away from the network stays below a sixteenth.
+// away from the network stays below a fifth, and a job that only looked long because the thread had to wait
+// for a core costs little.
 constexpr auto long_job = 1500us;
-constexpr int pause_factor = 16;
+constexpr int pause_factor = 4;
 
 } // namespace
 

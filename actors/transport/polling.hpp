@@ -56,8 +56,8 @@ class polling {
   }
 
  private:
-  // Longer than a wake-up of another thread takes that only passes a message on.
-  static constexpr duration crowded = std::chrono::microseconds{200};
+  // Longer than a thread that only handles messages, a peer's on this host for one, keeps the core.
+  static constexpr duration crowded = std::chrono::milliseconds{1};
   // A thread that computes keeps the core for about 3 ms: at worst so many of them in 20 at first, and of
   // 1000 in the end.
   static constexpr duration first_pause = std::chrono::milliseconds{20};

@@ -104,8 +104,7 @@ void link_options::declare(option_parser& parser, bool is_scheduler, bool is_gat
   parser.text("net-devices", "NAMES", "network devices for the data connections (UCX_NET_DEVICES)",
               &net_devices);
   parser.toggle("shared-memory",
-                "use shared memory between processes of one host; faster, but after a kill -9 the survivors "
-                "may not reach a new process (docs/decisions/0001-transport.md)",
+                "use shared memory between processes of one host: faster, for a few MiB for each peer",
                 &shared_memory);
   if (!is_gateway) {
     parser.text("metrics-host", "HOST", "address of /metrics, /health and /ready", &metrics_host);
