@@ -3,7 +3,7 @@
 #
 #   tests/run.sh               what CI runs: release build, all tests, whole processes, a minute of each fuzzer, the
 #                              model recipe in miniature
-#   tests/run.sh --full        that, and the slow builds: sanitizers (clang++ and g++), clang-tidy
+#   tests/run.sh --full        that, and the sanitizers' builds (clang++ and g++)
 #   tests/run.sh --quick       what a developer's loop needs: format, include rules, dev build, unit tests
 #   tests/run.sh PART...       only these parts (see the list at the end of this file)
 #
@@ -111,7 +111,7 @@ part_tidy() {
 part_recipe() { deploy/install-deps.sh train && /usr/bin/python3 deploy/demo-model/train.py --smoke; }
 
 default=(dependencies format includes release system fuzz recipe)
-full=("${default[@]}" asan tsan tidy)
+full=("${default[@]}" asan tsan)
 if [ "${1:-}" = --quick ]; then
   wanted=(format includes dev)
 elif [ "${1:-}" = --full ]; then
@@ -125,7 +125,7 @@ fi
 mkdir -p build
 for name in "${wanted[@]}"; do
   if ! declare -F "part_$name" >/dev/null; then
-    echo "tests/run.sh: unknown part '$name' (${full[*]} clang dev)" >&2
+    echo "tests/run.sh: unknown part '$name' (${full[*]} clang dev tidy)" >&2
     exit 2
   fi
   part "$name" "part_$name"
