@@ -47,28 +47,51 @@ def _curve(stage):
     return "\n".join(lines)
 
 
+def _rates(stage):
+    """Returns the peak rates of a stage; those of before they were recorded were the defaults."""
+    return "peak rates %g and %g, " % tuple(stage["rates"]) if "rates" in stage else ""
+
+
+def _change(before, after):
+    """Returns how much the sum of all domains' bits per byte differs between two records, as a share."""
+    return sum(after["bits_per_byte"].values()) / sum(before["bits_per_byte"].values()) - 1
+
+
+def _plateau(records):
+    """Returns a sentence on the last third of the time at the peak rate; nothing when it has too few records."""
+    peak = [record for record in records if record["rate"] == 1.0]
+    early = [record for record in peak if record["tokens"] <= peak[-1]["tokens"] * 2 / 3]
+    if not early:
+        return ""
+    return (
+        f"Of the time at the peak rate, the last {peak[-1]['tokens'] - early[-1]['tokens']:,} tokens changed "
+        f"the sum of the bits per byte by {_change(early[-1], peak[-1]):+.1%}.\n"
+    )
+
+
 def _training(stages):
-    """Returns the text and tables of all stages, and what the last tenth of the last one changed."""
+    """Returns the text and tables of all stages, and what the ends of the last one's phases changed."""
     parts = []
     for number, stage in enumerate(stages):
         begun = f"Stage {number + 1}: " if len(stages) > 1 else ""
         started = "from the weights of the stage before, " if number else ""
         parts.append(
             f"{begun}{stage['records'][-1]['tokens']:,} tokens, {started}in steps of {stage['step_tokens']} "
-            f"tokens, seed {stage['seed']}.{stage.get('note', '')}\n\n{_curve(stage)}\n"
+            f"tokens, {_rates(stage)}seed {stage['seed']}.{stage.get('note', '')}\n\n{_curve(stage)}\n"
         )
     records = stages[-1]["records"]
     last, early = records[-1], [r for r in records if r["tokens"] <= 0.9 * records[-1]["tokens"]]
     if early:
         before, after = early[-1]["bits_per_byte"], last["bits_per_byte"]
         changes = ", ".join(f"{name} {after[name] - before[name]:+.3f}" for name in after)
-        change = sum(after.values()) / sum(before.values()) - 1
+        change = _change(early[-1], last)
+        parts.append(_plateau(records))
         parts.append(
             f"The last {last['tokens'] - early[-1]['tokens']:,} of these tokens "
             f"({1 - early[-1]['tokens'] / last['tokens']:.0%}) changed the bits per byte by: {changes}; "
-            f"their sum by {change:+.1%}. "
-            + ("The loss had not flattened.\n" if change < -0.01 else "The loss had flattened.\n")
+            f"their sum by {change:+.1%}.\n"
         )
+    parts.append(stages[-1].get("after", ""))
     return "\n".join(parts)
 
 
@@ -157,9 +180,10 @@ Documents (chapters, modules, stories, pages) are held out whole. Each package's
 
 ## Training
 
-Muon for the matrices, AdamW for the rest; linear warm-up, plateau, linear decay to zero; load-balancing
-loss × 0.01. The tokens that only open a chat turn are read but not learned to be said (`spoken` in `fit.py`):
-a server adds them. Bits per byte on a part of the held-out text while training:
+Muon for the matrices, AdamW for the rest; linear warm-up, plateau, decay to zero (the tables have the
+rate as a share of its peak); load-balancing loss × 0.01. The tokens that only open a chat turn are read but
+not learned to be said (`spoken` in `fit.py`): a server adds them. Bits per byte on a part of the held-out
+text while training:
 
 {_training(stages)}
 ## Quality

@@ -127,14 +127,14 @@ def heldout(work, tokenizer, window, count):
     return chosen
 
 
-def stages(work, before, seed):
-    """Returns the training of the model: one {"seed", "step_tokens", "records"} for each stage, those `before`
-    and the one in work/main, of whose log about a dozen records are kept, the last one among them.
+def stages(work, before, seed, rates):
+    """Returns the training of the model: one {"seed", "rates", "step_tokens", "records"} for each stage, those
+    `before` and the one in work/main, of whose log about two dozen records are kept, the last one among them.
     """
     records = [json.loads(line) for line in (work / "main" / "log.jsonl").read_text().splitlines()]
-    kept = records[:: -max(1, len(records) // 12)][::-1]
+    kept = records[:: -max(1, len(records) // 24)][::-1]
     step_tokens = kept[-1]["tokens"] // kept[-1]["step"]
-    return [*before, {"seed": seed, "step_tokens": step_tokens, "records": kept}]
+    return [*before, {"seed": seed, "rates": list(rates), "step_tokens": step_tokens, "records": kept}]
 
 
 def warm_start(source, model, tokenizer):
@@ -183,7 +183,7 @@ def run(work, seed, plan, out, sets, source, with_companions, export_only):
     order = seed + 100 * len(before)  # another order of the text in every stage
     if export_only:
         model.load_state_dict(torch.load(work / "main" / "checkpoint.pt", map_location="cpu")["model"])
-        return export(model.eval(), tokenizer, work, out, sets, stages(work, before, order))
+        return export(model.eval(), tokenizer, work, out, sets, stages(work, before, order, plan.rates))
     print(
         f"train: {sum(map(len, streams.values()))} tokens of text; parameters: %d, active per token: %d"
         % models.parameters(shape),
@@ -200,7 +200,7 @@ def run(work, seed, plan, out, sets, source, with_companions, export_only):
         evaluate_every=plan.evaluate_every,
         processes=plan.processes,
     )
-    training = stages(work, before, order)
+    training = stages(work, before, order, plan.rates)
     figures = export(model, tokenizer, work, out, sets, training)
     if with_companions:
         drafts = companions.train(model, tokenizer, streams, chosen, work, seed, plan)
