@@ -129,10 +129,10 @@ def heldout(work, tokenizer, window, count):
 
 def stages(work, before, seed, rates):
     """Returns the training of the model: one {"seed", "rates", "step_tokens", "records"} for each stage, those
-    `before` and the one in work/main, of whose log about two dozen records are kept, the last one among them.
+    `before` and the one in work/main, of whose log at most 16 records are kept, the last one among them.
     """
     records = [json.loads(line) for line in (work / "main" / "log.jsonl").read_text().splitlines()]
-    kept = records[:: -max(1, len(records) // 24)][::-1]
+    kept = records[:: -max(1, math.ceil(len(records) / 16))][::-1]
     step_tokens = kept[-1]["tokens"] // kept[-1]["step"]
     return [*before, {"seed": seed, "rates": list(rates), "step_tokens": step_tokens, "records": kept}]
 
