@@ -25,6 +25,11 @@ Function* original(const char* name) {
   return reinterpret_cast<Function*>(found);
 }
 
+/// What stands for all messages in the mailbox of `actor`: an address of its own.
+void* unread_of(caf::scheduled_actor* actor) {
+  return reinterpret_cast<char*>(actor) + 1;
+}
+
 } // namespace
 
 namespace caf {
@@ -36,7 +41,15 @@ void scheduled_actor::enqueue(mailbox_element_ptr ptr, execution_unit* eu) {
       "_ZN3caf15scheduled_actor7enqueueESt10unique_ptrINS_15mailbox_elementENS_6detail8disposerEE"
       "PNS_14execution_unitE");
   __tsan_release(ptr.get());
+  __tsan_release(unread_of(this));
   own(this, std::move(ptr), eu);
+}
+
+// Messages that nobody has looked at end with their actor.
+bool scheduled_actor::finalize() {
+  static auto* const own = original<bool(scheduled_actor*)>("_ZN3caf15scheduled_actor8finalizeEv");
+  __tsan_acquire(unread_of(this));
+  return own(this);
 }
 
 scheduled_actor::activation_result scheduled_actor::reactivate(mailbox_element& x) {
