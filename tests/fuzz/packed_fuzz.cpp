@@ -82,8 +82,8 @@ std::vector<std::byte> file_of(std::span<const std::uint8_t, 4> choice, const st
       start[checksum_at + i] = static_cast<std::byte>(checksum >> 8 * i);
   }
   std::copy(start.begin(), start.end(), file.begin());
-  if (kind == extent_byte)
-    file[page + choice[2] * page / 4 % (index_at - page + 1)] = value;
+  if (kind == extent_byte && index_at > page)
+    file[page + choice[2] * page / 4 % (index_at - page)] = value;
   if (kind == index_byte && !index.empty())
     file[index_at + choice[2] * index.size() / 256] = value;
   if (kind == cut_short)
