@@ -27,7 +27,7 @@ struct latch {
 caf::behavior waiting_actor(caf::event_based_actor* self, latch* x) {
   return {[self, x](std::int32_t value) {
     x->reached.set_value();
-    x->opened.wait();
+    x->opened.wait_for(patience);
     self->quit();
     return value;
   }};
@@ -57,7 +57,7 @@ TEST(transport_threads_test, a_message_needs_no_thread_of_the_scheduler) {
   std::vector<latch> busy(there.system.scheduler().num_workers());
   for (auto& x : busy) {
     caf::anon_send(there.system.spawn(waiting_actor, &x), std::int32_t{0});
-    x.reached.get_future().wait();
+    ASSERT_EQ(x.reached.get_future().wait_for(patience), std::future_status::ready);
   }
   bool any = false;
   for (std::size_t i = 0; i < servers.size() && !any; ++i)
@@ -84,8 +84,8 @@ TEST(transport_threads_test, an_actor_that_takes_long_does_not_stop_the_network)
     const auto found = here.resolve(there.net->endpoint(), "slow");
     ASSERT_TRUE(found);
     caf::scoped_actor self{here.system};
-    auto answer = self->request(caf::actor_cast<caf::actor>(*found), caf::infinite, std::int32_t{round});
-    slow.reached.get_future().wait();
+    auto answer = self->request(caf::actor_cast<caf::actor>(*found), patience, std::int32_t{round});
+    ASSERT_EQ(slow.reached.get_future().wait_for(patience), std::future_status::ready);
     EXPECT_TRUE(echoes(here, server, patience));
     slow.gate.set_value();
     answer.receive([&](std::int32_t x) { EXPECT_EQ(x, round); }, [](caf::error&) { ADD_FAILURE(); });
@@ -103,15 +103,15 @@ TEST(transport_threads_test, leaving_waits_for_the_actor_and_not_for_the_network
   const auto found = here.resolve(there->net->endpoint(), "slow");
   ASSERT_TRUE(found);
   caf::scoped_actor self{here.system};
-  auto answer = self->request(caf::actor_cast<caf::actor>(*found), caf::infinite, std::int32_t{0});
-  slow.reached.get_future().wait();
+  auto answer = self->request(caf::actor_cast<caf::actor>(*found), patience, std::int32_t{0});
+  ASSERT_EQ(slow.reached.get_future().wait_for(patience), std::future_status::ready);
   auto gone = std::async(std::launch::async, [&] { there->net.reset(); });
   // The peer's end reaches us while its actor still runs.
   caf::error reason;
   answer.receive([](std::int32_t) { ADD_FAILURE(); }, [&](caf::error& err) { reason = std::move(err); });
   EXPECT_EQ(reason, caf::exit_reason::remote_link_unreachable);
   slow.gate.set_value();
-  gone.wait();
+  EXPECT_EQ(gone.wait_for(patience), std::future_status::ready);
 }
 
 } // namespace

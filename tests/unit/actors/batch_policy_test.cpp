@@ -214,10 +214,12 @@ TEST(batch_policy, everything_ends_under_random_load) {
         // Groups of three with a common prompt, and more tokens that are known.
         if (last % 3 == 0)
           prompt = draw(1, 30);
-        const auto known = prompt + draw(0, 1) * draw(0, 10);
-        live[++last] = {known, 0, known + draw(1, 23), (last + 2) / 3};
-        ASSERT_EQ(policy.add(last, known, static_cast<int32_t>(draw(0, 1)), {(last + 2) / 3, prompt}),
-                  ec::none);
+        const auto has_more = draw(0, 1);
+        const auto known = prompt + has_more * draw(0, 10);
+        ++last;
+        const uint64_t group = (last + 2) / 3;
+        live[last] = {known, 0, known + draw(1, 23), group};
+        ASSERT_EQ(policy.add(last, known, static_cast<int32_t>(draw(0, 1)), {group, prompt}), ec::none);
       }
       if (flying.size() < 3) {
         auto plan = policy.next(draw(1, 4));
