@@ -11,6 +11,7 @@
 
 #include "actors/transport/socket.hpp"
 #include "tests/protocol/transport_fixture.hpp"
+#include "tests/protocol/unreported_leaks.hpp"
 
 namespace troupe::test {
 namespace {
@@ -387,7 +388,15 @@ TEST(transport_trust_test, what_ucx_cannot_start_with_is_named_once) {
   EXPECT_EQ(refusal_of(sys, options), "transport: no network device 'nosuchdevice7' on this host");
   options = loopback_options();
   options.data_ports = "1-x";
-  const auto why = refusal_of(sys, options);
+  std::string why;
+  {
+    // When an interface cannot be opened, ucp_worker_add_resource_ifaces of UCX 1.13.1 (and of its main
+    // branch in August 2026) closes those that it had opened before and forgets what ucp_worker_iface_open
+    // allocated for each, a ucp_worker_iface_t of 600 bytes ('err_close_ifaces' in ucp_worker.c). No
+    // suppression by name can tell these from those of a worker that we did not destroy.
+    unreported_leaks of_ucx;
+    why = refusal_of(sys, options);
+  }
   EXPECT_TRUE(why.starts_with("transport: ucp_")) << why;
   EXPECT_NE(why.find("data ports '1-x'"), std::string::npos) << why;
   EXPECT_EQ(why.find('\n'), std::string::npos) << why;
