@@ -191,7 +191,10 @@ json step(const char* text) {
   return json::parse(text);
 }
 
-json nested(const char* list, int depth) {
+// More than json_view allows, and no more than json::dump, which is recursive, can write in a build with
+// sanitizers.
+json nested(const char* list) {
+  constexpr int depth = 200;
   json j = {{"type", "Sequence"}, {list, json::array()}};
   for (int i = 0; i < depth; ++i) {
     json outer = {{"type", "Sequence"}, {list, json::array()}};
@@ -264,7 +267,7 @@ const bad_file bad_files[] = {
      "/pre_tokenizer/pretokenizers/0/behavior: ", "'Odd'"},
     {"metaspace", [](json& j) { j["pre_tokenizer"] = step(R"({"type": "Metaspace", "replacement": "ab"})"); },
      "/pre_tokenizer/replacement: ", "one character"},
-    {"nested", [](json& j) { j["pre_tokenizer"] = nested("pretokenizers", 5000); }, "/pre_tokenizer/",
+    {"nested", [](json& j) { j["pre_tokenizer"] = nested("pretokenizers"); }, "/pre_tokenizer/",
      "too deeply"},
     {"post_processor", [](json& j) { j["post_processor"]["type"] = "Odd"; }, "/post_processor: ", "'Odd'"},
     {"template", [](json& j) { j["post_processor"]["special_tokens"] = json::object(); },
