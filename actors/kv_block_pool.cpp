@@ -20,9 +20,8 @@ bool kv_block_pool::grow(block_table& table, uint32_t count) {
 }
 
 void kv_block_pool::release(block_table& table) {
-  for (auto i = table.rbegin(); i != table.rend(); ++i)
-    give_back(*i);
-  table.clear();
+  for (; !table.empty(); table.pop_back())
+    give_back(table.back());
 }
 
 kv_block_pool::block_table kv_block_pool::fork(const block_table& table) {

@@ -156,8 +156,7 @@ void run_step(kernels::context& context, attention_core& core, const micro_batch
   }
   bool over = result.finished || !result.error.empty();
   if (over) {
-    batch->state.release();
-    core.states.give(std::unique_ptr<pass_state>(state));
+    core.states.give(std::unique_ptr<pass_state>(static_cast<pass_state*>(batch->state.release())));
   }
   result.compute_ns = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
   done(batch, std::move(result));

@@ -22,6 +22,7 @@ class gathered_rows {
  public:
   gathered_rows(const expert_step& step, std::vector<payload>& outputs, size_t row_bytes) {
     std::vector<std::byte*> bases;
+    bases.reserve(outputs.size());
     for (auto& output : outputs) {
       bases.push_back(output.mutable_data());
     }

@@ -25,10 +25,10 @@ scheduler_actor::behavior_type scheduler(scheduler_state::pointer self, schedule
   });
   self->delayed_send(self, defaults::scheduler_tick, caf::tick_atom_v);
   return {
-      [self](caf::join_atom, worker_hello& hello) {
-        return self->state.join(std::move(hello), self->current_sender());
+      [self](caf::join_atom, const worker_hello& hello) {
+        return self->state.join(hello, self->current_sender());
       },
-      [self](lease_renewal& load) { self->state.renew(std::move(load), self->current_sender()); },
+      [self](const lease_renewal& load) { self->state.renew(load, self->current_sender()); },
       [self](caf::leave_atom, worker_id id) { return self->state.leave(id); },
       [self](const admission_request& request) { return self->state.admit(request, self->current_sender()); },
       [self](done_atom, request_id id) { self->state.done(id); },

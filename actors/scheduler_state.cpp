@@ -86,7 +86,8 @@ void scheduler_state::watch_recovery(const worker_hello& hello) {
   });
 }
 
-caf::result<worker_welcome> scheduler_state::join(worker_hello hello, const caf::strong_actor_ptr& sender) {
+caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
+                                                  const caf::strong_actor_ptr& sender) {
   if (!sender)
     return make_error(ec::bad_request, "a worker without a member cannot join");
   auto refusal = leases_.check(hello);
@@ -128,7 +129,7 @@ caf::result<worker_welcome> scheduler_state::join(worker_hello hello, const caf:
   return worker_welcome{term_, leases_.identity().fingerprint, published_};
 }
 
-void scheduler_state::renew(lease_renewal load, const caf::strong_actor_ptr& sender) {
+void scheduler_state::renew(const lease_renewal& load, const caf::strong_actor_ptr& sender) {
   auto id = load.id;
   if (!leases_.renew(load, now())) {
     if (sender)
@@ -237,8 +238,10 @@ void scheduler_state::finish_departures() {
 // ---------------------------------------------------------------------------------------------------------------
 // Requests
 
-caf::result<assignment> scheduler_state::admit(const admission_request& request,
-                                               caf::strong_actor_ptr owner) {
+caf::result<assignment>
+scheduler_state::admit(const admission_request& request,
+                       // NOLINTNEXTLINE(performance-unnecessary-value-param): see header
+                       caf::strong_actor_ptr owner) {
   auto promise = self_->make_response_promise<assignment>();
   if (auto found = waiting_.find(request.id); found != waiting_.end())
     refuse(request.id, make_error(ec::cancelled, "the request was made again"));

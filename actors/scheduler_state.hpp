@@ -47,8 +47,8 @@ struct scheduler_state {
   void start(pointer actor, scheduler_config settings, std::optional<stored_cluster> stored,
              placement_writer_actor disk);
 
-  caf::result<worker_welcome> join(worker_hello hello, const caf::strong_actor_ptr& sender);
-  void renew(lease_renewal load, const caf::strong_actor_ptr& sender);
+  caf::result<worker_welcome> join(const worker_hello& hello, const caf::strong_actor_ptr& sender);
+  void renew(const lease_renewal& load, const caf::strong_actor_ptr& sender);
   caf::result<void> leave(worker_id id);
   /// @param owner  by value: a promise takes the sender away from the message
   caf::result<assignment> admit(const admission_request& request, caf::strong_actor_ptr owner);

@@ -41,11 +41,12 @@ serving_loop::serving_loop(attention_worker_actor::pointer self, attention_worke
       config_(std::move(config)),
       batches_(limits_of(config_)),
       micro_batches_(policy_of(config_)),
-      experts_(self, config_,
-               {[this](uint32_t number, std::vector<expert_outputs> outputs, uint64_t expert_ns) {
-                  from_experts(number, std::move(outputs), expert_ns);
-                },
-                [this](uint32_t number, ec code, std::string text) { fail_batch(number, code, text); }}) {
+      experts_(
+          self, config_,
+          {[this](uint32_t number, std::vector<expert_outputs> outputs, uint64_t expert_ns) {
+             from_experts(number, std::move(outputs), expert_ns);
+           },
+           [this](uint32_t number, ec code, const std::string& text) { fail_batch(number, code, text); }}) {
   for (const auto experts : config_.engine->shape().layer_experts)
     activations_.emplace_back(experts);
 }

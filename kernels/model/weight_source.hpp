@@ -30,6 +30,8 @@ struct embedding_rows {
 /// must outlive it. Immutable; any number of threads may ask.
 class weight_source {
  public:
+  weight_source(const weight_source&) = delete;
+  weight_source& operator=(const weight_source&) = delete;
   virtual ~weight_source() = default;
 
   const model_config& config() const noexcept { return config_; }
@@ -66,9 +68,6 @@ class weight_source {
  protected:
   weight_source(model_config config, kernels::dtype type, const quantization& quant)
       : config_(std::move(config)), type_(type), quant_(quant) {}
-
-  weight_source(const weight_source&) = delete;
-  weight_source& operator=(const weight_source&) = delete;
 
   /// Sets what is no part of the bytes.
   void finish(kernels::packed_matrix& matrix) const { matrix.set_rows(quant_.rows); }
