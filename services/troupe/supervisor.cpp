@@ -46,6 +46,11 @@ std::string exit_text(int status) {
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
+// SIGTERM ends a child that is too young to wait for it.
+bool obeyed(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) == 0 : WTERMSIG(status) == SIGTERM;
+}
+
 } // namespace
 
 supervisor::supervisor(std::filesystem::path run_dir, log_function log)
@@ -237,6 +242,9 @@ void supervisor::reap() {
     if (!stopping_) {
       log_(name + " " + exit_text(status) + "; starting it again in " + std::to_string(c.pause.count())
            + " ms");
+    } else if (!obeyed(status)) {
+      log_(name + " " + exit_text(status) + " while stopping");
+      stopped_cleanly_ = false;
     }
   }
   if (changed) {
@@ -266,7 +274,6 @@ bool supervisor::stop_all(std::chrono::milliseconds grace) {
   }
   std::sort(phases.begin(), phases.end());
   phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
-  bool clean = true;
   for (uint32_t phase : phases) {
     auto in_phase = [phase](const auto& entry) {
       return entry.second.spec.stop_phase == phase && entry.second.pid != 0;
@@ -282,7 +289,7 @@ bool supervisor::stop_all(std::chrono::milliseconds grace) {
     for (auto& entry : children_) {
       if (in_phase(entry)) {
         log_(entry.first + " did not stop in time; killing it");
-        clean = false;
+        stopped_cleanly_ = false;
         kill(entry.second.pid, SIGKILL);
         int status = 0;
         waitpid(entry.second.pid, &status, 0);
@@ -294,7 +301,7 @@ bool supervisor::stop_all(std::chrono::milliseconds grace) {
   if (!children_.empty()) {
     write_pids();
   }
-  return clean;
+  return stopped_cleanly_;
 }
 
 void supervisor::write_pids() const {

@@ -51,7 +51,7 @@ class supervisor {
 
   /// Supervises until SIGTERM or SIGINT, then stops all children: SIGTERM phase by phase, SIGKILL for what is
   /// left `grace` after the first.
-  /// @returns 0, or 1 when a child had to be killed
+  /// @returns 0, or 1 when a child had to be killed or ended badly while stopping
   int run(std::chrono::milliseconds grace);
 
  private:
@@ -83,6 +83,7 @@ class supervisor {
   log_function log_;
   int signal_fd_ = -1;
   bool stopping_ = false;
+  bool stopped_cleanly_ = true;
   std::map<std::string, child> children_;
 };
 

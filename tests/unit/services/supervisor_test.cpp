@@ -126,6 +126,22 @@ TEST_F(supervisor_test, stops_in_phases_and_kills_what_does_not_obey) {
   EXPECT_EQ(pids().size(), 0U);
 }
 
+TEST_F(supervisor_test, says_what_ends_badly_while_stopping) {
+  supervisor s(dir_, log());
+  s.start(script("good-0", "trap 'kill $!; exit 0' TERM; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait"));
+  s.start(script("bad-0", "trap 'kill $!; exit 3' TERM; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait"));
+  s.start(
+      script("dead-0", "trap 'kill $!; kill -SEGV $$' TERM; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait"));
+  for (const char* name : {"good-0", "bad-0", "dead-0"}) {
+    s.wait_ready(name, 10s);
+  }
+  kill(getpid(), SIGTERM);
+  EXPECT_EQ(s.run(10s), 1);
+  EXPECT_TRUE(logged("bad-0 ended with status 3 while stopping"));
+  EXPECT_TRUE(logged("dead-0 was killed by signal 11 while stopping"));
+  EXPECT_FALSE(logged("good-0"));
+}
+
 TEST_F(supervisor_test, a_program_that_cannot_be_executed_is_an_error) {
   supervisor s(dir_, log());
   child_spec spec;
