@@ -40,14 +40,18 @@ struct pass_memory {
   std::byte* staged;
 };
 
-// Activations that become int8 rows in tiles wait as BF16 until a row is whole. One line more: rows of a
-// power of two would fall into one set of the caches.
+// Activations that become int8 rows wait as BF16 until a row is whole. One line more: rows of a power of two
+// would fall into one set of the caches.
 std::size_t staged_stride(const packed_matrix& down) {
   return (bytes_of(dtype::bf16, down.inputs()) + 63) / 64 * 64 + 64;
 }
 
+bool waits_for_scale(const cpu::row_map& map) {
+  return map.layout() == row_layout::int8 || map.layout() == row_layout::int8_tiles;
+}
+
 std::size_t staged_bytes(const kernel_table& table, const packed_matrix& down, std::size_t rows) {
-  return cpu::row_map(table, down, rows).layout() == row_layout::int8_tiles ? rows * staged_stride(down) : 0;
+  return waits_for_scale(cpu::row_map(table, down, rows)) ? rows * staged_stride(down) : 0;
 }
 
 void check(const expert_ffn_args& args) {
@@ -136,7 +140,7 @@ void activate_part(const kernel_table& table, const pass_memory& memory, const t
   // Whoever has the last columns fills the last block of 32 with zeros: it is K of the next product, and
   // scratch holds anything. Zero weights alone do not help against NaN.
   block.end = column + columns == weights.ffn() ? (weights.ffn() + 31) / 32 * 32 : column + columns;
-  if (map.layout() == row_layout::int8_tiles) {
+  if (waits_for_scale(map)) {
     block.row_stride = staged_stride(weights.down);
     block.tile_stride = 16 * block.row_stride;
     block.out = memory.staged + p.staged_offset + (t.row + row) * block.row_stride;
@@ -145,8 +149,7 @@ void activate_part(const kernel_table& table, const pass_memory& memory, const t
     block.row_stride = map.row_stride();
     block.tile_stride = map.tile_stride();
     block.out = memory.hidden + p.hidden_offset + map.offset(t.row + row);
-    // Integers are made of whole rows later.
-    block.layout = map.layout() == row_layout::int8 ? row_layout::bf16_split : map.layout();
+    block.layout = map.layout();
   }
   block.fetch = &fetch;
   table.activate_rows(block);
@@ -159,13 +162,10 @@ void quantize_hidden(context& ctx, const pass_memory& memory, std::size_t rows) 
     for (const piece& p : memory.pieces) {
       const packed_matrix& down = p.segment->weights->down;
       const cpu::row_map map(ctx.table(), down, p.rows);
-      for (std::size_t r = std::max(begin, base); r < std::min(end, base + p.rows); ++r)
-        if (map.layout() == row_layout::int8_tiles)
-          map.pack(ctx.table(), memory.staged + p.staged_offset + (r - base) * staged_stride(down),
-                   dtype::bf16, memory.hidden + p.hidden_offset, r - base);
-        else if (map.layout() == row_layout::int8)
-          ctx.table().quant.quantize_product_row(memory.hidden + p.hidden_offset + map.offset(r - base),
-                                                 down.inputs());
+      for (std::size_t r = std::max(begin, base); waits_for_scale(map) && r < std::min(end, base + p.rows);
+           ++r)
+        map.pack(ctx.table(), memory.staged + p.staged_offset + (r - base) * staged_stride(down), dtype::bf16,
+                 memory.hidden + p.hidden_offset, r - base);
       base += p.rows;
     }
   };

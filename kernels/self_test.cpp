@@ -210,7 +210,7 @@ void check_int8_tiles(comparison& compare) {
                 for (std::size_t r = 0; r < rows; ++r)
                   t.quant.quantize_row(row(r), type, k, integers.data() + r * stride);
                 for (std::size_t p = 0; p < panels; ++p)
-                  t.quant.integer(integers.data(), stride, rows, panel_at(p), 1, k, out + p * rows * 16);
+                  t.quant.integer(integers.data(), stride, rows, panel_at(p), 1, {}, k, out + p * rows * 16);
                 return;
               }
               const std::size_t padded = (rows + 15) / 16 * 16;
@@ -284,7 +284,7 @@ void check_quantized(comparison& compare) {
       for (const std::size_t count : {std::size_t{1}, panels})
         compare.check("integer gemm" + some + ", " + std::to_string(count) + " panels", count * rows * 16 * 4,
                       [&](const kernel_table& t, float* out) {
-                        t.quant.integer(raw(integers), stride * 4, rows, panel, count, k, out);
+                        t.quant.integer(raw(integers), stride * 4, rows, panel, count, {}, k, out);
                       });
     }
   }
@@ -308,12 +308,6 @@ void check_quantized(comparison& compare) {
     compare.check("quantize_row bf16" + length, k * 4 + 8,
                   with_row([&](const kernel_table& t, std::byte* row) {
                     t.quant.quantize_row(raw(row_bf16), dtype::bf16, count, row);
-                  }));
-    compare.check("quantize_product_row" + length, k * 4 + 8,
-                  with_row([&](const kernel_table& t, std::byte* row) {
-                    std::memset(row, 0, (count + 31) / 32 * 128);
-                    std::memcpy(row, row_f32.data(), count / 32 * 128);
-                    t.quant.quantize_product_row(row, count);
                   }));
   }
 }

@@ -31,11 +31,11 @@ static void amx_attention(const attention_block& block) {
 constexpr std::size_t few_rows = 2;
 
 static void integer(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
-                    std::size_t panels, std::size_t k, float* c) {
+                    std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
   if (rows <= few_rows)
-    avx512_table.quant.integer(a, a_stride, rows, first, panels, k, c);
+    avx512_table.quant.integer(a, a_stride, rows, first, panels, next, k, c);
   else
-    amx_integer(a, a_stride, rows, first, panels, k, c);
+    amx_integer(a, a_stride, rows, first, panels, next, k, c);
 }
 
 } // namespace TROUPE_ISA_NAMESPACE

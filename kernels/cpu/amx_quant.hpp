@@ -5,8 +5,8 @@
 #pragma once
 
 #include "kernels/cpu/amx_tiles.hpp"
-#include "kernels/cpu/quant_fetch.hpp"
 #include "kernels/cpu/quant_integer_kernels.hpp"
+#include "kernels/cpu/weight_fetch.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
@@ -61,7 +61,7 @@ TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std
       const __m512i eight = _mm512_set1_epi8(8);
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < block_k; i += 8, from += 64, fetch += 64, out += 128) {
-        quant_fetcher::fetch_line(fetch);
+        weight_fetcher::fetch_line(fetch);
         const __m512i bytes = _mm512_loadu_si512(from);
         _mm512_store_si512(out, _mm512_sub_epi8(low_half_bytes(bytes), eight));
         _mm512_store_si512(out + 64, _mm512_sub_epi8(high_half_bytes(bytes), eight));
@@ -71,7 +71,7 @@ TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std
     const group_multiplier g(panel.group_scales_of(b));
 #pragma GCC unroll 4
     for (std::size_t i = 0; i < block_k; i += 8, from += 64, fetch += 64, out += 128) {
-      quant_fetcher::fetch_line(fetch);
+      weight_fetcher::fetch_line(fetch);
       const __m512i bytes = _mm512_loadu_si512(from);
       _mm512_store_si512(out, g.low(bytes));
       _mm512_store_si512(out + 64, g.high(bytes));
@@ -187,7 +187,7 @@ template <std::size_t Panels>
 struct lying_weights {
   const std::byte* first;
   std::size_t stride;
-  quant_fetcher fetcher;
+  weight_fetcher fetcher;
 
   inline __attribute__((always_inline)) void begin() const {}
 
@@ -197,7 +197,7 @@ struct lying_weights {
     const std::byte* fetch = fetcher(p, s * 1024);
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < 1024; i += 64)
-      quant_fetcher::fetch_line(fetch + i);
+      weight_fetcher::fetch_line(fetch + i);
     return first + p * stride + s * 1024;
   }
 };
@@ -209,7 +209,7 @@ struct unpacked_weights {
   static constexpr std::size_t num_bytes = (ahead + 1) * Panels * 1024;
 
   const quant_panel& first;
-  quant_fetcher fetcher;
+  weight_fetcher fetcher;
   std::size_t steps;
   std::byte* memory; // num_bytes
 
@@ -243,7 +243,7 @@ struct unpacked_weights {
 /// Up to 32 rows (`two`: more than 16) with `Panels` panels, all of K.
 template <std::size_t Panels>
 static void multiply_integer_panels(const integer_tiles& t, bool two, const quant_panel& first,
-                                    std::size_t panels_left, std::size_t k) {
+                                    std::size_t panels_left, const upcoming_panels& next, std::size_t k) {
   const auto run = [&](const auto& weights) __attribute__((always_inline)) {
     if constexpr (Panels <= 2) {
       if (two) {
@@ -253,7 +253,7 @@ static void multiply_integer_panels(const integer_tiles& t, bool two, const quan
     }
     multiply_one_row_tile<Panels>(t, weights);
   };
-  const quant_fetcher fetcher(first, Panels, panels_left, k);
+  const weight_fetcher fetcher(first, Panels, panels_left, k, next);
   if (first.format == packed_format::int8_channel) {
     run(lying_weights<Panels>{first.weights, first.stride, fetcher});
     return;
@@ -263,7 +263,7 @@ static void multiply_integer_panels(const integer_tiles& t, bool two, const quan
 }
 
 static void amx_integer(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
-                        std::size_t panels, std::size_t k, float* c) {
+                        std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
   const std::size_t c_stride = rows * 16;
   auto* sums = reinterpret_cast<std::int32_t*>(c);
   for (std::size_t row = 0; row < rows; row += 2 * tile_rows) {
@@ -275,14 +275,15 @@ static void amx_integer(const std::byte* a, std::size_t a_stride, std::size_t ro
                                 sums + p * c_stride + row * 16, c_stride};
       // Fetched once: what follows finds the panels in the cache.
       const std::size_t left = row == 0 ? panels - p : 0;
+      const upcoming_panels then = row == 0 ? next : upcoming_panels{};
       if (second == 0 && panels - p >= 4) {
-        multiply_integer_panels<4>(tiles, false, first.next(p), left, k);
+        multiply_integer_panels<4>(tiles, false, first.next(p), left, then, k);
         p += 4;
       } else if (panels - p >= 2) {
-        multiply_integer_panels<2>(tiles, second != 0, first.next(p), left, k);
+        multiply_integer_panels<2>(tiles, second != 0, first.next(p), left, then, k);
         p += 2;
       } else {
-        multiply_integer_panels<1>(tiles, second != 0, first.next(p), left, k);
+        multiply_integer_panels<1>(tiles, second != 0, first.next(p), left, then, k);
         p += 1;
       }
     }

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/simd.hpp"
+#include "kernels/cpu/weight_fetch.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
@@ -71,11 +72,11 @@ class tile_session {
       _tile_dpbf16ps(c, a, b);                                                                               \
   } while (false)
 
-/// Sums of one tile of rows with `Panels` ≤ 4 panels. Weights come straight from memory, one block of each
-/// panel in turn; `ahead` blocks are fetched before they are needed, within these panels.
+/// Sums of one tile of rows with `Panels` ≤ 4 panels, one block of each panel in turn. `streamed`: weights
+/// come straight from memory and are fetched ahead; otherwise `fetcher` has its steps.
 template <bool Integers, std::size_t Panels>
 TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, const std::byte* panel,
-                                     float* c, panel_fetch& fetcher, std::size_t ahead) {
+                                     float* c, panel_fetch& fetcher, const weight_fetcher* streamed) {
   const std::size_t stride = p.panel_stride;
   const std::size_t c_stride = p.c_stride;
   if (p.accumulate) {
@@ -95,32 +96,33 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
     if constexpr (Panels > 3)
       _tile_zero(3);
   }
-  const auto fetch = [&](const std::byte* block, std::size_t b) {
-    if (ahead == 0 || b + ahead >= p.blocks)
+  const auto fetch = [&](std::size_t i, std::size_t b) {
+    if (streamed == nullptr)
       return;
+    const std::byte* lines = (*streamed)(i, b * tile_bytes);
 #pragma GCC unroll 16
-    for (std::size_t i = 0; i < tile_rows; ++i)
-      _mm_prefetch(reinterpret_cast<const char*>(block + ahead * tile_bytes + i * 64), _MM_HINT_T1);
+    for (std::size_t line = 0; line < tile_bytes; line += 64)
+      weight_fetcher::fetch_line(lines + line);
   };
   for (std::size_t b = 0; b < p.blocks; ++b) {
     const std::byte* w = panel + b * tile_bytes;
     fetcher.step();
     _tile_loadd(4, a + b * tile_bytes, 64);
-    fetch(w, b);
+    fetch(0, b);
     _tile_loadd(6, w, 64);
     TROUPE_TILE_PRODUCT(0, 4, 6);
     if constexpr (Panels > 1) {
-      fetch(w + stride, b);
+      fetch(1, b);
       _tile_loadd(7, w + stride, 64);
       TROUPE_TILE_PRODUCT(1, 4, 7);
     }
     if constexpr (Panels > 2) {
-      fetch(w + 2 * stride, b);
+      fetch(2, b);
       _tile_loadd(6, w + 2 * stride, 64);
       TROUPE_TILE_PRODUCT(2, 4, 6);
     }
     if constexpr (Panels > 3) {
-      fetch(w + 3 * stride, b);
+      fetch(3, b);
       _tile_loadd(7, w + 3 * stride, 64);
       TROUPE_TILE_PRODUCT(3, 4, 7);
     }
@@ -182,19 +184,20 @@ TROUPE_INLINE void multiply_row_tile_pair(const tile_product& p, const std::byte
 /// One tile of rows with 1 to 4 panels.
 template <bool Integers>
 static void multiply_row_tile(const tile_product& p, std::size_t panels, const std::byte* a,
-                              const std::byte* panel, float* c, panel_fetch& fetcher, std::size_t ahead) {
+                              const std::byte* panel, float* c, panel_fetch& fetcher,
+                              const weight_fetcher* streamed) {
   switch (panels) {
   case 1:
-    multiply_row_tile<Integers, 1>(p, a, panel, c, fetcher, ahead);
+    multiply_row_tile<Integers, 1>(p, a, panel, c, fetcher, streamed);
     break;
   case 2:
-    multiply_row_tile<Integers, 2>(p, a, panel, c, fetcher, ahead);
+    multiply_row_tile<Integers, 2>(p, a, panel, c, fetcher, streamed);
     break;
   case 3:
-    multiply_row_tile<Integers, 3>(p, a, panel, c, fetcher, ahead);
+    multiply_row_tile<Integers, 3>(p, a, panel, c, fetcher, streamed);
     break;
   default:
-    multiply_row_tile<Integers, 4>(p, a, panel, c, fetcher, ahead);
+    multiply_row_tile<Integers, 4>(p, a, panel, c, fetcher, streamed);
     break;
   }
 }
@@ -205,13 +208,16 @@ constexpr std::size_t panel_group = 4;
 /// Up to 16 rows: limited by memory alone.
 template <bool Integers>
 static void multiply_few_rows(const tile_product& p) {
-  constexpr std::size_t ahead = 8;
   const tile_session session(p.rows);
   panel_fetch none;
-  for (std::size_t first = 0; first < p.panels; first += panel_group)
-    multiply_row_tile<Integers>(p, smaller(panel_group, p.panels - first), p.a,
-                                p.panel + first * p.panel_stride, p.c + first * p.c_stride, none,
-                                p.streamed ? ahead : 0);
+  for (std::size_t first = 0; first < p.panels; first += panel_group) {
+    const std::size_t left = p.panels - first;
+    const std::byte* panel = p.panel + first * p.panel_stride;
+    const weight_fetcher fetcher(panel, p.panel_stride, p.blocks * tile_bytes, smaller(panel_group, left),
+                                 left, p.next);
+    multiply_row_tile<Integers>(p, smaller(panel_group, left), p.a, panel, p.c + first * p.c_stride, none,
+                                p.streamed ? &fetcher : nullptr);
+  }
 }
 
 /// More rows: two tiles of rows by two panels, while what comes next is fetched.
@@ -236,7 +242,7 @@ static void multiply_many_rows(const tile_product& p) {
     for (std::size_t i = 0; i < p.panels; i += panel_group)
       multiply_row_tile<Integers>(p, smaller(panel_group, p.panels - i), p.a + (row_tiles - 1) * p.a_stride,
                                   p.panel + i * p.panel_stride,
-                                  p.c + i * p.c_stride + (row_tiles - 1) * tile_rows * 16, fetch, 0);
+                                  p.c + i * p.c_stride + (row_tiles - 1) * tile_rows * 16, fetch, nullptr);
 }
 
 template <bool Integers>

@@ -28,7 +28,6 @@ static constexpr kernel_table make_table(isa set) {
   table.quant.direct = direct_panel;
   table.quant.scale = scale_panel;
   table.quant.quantize_row = quantize_row;
-  table.quant.quantize_product_row = quantize_product_row;
 #if defined(TROUPE_ISA_AVX512)
   table.quant.integer = integer_panels_vnni;
 #else

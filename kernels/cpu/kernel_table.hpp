@@ -127,6 +127,8 @@ struct tile_product {
   /// Up to 16 rows: whether panels come from memory, so that fetching ahead pays; false for panels made in
   /// L1.
   bool streamed = true;
+  /// And what is multiplied next.
+  upcoming_panels next{};
   /// More rows: what to fetch meanwhile, a step per block and 2 × 2 tiles; or null.
   panel_fetch* fetch = nullptr;
 };

@@ -99,6 +99,19 @@ std::size_t tile_row_stride(row_layout layout, std::size_t inputs) {
                                           : ceil_div(inputs, block_k) * block_bytes;
 }
 
+// Bytes between rows, or between tiles of 16.
+std::size_t row_stride_of(row_layout layout, std::size_t inputs) {
+  switch (layout) {
+  case row_layout::bf16_tiles:
+  case row_layout::int8_tiles:
+    return tile_row_stride(layout, inputs);
+  case row_layout::int8:
+    return int8_row_stride(inputs);
+  default:
+    return product_stride(inputs) * sizeof(float);
+  }
+}
+
 tile_shape matrix_unit_tile(row_layout layout, const packed_shape& weight, std::size_t rows) {
   const std::size_t most =
       std::max<std::size_t>(tile_rows_bytes / (tile_row_stride(layout, weight.inputs) / 16) / 32 * 32, 64);
@@ -138,12 +151,20 @@ tile_shape part_of(row_layout layout, const packed_matrix& weight, const tile_sh
   return {ceil_div(ceil_div(tile.rows, ceil_div(tile.rows, tile_part.rows)), 32) * 32, tile_part.panels};
 }
 
+// Few rows: a tile is multiplied in one part.
+upcoming_panels upcoming(const tile_work& work) {
+  const packed_matrix* next = work.next.weight;
+  if (next == nullptr || next->shape().panel_bytes() != work.panels.weight->shape().panel_bytes())
+    return {};
+  return {next->panel(work.next.first), work.next.count};
+}
+
 } // namespace
 
 row_map::row_map(const kernel_table& table, const packed_matrix& weight, std::size_t rows)
     : layout_(layout_for(table, weight, rows)),
       inputs_(weight.inputs()),
-      stride_(in_tiles() ? tile_row_stride(layout_, inputs_) : product_stride(inputs_) * sizeof(float)) {}
+      stride_(row_stride_of(layout_, inputs_)) {}
 
 std::size_t row_map::bytes(std::size_t rows) const {
   return in_tiles() ? ceil_div(rows, 16) * stride_ : rows * stride_;
@@ -241,6 +262,7 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
                          .panels = panels.count,
                          .c = c,
                          .c_stride = c_stride,
+                         .next = upcoming(work),
                          .fetch = &fetch};
     if (work.layout == row_layout::int8_tiles) {
       product.blocks = int8_row_sums(weight.inputs()) / 64;
@@ -262,14 +284,15 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
     return {c, c_stride};
   }
   auto* expanded = reinterpret_cast<float*>(scratch);
-  const auto* x =
-      reinterpret_cast<const float*>(work.a + row * product_stride(weight.inputs()) * sizeof(float));
+  const std::size_t stride = row_stride_of(work.layout, weight.inputs()) / sizeof(float);
+  const auto* x = reinterpret_cast<const float*>(work.a) + row * stride;
   if (work.layout != row_layout::int8)
     std::memset(c, 0, rows * panels.count * panel_columns * sizeof(float));
   if (weight.format() == packed_format::f32_panel)
     multiply_f32(table, weight, x, rows, panels.first, panels.count, c);
   else if (is_quantized(weight.format()))
-    multiply_quantized(table, weight, x, rows, panels.first, panels.count, c, expanded, chunk_blocks);
+    multiply_quantized(table, weight, x, stride, rows, panels.first, panels.count, c, expanded, chunk_blocks,
+                       upcoming(work));
   else
     multiply_bf16(table, weight, x, rows, panels.first, panels.count, c, expanded);
   return {c, rows * panel_columns};

@@ -89,44 +89,6 @@ static void quantize_row(const std::byte* row, dtype type, std::size_t k, std::b
     quantize_values(reinterpret_cast<const bfloat16*>(row), k, out);
 }
 
-/// out[2j] = even[j], out[2j + 1] = odd[j] for 16 bytes each.
-TROUPE_INLINE void interleave(const std::byte* even, const std::byte* odd, std::byte* out) {
-#if defined(TROUPE_ISA_AVX512) || defined(TROUPE_ISA_AVX2)
-  const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(even));
-  const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(odd));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_unpacklo_epi8(a, b));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 16), _mm_unpackhi_epi8(a, b));
-#else
-  for (std::size_t j = 0; j < 16; ++j) {
-    out[2 * j] = even[j];
-    out[2 * j + 1] = odd[j];
-  }
-#endif
-}
-
-/// From blocks of 16 even and 16 odd values, in place: writing never overtakes reading.
-static void quantize_product_row(std::byte* row, std::size_t k) {
-  const auto* values = reinterpret_cast<const float*>(row);
-  const std::size_t padded = (k + block_k - 1) / block_k * block_k;
-  v16 most = splat(0.0F);
-  v16 zeros = splat(0.0F);
-  for (std::size_t i = 0; i < padded; i += 16) {
-    const v16 x = load16(values + i);
-    most = max(each_part([&](std::size_t p) { return absolute(x.part[p]); }), most);
-    zeros = fma(x, splat(0.0F), zeros);
-  }
-  const row_scaling scaling = row_scaling_of(max_of(most), sum_of(zeros));
-  const v16 inverse = splat(scaling.inverse);
-  for (std::size_t i = 0; i < padded; i += block_k) {
-    std::byte even[16];
-    std::byte odd[16];
-    store_quantized(even, load16(values + i), inverse);
-    store_quantized(odd, load16(values + i + half_block), inverse);
-    interleave(even, odd, row + i);
-  }
-  finish_int8_row(row, k, scaling.scale);
-}
-
 /// Writes c from the sums of one row over `lanes` columns.
 TROUPE_INLINE void store_integer_result(float* c, vi sum, const std::byte* row, std::size_t k,
                                         const float* scales) {
@@ -387,7 +349,8 @@ static void integer_rows_of_panel(const std::byte* a, std::size_t a_stride, std:
 }
 
 static void integer_panels(const std::byte* a, std::size_t a_stride, std::size_t rows,
-                           const quant_panel& first, std::size_t panels, std::size_t k, float* c) {
+                           const quant_panel& first, std::size_t panels, const upcoming_panels&,
+                           std::size_t k, float* c) {
   for (std::size_t p = 0; p < panels; ++p)
     integer_rows_of_panel(a, a_stride, rows, first.next(p), k, c + p * rows * 16);
 }

@@ -36,14 +36,13 @@ quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
 } // namespace
 
 void multiply_quantized(const kernel_table& table, const packed_matrix& weight, const float* a,
-                        std::size_t rows, std::size_t first_panel, std::size_t panels, float* c,
-                        float* expanded, std::size_t expanded_blocks) {
+                        std::size_t a_stride, std::size_t rows, std::size_t first_panel, std::size_t panels,
+                        float* c, float* expanded, std::size_t expanded_blocks, const upcoming_panels& next) {
   const quant_table& quant = table.quant;
-  const std::size_t stride = product_stride(weight.inputs());
   const auto sums = [&](std::size_t p) { return c + p * rows * panel_columns; };
   if (weight.rows() == row_quant::int8) {
-    quant.integer(reinterpret_cast<const std::byte*>(a), stride * sizeof(float), rows,
-                  panel_of(weight, first_panel), panels, weight.inputs(), c);
+    quant.integer(reinterpret_cast<const std::byte*>(a), a_stride * sizeof(float), rows,
+                  panel_of(weight, first_panel), panels, next, weight.inputs(), c);
     return;
   }
   const std::size_t blocks = (weight.inputs() + block_k - 1) / block_k;
@@ -53,14 +52,14 @@ void multiply_quantized(const kernel_table& table, const packed_matrix& weight, 
     const std::size_t step = stream_bytes / block_bytes;
     for (std::size_t b = 0; b < blocks; b += step)
       for (std::size_t p = 0; p < panels; ++p)
-        quant.direct(a + b * block_k, stride, rows, panel_of(weight, first_panel + p), b,
+        quant.direct(a + b * block_k, a_stride, rows, panel_of(weight, first_panel + p), b,
                      std::min(step, blocks - b), sums(p), panel_columns);
   } else {
     for (std::size_t b = 0; b < blocks; b += expanded_blocks) {
       const std::size_t count = std::min(expanded_blocks, blocks - b);
       for (std::size_t p = 0; p < panels; ++p) {
         quant.expand(panel_of(weight, first_panel + p), b, count, expanded);
-        table.bf16_expanded(a + b * block_k, stride, rows, expanded, count, sums(p), panel_columns);
+        table.bf16_expanded(a + b * block_k, a_stride, rows, expanded, count, sums(p), panel_columns);
       }
     }
   }

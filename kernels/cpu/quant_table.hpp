@@ -38,15 +38,26 @@ struct quant_panel {
   }
 };
 
-/// Where things lie in a row of int8 values ("row for integer products"), which takes the place of a row for
-/// products (kernel_table.hpp) in memory: K values padded to 64, then int32 Σ x of every 32 of K; at
-/// `int8_row_scale` the row's scale (f32), and behind it Σ x of the row (int32).
+/// Panels that the same thread multiplies after the present ones, as far apart: fetched meanwhile.
+struct upcoming_panels {
+  const std::byte* first = nullptr;
+  std::size_t count = 0;
+};
+
+/// Where things lie in a row of int8 values ("row for integer products"): K values padded to 64, then int32 Σ
+/// x of every 32 of K; at `int8_row_scale` the row's scale (f32), and behind it Σ x of the row (int32).
 constexpr std::size_t int8_row_sums(std::size_t k) {
   return (k + 63) / 64 * 64;
 }
 
 constexpr std::size_t int8_row_scale(std::size_t k) {
-  return (k + 31) / 32 * 32 * sizeof(float);
+  return int8_row_sums(k) + int8_row_sums(k) / 32 * sizeof(std::int32_t);
+}
+
+/// Bytes between such rows: an odd number of cache lines, so that a tile's rows do not fall into one set of
+/// the L1 cache.
+constexpr std::size_t int8_row_stride(std::size_t k) {
+  return (int8_row_scale(k) + 2 * sizeof(float) + 63) / 64 / 2 * 128 + 64;
 }
 
 /// Weights enter products as integers: q · 2²⁴ for int8 (a byte in the top of a 32-bit lane, which saves
@@ -67,12 +78,10 @@ struct quant_table {
   /// A row for integer products from a bf16 or f32 row: scale = max |x| / 127, q rounded to nearest even. A
   /// row with a NaN or an infinity gets the scale NaN.
   void (*quantize_row)(const std::byte* row, dtype type, std::size_t k, std::byte* out) = nullptr;
-  /// The same in place from a row for products of bf16 weights.
-  void (*quantize_product_row)(std::byte* row, std::size_t k) = nullptr;
   /// c[p][r][0 … 15] = (float(Σ q_x · q_w) · row scale) · channel scale, all of K, for `panels` panels;
   /// `a_stride` in bytes.
   void (*integer)(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
-                  std::size_t panels, std::size_t k, float* c) = nullptr;
+                  std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) = nullptr;
 };
 
 } // namespace troupe::kernels

@@ -6,8 +6,8 @@
 // bytes.
 #pragma once
 
-#include "kernels/cpu/quant_fetch.hpp"
 #include "kernels/cpu/quant_integer_kernels.hpp"
+#include "kernels/cpu/weight_fetch.hpp"
 
 #define TROUPE_VNNI __attribute__((target("avx512vnni")))
 
@@ -15,7 +15,7 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 template <std::size_t Rows, std::size_t Panels>
 TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, const quant_panel& first,
-                                  const quant_fetcher& fetcher, std::size_t k,
+                                  const weight_fetcher& fetcher, std::size_t k,
                                   __m512i (&sums)[Panels][Rows]) {
   for (std::size_t r = 0; r < Rows; ++r)
     for (std::size_t p = 0; p < Panels; ++p)
@@ -33,7 +33,7 @@ TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, cons
         x[r] = broadcast_bytes(a + r * a_stride + i);
 #pragma GCC unroll 4
       for (std::size_t p = 0; p < Panels; ++p) {
-        quant_fetcher::fetch_line(fetch[p] + i * 16);
+        weight_fetcher::fetch_line(fetch[p] + i * 16);
         const __m512i weights =
             _mm512_xor_si512(_mm512_loadu_si512(first.weights + p * first.stride + i * 16), sign);
 #pragma GCC unroll 16
@@ -48,7 +48,7 @@ TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, cons
 /// and adding up is one instruction, of which the upper halves of the lanes are told to be worth nothing.
 template <std::size_t Rows, std::size_t Panels>
 TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, const quant_panel& first,
-                                  const quant_fetcher& fetcher, std::size_t k,
+                                  const weight_fetcher& fetcher, std::size_t k,
                                   __m512i (&sums)[Panels][Rows]) {
   for (std::size_t r = 0; r < Rows; ++r)
     for (std::size_t p = 0; p < Panels; ++p)
@@ -68,7 +68,7 @@ TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, cons
         block[r] = _mm512_set1_epi32(-8 * block_sums(a + r * a_stride, k)[b]);
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < block_k; i += 8, from += 64, fetch[p] += 64) {
-        quant_fetcher::fetch_line(fetch[p]);
+        weight_fetcher::fetch_line(fetch[p]);
         const __m512i bytes = _mm512_loadu_si512(from);
         const __m512i low = low_half_bytes(bytes);
         const __m512i high = high_half_bytes(bytes);
@@ -92,7 +92,7 @@ TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, cons
 
 template <std::size_t Rows, std::size_t Panels>
 TROUPE_VNNI static void vnni_block(const std::byte* a, std::size_t a_stride, const quant_panel& first,
-                                   const quant_fetcher& fetcher, std::size_t k, float* c,
+                                   const weight_fetcher& fetcher, std::size_t k, float* c,
                                    std::size_t c_stride) {
   __m512i sums[Panels][Rows];
   if (first.format == packed_format::int8_channel)
@@ -107,12 +107,13 @@ TROUPE_VNNI static void vnni_block(const std::byte* a, std::size_t a_stride, con
 
 template <std::size_t Panels>
 static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
-                      std::size_t panels, std::size_t k, float* c) {
+                      std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
   const std::size_t c_stride = rows * 16;
   constexpr std::size_t most = 16 / Panels; // rows of sums that registers hold
   for (std::size_t row = 0; row < rows;) {
     // Fetched once: what follows finds the panels in the cache.
-    const quant_fetcher fetcher(first, Panels, row == 0 ? panels : 0, k);
+    const weight_fetcher fetcher(first, Panels, row == 0 ? panels : 0, k,
+                                 row == 0 ? next : upcoming_panels{});
     const std::byte* x = a + row * a_stride;
     float* y = c + row * 16;
     const std::size_t left = rows - row;
@@ -134,19 +135,20 @@ static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows
 
 /// With many rows fewer panels side by side, so that more rows meet each.
 static void integer_panels_vnni(const std::byte* a, std::size_t a_stride, std::size_t rows,
-                                const quant_panel& first, std::size_t panels, std::size_t k, float* c) {
+                                const quant_panel& first, std::size_t panels, const upcoming_panels& next,
+                                std::size_t k, float* c) {
   if (!__builtin_cpu_supports("avx512vnni")) {
-    integer_panels(a, a_stride, rows, first, panels, k, c);
+    integer_panels(a, a_stride, rows, first, panels, next, k, c);
     return;
   }
   std::size_t p = 0;
   if (rows < 8)
     for (; p + 4 <= panels; p += 4)
-      vnni_rows<4>(a, a_stride, rows, first.next(p), panels - p, k, c + p * rows * 16);
+      vnni_rows<4>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
   for (; p + 2 <= panels; p += 2)
-    vnni_rows<2>(a, a_stride, rows, first.next(p), panels - p, k, c + p * rows * 16);
+    vnni_rows<2>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
   if (p < panels)
-    vnni_rows<1>(a, a_stride, rows, first.next(p), 1, k, c + p * rows * 16);
+    vnni_rows<1>(a, a_stride, rows, first.next(p), 1, next, k, c + p * rows * 16);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -1,0 +1,81 @@
+// Weights on their way from memory to few rows: several panels side by side, each fetched ahead. Included by
+// the kernels of AVX-512 and AMX only.
+#pragma once
+
+#include "kernels/cpu/quant_table.hpp"
+#include "kernels/cpu/simd.hpp"
+
+namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
+
+/// K of one step of the integer kernels: 1 KiB of a panel of int8, 512 bytes of int4.
+constexpr std::size_t step_k = 64;
+
+constexpr std::size_t step_bytes(packed_format format) {
+  return format == packed_format::int8_channel ? step_k * 16 : step_k * 8;
+}
+
+/// Where to fetch from while up to four panels are read side by side: what lies some KiB further on in each
+/// of them, then in the panels behind, then in those that the same thread multiplies next. One stream of a
+/// thread does not reach the memory's bandwidth, nor does one that begins every tile without it.
+class weight_fetcher {
+ public:
+  /// @param bytes   of a panel's weights; `stride` lie between panels
+  /// @param panels  from `first` on
+  /// @param next    nothing behind these is touched
+  weight_fetcher(const std::byte* first, std::size_t stride, std::size_t bytes, std::size_t side_by_side,
+                 std::size_t panels, const upcoming_panels& next)
+      : first_(first),
+        next_(next),
+        stride_(stride),
+        bytes_(bytes),
+        ahead_(bytes_ahead / side_by_side),
+        side_by_side_(side_by_side),
+        panels_(panels) {}
+
+  weight_fetcher(const quant_panel& first, std::size_t side_by_side, std::size_t panels, std::size_t k,
+                 const upcoming_panels& next)
+      : weight_fetcher(first.weights, first.stride, (k + step_k - 1) / step_k * step_bytes(first.format),
+                       side_by_side, panels, next) {
+    if (first.group_scales != nullptr)
+      scales_ = static_cast<std::size_t>(first.group_scales - first.weights);
+  }
+
+  /// The line to fetch for each that is read of panel `p` from its byte `offset` on, for one step.
+  inline __attribute__((always_inline)) const std::byte* operator()(std::size_t p, std::size_t offset) const {
+    std::size_t at = offset + ahead_;
+    const std::byte* panel = first_ + p * stride_;
+    if (at >= bytes_) {
+      at -= bytes_;
+      p += side_by_side_;
+      if (at >= bytes_)
+        return first_;
+      if (p < panels_)
+        panel = first_ + p * stride_;
+      else if (p - panels_ < next_.count)
+        panel = next_.first + (p - panels_) * stride_;
+      else
+        return first_; // nothing: a line that is there
+    }
+    if (scales_ != 0)
+      fetch_line(panel + scales_ + at / 16);
+    return panel + at;
+  }
+
+  static inline __attribute__((always_inline)) void fetch_line(const std::byte* line) {
+    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
+  }
+
+ private:
+  static constexpr std::size_t bytes_ahead = 8192;
+
+  const std::byte* first_;
+  upcoming_panels next_;
+  std::size_t stride_;
+  std::size_t bytes_;
+  std::size_t ahead_;
+  std::size_t side_by_side_;
+  std::size_t panels_;
+  std::size_t scales_ = 0; // where a panel's group scales begin
+};
+
+} // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
