@@ -58,6 +58,17 @@ part_system() { ctest --test-dir build/release --output-on-failure -L slow --no-
 # Everything with clang++, warnings as errors, and the address and undefined-behaviour sanitizers in it.
 part_asan() { build asan --preset asan -- -k 0 && ctest --test-dir build/asan -j "$jobs" --output-on-failure -LE slow --no-tests=error; }
 
+# The programs as their users run them, as part 'asan' has built them. A cluster replaces a worker that a sanitizer has
+# ended, and goes on: that no process of any test wrote a report is what tells.
+part_asan_system() {
+  local reports=$PWD/build/asan/reports status=0
+  rm -rf "$reports" && mkdir -p "$reports" || return 1
+  ASAN_OPTIONS=$ASAN_OPTIONS:log_path=$reports/report UBSAN_OPTIONS=$UBSAN_OPTIONS:log_path=$reports/report \
+    ctest --test-dir build/asan --output-on-failure -L slow --no-tests=error || status=1
+  [ -z "$(ls -A "$reports")" ] || { head -n 60 "$reports"/*; return 1; }
+  return $status
+}
+
 # UCX's hook in madvise would call the sanitizer for a thread that it has already seen end.
 part_tsan() { build tsan --preset tsan --target tsan_tests -- -k 0 && UCX_MEM_MMAP_HOOK_MODE=none ctest --test-dir build/tsan -j "$jobs" --output-on-failure -L tsan --no-tests=error; }
 
@@ -111,7 +122,7 @@ part_tidy() {
 part_recipe() { deploy/install-deps.sh train && /usr/bin/python3 deploy/demo-model/train.py --smoke; }
 
 default=(dependencies format includes release system fuzz recipe)
-full=("${default[@]}" asan tsan)
+full=("${default[@]}" asan asan_system tsan)
 if [ "${1:-}" = --quick ]; then
   wanted=(format includes dev)
 elif [ "${1:-}" = --full ]; then
