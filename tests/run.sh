@@ -12,7 +12,6 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 export CCACHE_NOHASHDIR=1 # objects are shared between the build folders of one checkout
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1}
-export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/lsan.supp:print_suppressions=0}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 # CAF, UCX and CPython are built without the thread sanitizer: what their own code touches is not looked at.
 export TSAN_OPTIONS=${TSAN_OPTIONS:-ignore_noninstrumented_modules=1:halt_on_error=1}
