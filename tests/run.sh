@@ -55,14 +55,15 @@ part_dev() { build dev --preset dev && ctest --test-dir build/dev -j "$jobs" --o
 part_system() { ctest --test-dir build/release --output-on-failure -L slow --no-tests=error; }
 
 # Everything with clang++, warnings as errors, and the address and undefined-behaviour sanitizers in it.
-part_asan() { build asan --preset asan -- -k 0 && ctest --test-dir build/asan -j "$jobs" --output-on-failure -LE slow --no-tests=error; }
+asan_options=detect_stack_use_after_return=1:check_initialization_order=1:strict_init_order=1:$ASAN_OPTIONS
+part_asan() { build asan --preset asan -- -k 0 && ASAN_OPTIONS=$asan_options ctest --test-dir build/asan -j "$jobs" --output-on-failure -LE slow --no-tests=error; }
 
 # The programs as their users run them, as part 'asan' has built them. A cluster replaces a worker that a sanitizer has
 # ended, and goes on: that no process of any test wrote a report is what tells.
 part_asan_system() {
   local reports=$PWD/build/asan/reports status=0
   rm -rf "$reports" && mkdir -p "$reports" || return 1
-  ASAN_OPTIONS=$ASAN_OPTIONS:log_path=$reports/report UBSAN_OPTIONS=$UBSAN_OPTIONS:log_path=$reports/report \
+  ASAN_OPTIONS=$asan_options:log_path=$reports/report UBSAN_OPTIONS=$UBSAN_OPTIONS:log_path=$reports/report \
     ctest --test-dir build/asan --output-on-failure -L slow --no-tests=error || status=1
   [ -z "$(ls -A "$reports")" ] || { head -n 60 "$reports"/*; return 1; }
   return $status
