@@ -161,7 +161,7 @@ task<response> answer_page(exchange& client, api& shared, const route& where) {
   const request& asked = client.incoming();
   switch (where.what) {
   case route::id::health:
-    co_return json_response(200, "{\"status\":\"ok\"}");
+    co_return json_response(200, R"({"status":"ok"})");
   case route::id::ready:
     co_return co_await ready_page(client, shared);
   case route::id::version:

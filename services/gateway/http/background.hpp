@@ -45,7 +45,7 @@ class background {
     }
     std::optional<result_type> result;
     std::exception_ptr failure;
-    const auto initiate = [&](auto&& handler) {
+    const auto initiate = [&](auto handler) {
       // The coroutine, and so everything captured by reference, stays until its handler is called.
       asio::post(pool_, [this, &work, &result, &failure, handler = std::move(handler)]() mutable {
         try {

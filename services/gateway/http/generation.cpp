@@ -36,8 +36,8 @@ class run {
         arrival_(arrival),
         writer_(client.incoming().id, std::move(model), std::time(nullptr), plan_, *shared.codec),
         queue_(client.executor(), most_waiting_bytes()) {
-    for (uint32_t job = 0; job < plan_.prompts.size(); ++job) {
-      const size_t offset = plan_.options.echo ? openai::count_characters(plan_.prompts[job].echo) : 0;
+    for (const auto& prompt : plan_.prompts) {
+      const size_t offset = plan_.options.echo ? openai::count_characters(prompt.echo) : 0;
       for (uint32_t i = 0; i < plan_.options.num_choices; ++i)
         tracks_.push_back(std::make_unique<track>(openai::choice{*shared.codec, plan_.options, offset}));
     }

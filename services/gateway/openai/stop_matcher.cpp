@@ -41,11 +41,11 @@ std::string stop_matcher::release(size_t bytes) {
 std::string stop_matcher::push(std::string_view text, bool may_stop) {
   if (found_)
     return {};
-  for (size_t i = 0; i < text.size(); ++i) {
-    held_ += text[i];
+  for (const char byte : text) {
+    held_ += byte;
     const automaton* complete = nullptr;
     for (automaton& machine : machines_) {
-      advance(machine, text[i]);
+      advance(machine, byte);
       const size_t length = machine.pattern.size();
       if (machine.matched == length && (complete == nullptr || length > complete->pattern.size()))
         complete = &machine;

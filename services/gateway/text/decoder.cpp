@@ -184,7 +184,7 @@ void decoder_stream::feed(std::size_t step, std::string token, std::string& out)
     break;
   case decoder::kind::byte_level: {
     auto bytes = from_byte_level(token);
-    feed_byte_level(step, bytes ? std::move(*bytes) : std::move(token), out);
+    feed_byte_level(step, bytes ? *bytes : token, out);
     break;
   }
   case decoder::kind::byte_fallback:
@@ -199,7 +199,7 @@ void decoder_stream::feed(std::size_t step, std::string token, std::string& out)
     break;
   case decoder::kind::strip:
     if (s.fused) {
-      feed_strip(step, std::move(token), out);
+      feed_strip(step, token, out);
     } else {
       feed(step + 1, decoder::strip(s, token), out);
     }
@@ -211,7 +211,7 @@ void decoder_stream::feed(std::size_t step, std::string token, std::string& out)
   }
 }
 
-void decoder_stream::feed_byte_level(std::size_t step, std::string bytes, std::string& out) {
+void decoder_stream::feed_byte_level(std::size_t step, std::string_view bytes, std::string& out) {
   auto& held = states_[step].held;
   held += bytes;
   std::string certain;
@@ -232,7 +232,7 @@ void decoder_stream::feed_byte_level(std::size_t step, std::string bytes, std::s
   }
 }
 
-void decoder_stream::feed_strip(std::size_t step, std::string fragment, std::string& out) {
+void decoder_stream::feed_strip(std::size_t step, std::string_view fragment, std::string& out) {
   const auto& s = source_->steps_[step];
   auto& state = states_[step];
   state.held += fragment;

@@ -35,8 +35,8 @@ class decoder_stream {
 
   void feed(std::size_t step, std::string token, std::string& out);
   void finish(std::size_t step, std::string& out);
-  void feed_byte_level(std::size_t step, std::string bytes, std::string& out);
-  void feed_strip(std::size_t step, std::string fragment, std::string& out);
+  void feed_byte_level(std::size_t step, std::string_view bytes, std::string& out);
+  void feed_strip(std::size_t step, std::string_view fragment, std::string& out);
   void finish_byte_fallback(std::size_t step, std::string& out);
 
   const decoder* source_;

@@ -170,7 +170,7 @@ class translator : regex_class_reader {
   std::string escape() {
     ++at_;
     const char c = take();
-    const std::string word = "[" + word_items() + "]";
+    std::string word = "[" + word_items() + "]";
     switch (c) {
     case 's':
       return "[" + std::string(space_items) + "]";
