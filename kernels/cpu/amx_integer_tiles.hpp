@@ -54,7 +54,7 @@ static void quantize_row_tiles(const std::byte* row, dtype type, std::size_t k, 
 
 static void unpack_int4(const quant_panel& panel, std::size_t k, std::byte* out) {
   for (std::size_t i = 0; i < int8_row_sums(k); i += int8_tile_k)
-    unpack_int4_tile(panel, i, out + i * 16);
+    unpack_int4_tile<false>(panel, i, out + i * 16, nullptr);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -27,12 +27,14 @@ static void amx_attention(const attention_block& block) {
     avx512_table.attention(block);
 }
 
-// Up to this many rows vector dot products are faster: int4 needs no unpacking into tiles.
-constexpr std::size_t few_rows = 2;
+// Up to this many rows vector dot products are faster: of int4 more, which they need not unpack into memory.
+constexpr std::size_t few_rows_int8 = 2;
+constexpr std::size_t few_rows_int4 = 4;
 
 static void integer(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                     std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
-  if (rows <= few_rows)
+  const std::size_t most = first.format == packed_format::int8_channel ? few_rows_int8 : few_rows_int4;
+  if (rows <= most)
     avx512_table.quant.integer(a, a_stride, rows, first, panels, next, k, c);
   else
     amx_integer(a, a_stride, rows, first, panels, next, k, c);

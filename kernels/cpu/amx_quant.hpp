@@ -51,17 +51,24 @@ struct group_multiplier {
   }
 };
 
-/// 64 of K of an int4 panel as the int8 panel of the same integers, q · g: 1 KiB. Fetches as many lines as it
-/// reads.
+/// 64 of K of an int4 panel as the int8 panel of the same integers, q · g: 1 KiB. `Streamed`: a line from
+/// `far` on is fetched for each that is read.
+template <bool Streamed>
 TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std::byte* out,
-                                    const std::byte* fetch) {
+                                    const std::byte* far) {
+  const auto fetch = [&](const std::byte* from) {
+    if constexpr (Streamed) {
+      weight_fetcher::fetch_line<step_bytes(packed_format::int4_channel)>(far, from);
+      far += 64;
+    }
+  };
   const std::byte* from = panel.weights + k / block_k * int4_block_bytes;
   for (std::size_t b = k / block_k; b < (k + step_k) / block_k; ++b) {
     if (panel.group_scales == nullptr) {
       const __m512i eight = _mm512_set1_epi8(8);
 #pragma GCC unroll 4
-      for (std::size_t i = 0; i < block_k; i += 8, from += 64, fetch += 64, out += 128) {
-        weight_fetcher::fetch_line(fetch);
+      for (std::size_t i = 0; i < block_k; i += 8, from += 64, out += 128) {
+        fetch(from);
         const __m512i bytes = _mm512_loadu_si512(from);
         _mm512_store_si512(out, _mm512_sub_epi8(low_half_bytes(bytes), eight));
         _mm512_store_si512(out + 64, _mm512_sub_epi8(high_half_bytes(bytes), eight));
@@ -70,17 +77,13 @@ TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std
     }
     const group_multiplier g(panel.group_scales_of(b));
 #pragma GCC unroll 4
-    for (std::size_t i = 0; i < block_k; i += 8, from += 64, fetch += 64, out += 128) {
-      weight_fetcher::fetch_line(fetch);
+    for (std::size_t i = 0; i < block_k; i += 8, from += 64, out += 128) {
+      fetch(from);
       const __m512i bytes = _mm512_loadu_si512(from);
       _mm512_store_si512(out, g.low(bytes));
       _mm512_store_si512(out + 64, g.high(bytes));
     }
   }
-}
-
-TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std::byte* out) {
-  unpack_int4_tile(panel, k, out, panel.weights); // nothing to fetch
 }
 
 constexpr std::size_t int8_tile_k = step_k;
@@ -195,10 +198,11 @@ struct lying_weights {
 
   inline __attribute__((always_inline)) const std::byte* at(std::size_t s, std::size_t p) const {
     const std::byte* fetch = fetcher(p, s * 1024);
+    const std::byte* tile = first + p * stride + s * 1024;
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < 1024; i += 64)
-      weight_fetcher::fetch_line(fetch + i);
-    return first + p * stride + s * 1024;
+      weight_fetcher::fetch_line<1024>(fetch + i, tile + i);
+    return tile;
   }
 };
 
@@ -216,7 +220,7 @@ struct unpacked_weights {
   inline __attribute__((always_inline)) void unpack(std::size_t s) const {
 #pragma GCC unroll 4
     for (std::size_t p = 0; p < Panels; ++p) {
-      unpack_int4_tile(first.next(p), s * step_k, place(s, p), fetcher(p, s * 512));
+      unpack_int4_tile<true>(first.next(p), s * step_k, place(s, p), fetcher(p, s * 512));
     }
   }
 

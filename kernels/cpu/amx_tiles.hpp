@@ -99,10 +99,11 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
   const auto fetch = [&](std::size_t i, std::size_t b) {
     if (streamed == nullptr)
       return;
-    const std::byte* lines = (*streamed)(i, b * tile_bytes);
+    const std::byte* far = (*streamed)(i, b * tile_bytes);
+    const std::byte* block = panel + i * stride + b * tile_bytes;
 #pragma GCC unroll 16
     for (std::size_t line = 0; line < tile_bytes; line += 64)
-      weight_fetcher::fetch_line(lines + line);
+      weight_fetcher::fetch_line<tile_bytes>(far + line, block + line);
   };
   for (std::size_t b = 0; b < p.blocks; ++b) {
     const std::byte* w = panel + b * tile_bytes;

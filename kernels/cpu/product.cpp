@@ -31,6 +31,7 @@ constexpr std::size_t quant_vector_rows = 2;
 
 constexpr std::size_t many_rows = 192; // × 256 of K × 4 bytes = 192 KiB of L2
 constexpr std::size_t many_panels = 8;
+constexpr std::size_t tiles_per_thread = 8; // so that none waits long for the last
 constexpr std::size_t streams = 4;
 
 // On a matrix unit: bytes of rows that stay in L2 with the panels that pass, and panels of a tile, more of
@@ -208,7 +209,7 @@ tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std
   else if (rows > many_rows) // rows split evenly
     tile.rows = ceil_div(rows, ceil_div(rows, many_rows));
   const auto tiles = [&] { return ceil_div(rows, tile.rows) * ceil_div(shape.panels(), tile.panels); };
-  while (rows > 0 && tile.panels > shape.interleave && tiles() < std::size_t{4} * threads)
+  while (rows > 0 && tile.panels > shape.interleave && tiles() < tiles_per_thread * threads)
     tile.panels /= 2;
   return tile;
 }

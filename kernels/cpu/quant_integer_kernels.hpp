@@ -57,7 +57,7 @@ static void finish_int8_row(std::byte* row, std::size_t k, float scale) {
   std::int32_t total = 0;
   for (std::size_t b = 0; b < padded / block_k; ++b) {
     const std::int32_t sum = block_sum(values + b * block_k);
-    sums[b] = sum;
+    sums[b] = -8 * sum;
     total += sum;
   }
   std::memcpy(row + int8_row_scale(k), &scale, sizeof scale);
@@ -103,7 +103,8 @@ TROUPE_INLINE std::int32_t row_sum(const std::byte* row, std::size_t k) {
   return sum;
 }
 
-TROUPE_INLINE const std::int32_t* block_sums(const std::byte* row, std::size_t k) {
+/// −8 Σ x of every 32 of K: half bytes are q + 8, and this takes away what that adds.
+TROUPE_INLINE const std::int32_t* block_offsets(const std::byte* row, std::size_t k) {
   return reinterpret_cast<const std::int32_t*>(row + int8_row_sums(k));
 }
 
@@ -299,10 +300,9 @@ TROUPE_INLINE void integer_int4(const std::byte* a, std::size_t a_stride, const 
       sums[r] = set1_int(0);
     const std::byte* from = panel.weights + column * 4;
     for (std::size_t b = 0; b * block_k < k; ++b) {
-      // Half bytes are q + 8: what that adds is taken away beforehand.
       vi block[Rows];
       for (std::size_t r = 0; r < Rows; ++r)
-        block[r] = set1_int(-8 * block_sums(a + r * a_stride, k)[b]);
+        block[r] = set1_int(block_offsets(a + r * a_stride, k)[b]);
       for (std::size_t i = b * block_k; i < (b + 1) * block_k; i += 8, from += 64) {
         const vi bytes = load_pairs(from);
         const vi low = low_half_bytes(bytes);

@@ -44,8 +44,9 @@ struct upcoming_panels {
   std::size_t count = 0;
 };
 
-/// Where things lie in a row of int8 values ("row for integer products"): K values padded to 64, then int32 Σ
-/// x of every 32 of K; at `int8_row_scale` the row's scale (f32), and behind it Σ x of the row (int32).
+/// Where things lie in a row of int8 values ("row for integer products"): K values padded to 64, then int32
+/// −8 Σ x of every 32 of K, what half bytes that are q + 8 add too much; at `int8_row_scale` the row's scale
+/// (f32), and behind it Σ x of the row (int32).
 constexpr std::size_t int8_row_sums(std::size_t k) {
   return (k + 63) / 64 * 64;
 }

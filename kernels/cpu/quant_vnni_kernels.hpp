@@ -6,6 +6,8 @@
 // bytes.
 #pragma once
 
+#include <utility>
+
 #include "kernels/cpu/quant_integer_kernels.hpp"
 #include "kernels/cpu/weight_fetch.hpp"
 
@@ -33,9 +35,9 @@ TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, cons
         x[r] = broadcast_bytes(a + r * a_stride + i);
 #pragma GCC unroll 4
       for (std::size_t p = 0; p < Panels; ++p) {
-        weight_fetcher::fetch_line(fetch[p] + i * 16);
-        const __m512i weights =
-            _mm512_xor_si512(_mm512_loadu_si512(first.weights + p * first.stride + i * 16), sign);
+        const std::byte* from = first.weights + p * first.stride + i * 16;
+        weight_fetcher::fetch_line<1024>(fetch[p] + i * 16, from);
+        const __m512i weights = _mm512_xor_si512(_mm512_loadu_si512(from), sign);
 #pragma GCC unroll 16
         for (std::size_t r = 0; r < Rows; ++r)
           sums[p][r] = _mm512_dpbusd_epi32(sums[p][r], weights, x[r]);
@@ -61,14 +63,16 @@ TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, cons
         fetch[p] = fetcher(p, b * int4_block_bytes);
 #pragma GCC unroll 4
     for (std::size_t p = 0; p < Panels; ++p) {
+      // Rows are read again for each panel, as operands: kept, they would be spilled.
+      __asm__ volatile("" ::: "memory");
       const std::byte* from = first.weights + p * first.stride + b * int4_block_bytes;
       __m512i block[Rows];
 #pragma GCC unroll 16
       for (std::size_t r = 0; r < Rows; ++r)
-        block[r] = _mm512_set1_epi32(-8 * block_sums(a + r * a_stride, k)[b]);
+        block[r] = _mm512_set1_epi32(block_offsets(a + r * a_stride, k)[b]);
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < block_k; i += 8, from += 64, fetch[p] += 64) {
-        weight_fetcher::fetch_line(fetch[p]);
+        weight_fetcher::fetch_line<512>(fetch[p], from);
         const __m512i bytes = _mm512_loadu_si512(from);
         const __m512i low = low_half_bytes(bytes);
         const __m512i high = high_half_bytes(bytes);
@@ -109,27 +113,23 @@ template <std::size_t Panels>
 static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                       std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
   const std::size_t c_stride = rows * 16;
-  constexpr std::size_t most = 16 / Panels; // rows of sums that registers hold
+  static_assert(Panels <= 4);
+  constexpr std::size_t most = Panels == 2 ? 8 : 4; // rows whose sums registers hold
   for (std::size_t row = 0; row < rows;) {
     // Fetched once: what follows finds the panels in the cache.
     const weight_fetcher fetcher(first, Panels, row == 0 ? panels : 0, k,
                                  row == 0 ? next : upcoming_panels{});
     const std::byte* x = a + row * a_stride;
     float* y = c + row * 16;
-    const std::size_t left = rows - row;
-    if (left >= 8 && most >= 8) {
-      vnni_block<most >= 8 ? 8 : 1, Panels>(x, a_stride, first, fetcher, k, y, c_stride);
-      row += 8;
-    } else if (left >= 4) {
-      vnni_block<4, Panels>(x, a_stride, first, fetcher, k, y, c_stride);
-      row += 4;
-    } else if (left >= 2) {
-      vnni_block<2, Panels>(x, a_stride, first, fetcher, k, y, c_stride);
-      row += 2;
-    } else {
-      vnni_block<1, Panels>(x, a_stride, first, fetcher, k, y, c_stride);
-      row += 1;
+    const std::size_t count = rows - row < most ? rows - row : most;
+    [&]<std::size_t... Less>(std::index_sequence<Less...>) {
+      // One of them: as many rows as there are.
+      ((count == Less + 1 ? vnni_block<Less + 1, Panels>(x, a_stride, first, fetcher, k, y, c_stride)
+                          : void()),
+       ...);
     }
+    (std::make_index_sequence<most>{});
+    row += count;
   }
 }
 
@@ -142,7 +142,7 @@ static void integer_panels_vnni(const std::byte* a, std::size_t a_stride, std::s
     return;
   }
   std::size_t p = 0;
-  if (rows < 8)
+  if (rows <= 4)
     for (; p + 4 <= panels; p += 4)
       vnni_rows<4>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
   for (; p + 2 <= panels; p += 2)

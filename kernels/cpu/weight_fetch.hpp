@@ -57,16 +57,20 @@ class weight_fetcher {
         return first_; // nothing: a line that is there
     }
     if (scales_ != 0)
-      fetch_line(panel + scales_ + at / 16);
+      _mm_prefetch(reinterpret_cast<const char*>(panel + scales_ + at / 16), _MM_HINT_T1);
     return panel + at;
   }
 
-  static inline __attribute__((always_inline)) void fetch_line(const std::byte* line) {
-    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
+  /// For one line that is read at `from`: `far` comes from memory into L2, and what the next step reads from
+  /// there into L1. A core has few buffers for lines on their way to L1: they must not wait for memory.
+  template <std::size_t StepBytes>
+  static inline __attribute__((always_inline)) void fetch_line(const std::byte* far, const std::byte* from) {
+    _mm_prefetch(reinterpret_cast<const char*>(far), _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(from + StepBytes), _MM_HINT_T0);
   }
 
  private:
-  static constexpr std::size_t bytes_ahead = 8192;
+  static constexpr std::size_t bytes_ahead = 16384;
 
   const std::byte* first_;
   upcoming_panels next_;
