@@ -44,8 +44,8 @@ static void quantize_tile_row(const T* row, std::size_t k, std::byte* out, float
   *scale = scaling.scale;
 }
 
-static void quantize_row_tiles(const std::byte* row, dtype type, std::size_t k, std::byte* out,
-                               float* scale) {
+TROUPE_FLAT void quantize_row_tiles(const std::byte* row, dtype type, std::size_t k, std::byte* out,
+                                    float* scale) {
   if (type == dtype::f32)
     quantize_tile_row(reinterpret_cast<const float*>(row), k, out, scale);
   else

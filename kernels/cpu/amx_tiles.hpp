@@ -258,7 +258,7 @@ static void bf16_tiles(const tile_product& p) {
   multiply_tiles<false>(p);
 }
 
-static void pack_row_tiles(const std::byte* row, dtype type, std::size_t k, std::byte* out) {
+TROUPE_FLAT void pack_row_tiles(const std::byte* row, dtype type, std::size_t k, std::byte* out) {
   constexpr std::size_t block_k = 32;
   for (std::size_t i = 0; i < k; i += block_k, out += tile_bytes) {
     const std::size_t count = smaller(block_k, k - i);

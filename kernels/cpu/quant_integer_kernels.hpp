@@ -82,7 +82,7 @@ static void quantize_values(const T* row, std::size_t k, std::byte* out) {
   finish_int8_row(out, k, scaling.scale);
 }
 
-static void quantize_row(const std::byte* row, dtype type, std::size_t k, std::byte* out) {
+TROUPE_FLAT void quantize_row(const std::byte* row, dtype type, std::size_t k, std::byte* out) {
   if (type == dtype::f32)
     quantize_values(reinterpret_cast<const float*>(row), k, out);
   else

@@ -39,7 +39,7 @@ TROUPE_INLINE void with_activation(activation kind, const Function& function) {
   }
 }
 
-static void finish_rows(const finish_block& block) {
+TROUPE_FLAT void finish_rows(const finish_block& block) {
   for (std::size_t r = 0; r < block.rows; ++r) {
     if (block.fetch != nullptr)
       block.fetch->step();
@@ -83,7 +83,7 @@ static void store_product_columns(const v16& h, std::size_t count, std::size_t c
   }
 }
 
-static void activate_rows(const activation_block& b) {
+TROUPE_FLAT void activate_rows(const activation_block& b) {
   with_activation(b.kind, [&]<activation Kind>() {
     for (std::size_t r = 0; r < b.rows; ++r) {
       if (b.fetch != nullptr)
@@ -131,8 +131,8 @@ static void activate_row(activation kind, const std::byte* gate, dtype gate_type
   });
 }
 
-static void rms_norm_row(const std::byte* in, dtype in_type, const float* weight, float offset, float epsilon,
-                         std::size_t count, std::byte* out, dtype out_type) {
+TROUPE_FLAT void rms_norm_row(const std::byte* in, dtype in_type, const float* weight, float offset,
+                              float epsilon, std::size_t count, std::byte* out, dtype out_type) {
   with_type(in, in_type, [&](const auto* x) {
     v16 squares = splat(0.0F);
     for_each_16(count, [&](std::size_t i, std::size_t n) {
@@ -175,7 +175,7 @@ static void layer_norm_row(const std::byte* in, dtype in_type, const float* weig
   });
 }
 
-static void add_row(const std::byte* in, dtype in_type, std::size_t count, float* out) {
+TROUPE_FLAT void add_row(const std::byte* in, dtype in_type, std::size_t count, float* out) {
   with_type(in, in_type, [&](const auto* x) {
     for_each_16(count, [&](std::size_t i, std::size_t n) {
       store_some(out + i, n, add(load_some(out + i, n), load_some(x + i, n)));
@@ -183,8 +183,8 @@ static void add_row(const std::byte* in, dtype in_type, std::size_t count, float
   });
 }
 
-static void scale_row(const std::byte* in, dtype in_type, float scale, std::size_t count, std::byte* out,
-                      dtype out_type) {
+TROUPE_FLAT void scale_row(const std::byte* in, dtype in_type, float scale, std::size_t count, std::byte* out,
+                           dtype out_type) {
   const v16 s = splat(scale);
   with_type(in, in_type, [&](const auto* x) {
     with_type(out, out_type, [&](auto* y) {
@@ -194,7 +194,8 @@ static void scale_row(const std::byte* in, dtype in_type, float scale, std::size
   });
 }
 
-static void add_scaled_row(const std::byte* in, dtype in_type, float factor, std::size_t count, float* out) {
+TROUPE_FLAT void add_scaled_row(const std::byte* in, dtype in_type, float factor, std::size_t count,
+                                float* out) {
   const v16 f = splat(factor);
   with_type(in, in_type, [&](const auto* x) {
     for_each_16(count, [&](std::size_t i, std::size_t n) {
@@ -279,8 +280,8 @@ static double exp_sum(const float* in, float max_value, float factor, std::size_
   return total;
 }
 
-static void combine_row(const std::byte* const* rows, const float* weights, std::size_t slots, dtype type,
-                        std::size_t count, float* residual) {
+TROUPE_FLAT void combine_row(const std::byte* const* rows, const float* weights, std::size_t slots,
+                             dtype type, std::size_t count, float* residual) {
   for_each_16(count, [&](std::size_t i, std::size_t n) {
     v16 sum = splat(0.0F);
     bool first = true;
