@@ -35,12 +35,11 @@ buffer::buffer(std::size_t num_bytes) : size_(num_bytes) {
   if (mapped == MAP_FAILED)
     throw std::bad_alloc{};
   const auto begin = reinterpret_cast<std::uintptr_t>(mapped);
-  const std::uintptr_t aligned = round_up(begin, huge_page);
-  if (aligned != begin)
-    ::munmap(mapped, aligned - begin);
-  if (aligned + length != begin + length + huge_page)
-    ::munmap(reinterpret_cast<void*>(aligned + length), begin + huge_page - aligned);
-  data_ = reinterpret_cast<std::byte*>(aligned);
+  const std::size_t before = round_up(begin, huge_page) - begin;
+  data_ = static_cast<std::byte*>(mapped) + before;
+  if (before != 0)
+    ::munmap(mapped, before);
+  ::munmap(data_ + length, huge_page - before);
   // Advice: where huge pages are off, small ones serve as well.
   ::madvise(data_, length, MADV_HUGEPAGE);
 }
@@ -64,8 +63,8 @@ buffer::~buffer() {
 }
 
 tensor::tensor(dtype type, std::size_t rows, std::size_t cols)
-    : storage_(bytes_of(type, round_up(cols, line / (bits_of(type) / 8)) * rows)) {
-  view_ = {storage_.data(), type, rows, cols, round_up(cols, line / (bits_of(type) / 8)), {}};
+    : storage_(bytes_of(type, round_up(cols, line * 8 / bits_of(type)) * rows)) {
+  view_ = {storage_.data(), type, rows, cols, round_up(cols, line * 8 / bits_of(type)), {}};
 }
 
 } // namespace troupe::kernels

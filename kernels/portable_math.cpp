@@ -74,7 +74,7 @@ double portable_log(double x) {
     exponent = -54;
   }
   exponent += static_cast<std::int64_t>(bits >> 52) - 1023;
-  double m = std::bit_cast<double>((bits & 0x000fffffffffffffULL) | 0x3ff0000000000000ULL);
+  auto m = std::bit_cast<double>((bits & 0x000fffffffffffffULL) | 0x3ff0000000000000ULL);
   if (m > 1.41421356237309504880) {
     m *= 0.5;
     ++exponent;

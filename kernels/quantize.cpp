@@ -143,9 +143,9 @@ float quantize_int4(std::span<const float> weights, std::int8_t* out) {
   float best_scale = 0.0F;
   float best_error = INFINITY;
   // A long channel has outliers, and clipping them pays: up to twice the range that is kept.
-  for (float levels = 6.5F; levels <= 16.0F; levels += 0.5F)
+  for (int halves = 13; halves <= 32; ++halves) // levels: 6.5 to 16
     for (const float sign : {1.0F, -1.0F}) {
-      const float scale = sign * max / levels;
+      const float scale = sign * max / (0.5F * static_cast<float>(halves));
       const float error = squared_error(padded.data(), padded.size(), scale);
       if (error < best_error) {
         best_error = error;

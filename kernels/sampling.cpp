@@ -235,7 +235,7 @@ std::uint32_t draw(const kernel_table& table, const sampling_row& row, const flo
 sampled_token sample_row(context& ctx, unsigned thread, const_tensor_view all, const sampling_row& row) {
   const kernel_table& table = ctx.table();
   const std::size_t vocab = all.cols;
-  const float* logits = all.row_as<float>(row.logits_row);
+  const auto* logits = all.row_as<float>(row.logits_row);
   const raw_distribution raw = distribution_of(table, logits, vocab);
   if (raw.sick())
     return describe(raw, 0, 0, {});

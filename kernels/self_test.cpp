@@ -327,13 +327,13 @@ void check_finish(comparison& compare) {
         t.finish_rows(block);
       });
       for (const activation kind : {activation::silu, activation::gelu_tanh, activation::gelu_erf}) {
-        compare.check("activate_row" + name, 64 * 4, [&](const kernel_table& t, float* out) {
+        compare.check("activate_row" + name, std::size_t{64} * 4, [&](const kernel_table& t, float* out) {
           t.activate_row(kind, raw(a), dtype::f32, raw(b), dtype::f32, count + 20, bytes(out), type);
         });
       }
     }
   // Two rows, 20 rows apart from one another in their sums' panels.
-  const auto sums = floats(23, 8 * 32);
+  const auto sums = floats(23, std::size_t{8} * 32);
   for (const row_layout layout :
        {row_layout::f32, row_layout::bf16_split, row_layout::bf16_tiles, row_layout::bf16})
     for (const activation kind : {activation::silu, activation::gelu_tanh, activation::gelu_erf})
@@ -359,7 +359,7 @@ void check_finish(comparison& compare) {
                         block.columns = block.end = 16;
                         t.activate_rows(block);
                       });
-  compare.check("finish_rows added", 2 * 40 * 4, [&](const kernel_table& t, float* out) {
+  compare.check("finish_rows added", std::size_t{2} * 40 * 4, [&](const kernel_table& t, float* out) {
     std::byte* rows[] = {bytes(out), bytes(out + 40)};
     finish_block block{.sum = sums.data(), .panel_stride = 32, .rows = 2, .columns = 37, .out = rows};
     block.accumulate = true;

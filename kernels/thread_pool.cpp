@@ -51,7 +51,7 @@ unsigned usable_cores() {
 
 } // namespace
 
-float_mode_guard::float_mode_guard() : saved_(0) {
+float_mode_guard::float_mode_guard() {
 #if defined(__x86_64__)
   saved_ = _mm_getcsr();
   // Exceptions masked, round to nearest, flush to zero (bit 15), denormals are zero (bit 6).

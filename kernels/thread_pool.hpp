@@ -40,7 +40,7 @@ class float_mode_guard {
   float_mode_guard& operator=(const float_mode_guard&) = delete;
 
  private:
-  unsigned saved_;
+  unsigned saved_ = 0;
 };
 
 struct thread_pool_options {

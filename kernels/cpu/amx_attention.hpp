@@ -197,7 +197,7 @@ static void add_values(const tile_attention& s, std::size_t row_tile, const tile
 static void tile_attention_block(const attention_block& block) {
   const tile_attention s = begin_tile_attention(block);
   const std::size_t rows = block.tokens * block.group;
-  std::size_t first_key = static_cast<std::size_t>(-1);
+  auto first_key = static_cast<std::size_t>(-1);
   std::size_t end_key = 0;
   for (std::size_t t = 0; t < block.tokens; ++t) {
     first_key = smaller(first_key, block.first_key[t]);

@@ -309,7 +309,7 @@ static void finish_prefill_attention(const attention_block& block, const prefill
 static void prefill_attention_block(const attention_block& block) {
   const prefill_attention s = begin_prefill_attention(block);
   const std::size_t rows = block.tokens * block.group;
-  std::size_t first_key = static_cast<std::size_t>(-1);
+  auto first_key = static_cast<std::size_t>(-1);
   std::size_t end_key = 0;
   for (std::size_t t = 0; t < block.tokens; ++t) {
     first_key = smaller(first_key, block.first_key[t]);

@@ -76,7 +76,7 @@ struct value_kernel_f32 {
       for (std::size_t r = 0; r < Rows; ++r)
         sum[r] = mul(load(s.sum + (row + r) * s.key_dim + d), set1(s.factor[row + r]));
       for (std::size_t tile = 0; tile < 2; ++tile) {
-        const float* v = reinterpret_cast<const float*>(tiles[tile]) + d;
+        const auto* v = reinterpret_cast<const float*>(tiles[tile]) + d;
         const float* x = p + tile * tile_tokens;
 #pragma GCC unroll 1
         for (std::size_t k = 0; k < tile_tokens; ++k) {
@@ -135,7 +135,7 @@ static void values_of_part(const attention_state& s, std::size_t row, const std:
     if (type == dtype::f32) {
       vf sum = mul(load(to), factor);
       for (std::size_t k = first; k < end; ++k) {
-        const float* v = reinterpret_cast<const float*>(tiles[k / tile_tokens]);
+        const auto* v = reinterpret_cast<const float*>(tiles[k / tile_tokens]);
         sum = fma(set1(p[k]), load(v + k % tile_tokens * s.value_dim + d), sum);
       }
       store(to, sum);

@@ -37,7 +37,7 @@ constexpr std::size_t streams = 4;
 // On a matrix unit: bytes of rows that stay in L2 with the panels that pass, and panels of a tile, more of
 // few rows, so that a tile is worth taking.
 constexpr std::size_t tile_rows_bytes = std::size_t{1} << 20;
-constexpr std::size_t tile_floats = 64 * 1024;
+constexpr std::size_t tile_floats = std::size_t{64} * 1024;
 constexpr std::size_t tile_panels = 16;
 
 // Sums that a matrix unit makes at a time, 16 KiB: they are still in L1 when they are used.

@@ -60,25 +60,28 @@ mapped_file::~mapped_file() {
 }
 
 void populate_pages(std::span<const std::byte> mapped) noexcept {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(mapped.data()) / page * page;
-  const auto end = (reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size()) + page - 1) / page * page;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto before = reinterpret_cast<std::uintptr_t>(mapped.data()) % page; // of the first page, not ours
+  auto* begin = const_cast<std::byte*>(mapped.data()) - before;
+  const auto num_bytes = before + mapped.size(); // madvise rounds up to whole pages
   // Hints, both: an older kernel reads the pages when they are touched, and few file systems have huge ones.
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  ::madvise(begin, num_bytes, MADV_HUGEPAGE);
 #ifdef MADV_POPULATE_READ
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
+  ::madvise(begin, num_bytes, MADV_POPULATE_READ);
 #else
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
+  ::madvise(begin, num_bytes, MADV_WILLNEED);
 #endif
 }
 
 void release_pages(std::span<const std::byte> mapped) noexcept {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page;
-  const auto end = reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size()) / page * page;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  // Whole pages only: others may use what else is in the first and the last one.
+  const auto skipped = (page - reinterpret_cast<std::uintptr_t>(mapped.data()) % page) % page;
+  if (mapped.size() < skipped + page)
+    return;
   // A hint: where it fails, the pages merely stay.
-  if (begin < end)
-    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  ::madvise(const_cast<std::byte*>(mapped.data()) + skipped, (mapped.size() - skipped) / page * page,
+            MADV_DONTNEED);
 }
 
 } // namespace troupe::model
