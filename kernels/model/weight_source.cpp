@@ -41,7 +41,7 @@ void copy_embeddings(const tensor_ref& tensor, kernels::dtype model_type, embedd
   const auto hidden = tensor.shape.back();
   const auto bf16 = model_type == kernels::dtype::bf16;
   const auto type = bf16 ? kernels::dtype::bf16 : to_dtype(tensor.type);
-  const auto per_line = 64 * 8 / kernels::bits_of(type);
+  const auto per_line = std::size_t{64} * 8 / kernels::bits_of(type);
   const auto stride = (hidden + per_line - 1) / per_line * per_line;
   out.storage = kernels::buffer(kernels::bytes_of(type, vocab * stride));
   out.rows = {out.storage.data(), type, vocab, hidden, stride, {}};

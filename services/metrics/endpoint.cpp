@@ -131,7 +131,7 @@ class endpoint::listener {
   std::thread thread_;
 };
 
-endpoint::endpoint(endpoint_config config, std::shared_ptr<const registry> families,
+endpoint::endpoint(const endpoint_config& config, std::shared_ptr<const registry> families,
                    std::function<bool()> ready)
     : listener_(std::make_unique<listener>(config, std::move(families), std::move(ready))) {}
 

@@ -21,7 +21,8 @@ class endpoint {
  public:
   /// Listens at once. @p ready is called on the endpoint's thread and must not block.
   /// @throws std::runtime_error naming address and reason when it cannot listen
-  endpoint(endpoint_config config, std::shared_ptr<const registry> families, std::function<bool()> ready);
+  endpoint(const endpoint_config& config, std::shared_ptr<const registry> families,
+           std::function<bool()> ready);
   /// Stops at once: scrapes in progress are cut.
   ~endpoint();
   endpoint(const endpoint&) = delete;

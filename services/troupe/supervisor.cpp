@@ -86,9 +86,10 @@ void supervisor::spawn(child& c) {
   }
   std::vector<std::string> words = c.spec.argv;
   words.insert(words.end(), c.extra_arguments.begin(), c.extra_arguments.end());
-  words.push_back("--ready-fd");
+  words.emplace_back("--ready-fd");
   words.push_back(std::to_string(ready_pipe[1]));
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (auto& word : words) {
     argv.push_back(word.data());
   }
