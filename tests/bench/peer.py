@@ -46,6 +46,7 @@ class Engine:
     """A program that answers one line of JSON to each line of command."""
 
     def __init__(self, name, command):
+        """@param command the program and its arguments, behind --run-with"""
         self.name = name
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.about = self.read()
@@ -101,13 +102,16 @@ def best_of(a, b):
 
 def measure_column(args, name, config):
     bits, flags, candidates = COLUMNS[name]
+    if args.candidates:
+        candidates = [c for c in candidates if c[0] in args.candidates.split(",")]
+    run_with = args.run_with.split()
     cells = [cell for cell in CELLS if args.cells in cell[0]]
     result = {"column": name, "flags": flags, "load_average": [os.getloadavg()[0]], "cells": {}}
     engines = []
     try:
         # Packed once, then mapped: later starts take no time.
         cache = ["--weights-cache", os.path.join(args.model, "packed")]
-        own = [args.bench, os.path.join(args.model, "hf"), "--threads", str(args.threads), *cache, *flags]
+        own = [*run_with, args.bench, os.path.join(args.model, "hf"), "--threads", str(args.threads), *cache, *flags]
         with locked(args.lock):
             try:
                 engines.append(Engine("troupe", own))
@@ -115,9 +119,9 @@ def measure_column(args, name, config):
                 print(f"{name}: ours cannot run: {error}", file=sys.stderr)
             for file, extra in candidates:
                 path = os.path.join(args.model, file + ".gguf")
-                command = [args.peer_bench, path, str(args.threads), *extra]
+                command = [*run_with, args.peer_bench, path, str(args.threads), *extra]
                 engines.append(Engine(" ".join([file, *extra]), command))
-            limiter = Engine("limits", [own[0], own[1], "--limits-only", "--threads", str(args.threads)])
+            limiter = Engine("limits", [*own[: len(run_with) + 2], "--limits-only", "--threads", str(args.threads)])
         with locked(args.lock):
             result["limits"] = limiter.ask("limits")
             result["greedy"] = {e.name: e.ask("greedy 16 4")["greedy"] for e in engines}
@@ -179,6 +183,8 @@ def main():
     parser.add_argument("--model", required=True, help="folder with hf/ and the GGUF files")
     parser.add_argument("--columns", default=",".join(COLUMNS), help=f"of {', '.join(COLUMNS)}")
     parser.add_argument("--cells", default="", help="only cells whose name contains this, e.g. prefill")
+    parser.add_argument("--candidates", default="", help="only these files of the peer's, if memory is short")
+    parser.add_argument("--run-with", default="", help='put before every engine, e.g. "chrt -r 1" on a shared machine')
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--lock", help="a file to lock while loading and in every round")

@@ -79,7 +79,8 @@ class Server:
 def run_load(args, server, **flags):
     """troupe-load against a server. @returns its report"""
     with tempfile.NamedTemporaryFile("r") as out:
-        command = [os.path.join(args.build, "bin", "troupe-load"), "run", "--url", f"http://127.0.0.1:{server.port}"]
+        command = args.client_with.split()
+        command += [os.path.join(args.build, "bin", "troupe-load"), "run", "--url", f"http://127.0.0.1:{server.port}"]
         command += ["--random-vocab-size", str(args.vocab_size), "--output", out.name]
         for name, value in flags.items():
             command += ["--" + name.replace("_", "-"), str(value)]
@@ -91,23 +92,23 @@ def run_load(args, server, **flags):
 
 def start_troupe(args, command, *extra):
     port = free_port()
-    argv = [os.path.join(args.build, "bin", "troupe"), command, args.model]
+    argv = [*args.run_with.split(), os.path.join(args.build, "bin", "troupe"), command, args.model]
     argv += ["--port", str(port), "--max-model-len", "512"]
     return Server(f"troupe {command}", [*argv, *extra, *args.flags.split()], port, "/ready")
 
 
 def start_peer(args):
     port = free_port()
-    argv = [os.path.join(args.peer_build, "bin", "llama-server"), "-m", args.peer_model, "--host", "127.0.0.1"]
+    argv = [*args.run_with.split(), os.path.join(args.peer_build, "bin", "llama-server"), "-m", args.peer_model]
     # 256 positions a slot; without reuse of graphs, with which it has aborted under such a load.
     slots = ["-np", str(args.peer_slots), "-c", str(256 * args.peer_slots)]
-    argv += ["--port", str(port), "-t", str(args.threads), *slots, "-no-gr"]
+    argv += ["--host", "127.0.0.1", "--port", str(port), "-t", str(args.threads), *slots, "-no-gr"]
     return Server("llama-server", argv, port, "/health")
 
 
 def batch_part(args, servers):
-    engine = Engine("engine", [os.path.join(args.build, "tests", "engine_bench"), args.model, "--threads",
-                               str(args.threads), *args.flags.split()])
+    bench = [*args.run_with.split(), os.path.join(args.build, "tests", "engine_bench"), args.model]
+    engine = Engine("engine", [*bench, "--threads", str(args.threads), *args.flags.split()])
     rates = {"engine": [], **{server.name: [] for server in servers}}
     for number in range(args.rounds):
         with locked(args.lock):
@@ -170,6 +171,8 @@ def main():
     parser.add_argument("--rates", default="0.75,1.5,0", help="requests a second; 0: all at once")
     parser.add_argument("--requests", type=int, default=40, help="of each Poisson run")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--run-with", default="", help='put before every server and engine, e.g. "chrt -r 1"')
+    parser.add_argument("--client-with", default="", help='put before the load client, e.g. "chrt -r 2"')
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--lock", help="a file to lock in every round")
     parser.add_argument("--json", help="where to write everything measured")
