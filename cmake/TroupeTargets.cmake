@@ -92,6 +92,7 @@ function(troupe_test name)
   gtest_discover_tests(
     ${name}
     DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 120 # a program's list of tests; 5 s are too few for sanitizers on a busy machine
     NO_PRETTY_VALUES # parameters may be files whole, or bytes that no terminal should see
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS ${label})
