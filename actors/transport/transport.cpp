@@ -56,7 +56,7 @@ struct resolver_state {
 };
 
 resolver_actor::behavior_type resolver(resolver_actor::stateful_pointer<resolver_state> self,
-                                       std::shared_ptr<transport::core> network) {
+                                       const std::shared_ptr<transport::core>& network) {
   const auto ask = [self, network](std::string& endpoint, std::string& name, caf::timespan deadline) {
     auto& state = self->state;
     const auto id = state.next++;

@@ -29,7 +29,7 @@ caf::expected<caf::strong_actor_ptr> transport::core::find_published(const std::
 
 void transport::core::resolve(std::string endpoint, std::string name, wire::clock::time_point deadline,
                               on_resolved done) {
-  fabric_->connect(endpoint, deadline,
+  fabric_->connect(std::move(endpoint), deadline,
                    [this, name = std::move(name), deadline,
                     done = std::move(done)](const wire::fabric::connection& result) mutable {
                      if (result.self)
