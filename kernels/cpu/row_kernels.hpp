@@ -62,8 +62,8 @@ TROUPE_FLAT void finish_rows(const finish_block& block) {
 }
 
 /// 16 BF16 values of a row for products from column `column` on; those past `count` become zero.
-static void store_product_columns(const v16& h, std::size_t count, std::size_t column, std::byte* out,
-                                  row_layout layout) {
+TROUPE_INLINE void store_product_columns(const v16& h, std::size_t count, std::size_t column, std::byte* out,
+                                         row_layout layout) {
   if (layout == row_layout::bf16_tiles || layout == row_layout::bf16) {
     auto* to =
         layout == row_layout::bf16
