@@ -25,14 +25,22 @@ namespace {
 using namespace troupe;
 using namespace troupe::bench;
 
+// A build whose best kernels are refused would be measured with others: it says so.
+kernels::isa selected_isa(const model_options& options) {
+  const auto selection =
+      kernels::select_isa(options.cpu_isa == "auto" ? std::nullopt : kernels::isa_from_name(options.cpu_isa));
+  for (const auto& refusal : selection.refused)
+    std::fprintf(stderr, "engine_bench: %s is refused, it gives other bits than the reference in %s\n",
+                 kernels::name_of(refusal.set), refusal.op.c_str());
+  return selection.chosen;
+}
+
 class own_engine final : public workload_engine {
  public:
   explicit own_engine(const model_options& options)
       : source_(open_model(options)),
         pool_({.threads = options.num_threads()}),
-        ctx_(pool_, kernels::select_isa(options.cpu_isa == "auto" ? std::nullopt
-                                                                  : kernels::isa_from_name(options.cpu_isa))
-                        .chosen),
+        ctx_(pool_, selected_isa(options)),
         dense_(model::dense_model::load(source_.weights, {.max_positions = workload_limits::max_tokens})),
         experts_(source_.weights) {
     for (std::size_t layer = 0; layer < source_.config.num_layers(); ++layer)
