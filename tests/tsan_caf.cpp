@@ -7,6 +7,7 @@
 
 #include <caf/blocking_actor.hpp>
 #include <caf/mailbox_element.hpp>
+#include <caf/memory_managed.hpp>
 #include <caf/ref_counted.hpp>
 #include <caf/scheduled_actor.hpp>
 #include <dlfcn.h>
@@ -25,11 +26,6 @@ Function* original(const char* name) {
   return reinterpret_cast<Function*>(found);
 }
 
-/// What stands for all messages in the mailbox of `actor`: an address of its own.
-void* unread_of(caf::scheduled_actor* actor) {
-  return reinterpret_cast<char*>(actor) + 1;
-}
-
 } // namespace
 
 namespace caf {
@@ -41,15 +37,7 @@ void scheduled_actor::enqueue(mailbox_element_ptr ptr, execution_unit* eu) {
       "_ZN3caf15scheduled_actor7enqueueESt10unique_ptrINS_15mailbox_elementENS_6detail8disposerEE"
       "PNS_14execution_unitE");
   __tsan_release(ptr.get());
-  __tsan_release(unread_of(this));
   own(this, std::move(ptr), eu);
-}
-
-// Messages that nobody has looked at end with their actor.
-bool scheduled_actor::finalize() {
-  static auto* const own = original<bool(scheduled_actor*)>("_ZN3caf15scheduled_actor8finalizeEv");
-  __tsan_acquire(unread_of(this));
-  return own(this);
 }
 
 scheduled_actor::activation_result scheduled_actor::reactivate(mailbox_element& x) {
@@ -65,6 +53,14 @@ void blocking_actor::enqueue(mailbox_element_ptr ptr, execution_unit* eu) {
       "PNS_14execution_unitE");
   __tsan_release(ptr.get());
   own(this, std::move(ptr), eu);
+}
+
+// A message that nobody has looked at ends with its actor, wherever that drops its mailbox.
+void memory_managed::request_deletion(bool decremented) const noexcept {
+  static auto* const own =
+      original<void(const memory_managed*, bool)>("_ZNK3caf14memory_managed16request_deletionEb");
+  __tsan_acquire(const_cast<memory_managed*>(this));
+  own(this, decremented);
 }
 
 intrusive::task_result blocking_actor::mailbox_visitor::operator()(mailbox_element& x) {
