@@ -17,7 +17,7 @@
 #include "kernels/self_test.hpp"
 #include "services/options/role_options.hpp"
 #include "services/process/model_source.hpp"
-#include "tests/bench/engine_limits.hpp"
+#include "tests/bench/machine_limits.hpp"
 #include "tests/bench/peer_workload.hpp"
 
 namespace {

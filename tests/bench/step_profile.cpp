@@ -18,7 +18,7 @@
 #include "kernels/norm.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/router.hpp"
-#include "tests/bench/engine_limits.hpp"
+#include "tests/bench/machine_limits.hpp"
 
 namespace troupe::bench {
 

@@ -1,0 +1,235 @@
+#include "tests/bench/kernel_cases.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/attention.hpp"
+#include "kernels/expert_ffn.hpp"
+#include "kernels/gemm.hpp"
+#include "kernels/norm.hpp"
+#include "kernels/sampling.hpp"
+
+namespace troupe::bench {
+
+namespace {
+
+using namespace kernels;
+
+// Weights of a round: servers have L3 caches of hundreds of MiB.
+constexpr std::size_t beyond_caches = std::size_t{768} << 20;
+
+class kernel_cases {
+ public:
+  kernel_cases(context& ctx, kernel_report& report) : ctx_(ctx), report_(report) {}
+
+  void products(dtype type) {
+    constexpr std::size_t k = 1024;
+    constexpr std::size_t n = 3584;
+    const std::string name = std::string("gemm ") + name_of(type) + " 1024 x 3584, rows ";
+    if (!report_.wants_some_of(name))
+      return;
+    const std::size_t num_bytes = bytes_of(type, n * k);
+    std::vector<packed_matrix> copies;
+    for (std::size_t total = 0; total < beyond_caches; total += num_bytes)
+      copies.push_back(weights(type, n, k));
+    tensor x = rows(type, 512, k);
+    tensor y(dtype::f32, 512, n);
+    for (const std::size_t m : {1UL, 2UL, 4UL, 6UL, 8UL, 12UL, 16UL, 32UL, 128UL, 512UL})
+      report_.measure(
+          name + std::to_string(m), static_cast<double>(num_bytes), static_cast<double>(m) * n * k,
+          [&](std::size_t i) {
+            gemm(ctx_, {.input = x.first(m), .weight = &copies[i % copies.size()], .output = y.first(m)});
+          },
+          type);
+  }
+
+  void experts(dtype type) {
+    constexpr std::size_t hidden = 1024;
+    constexpr std::size_t ffn = 1792;
+    constexpr std::size_t num_experts = 16;
+    const std::string name = std::string("expert_ffn ") + name_of(type) + " 1024 x 1792, 16 top-2, batch ";
+    if (!report_.wants_some_of(name))
+      return;
+    // So many layers that no cache keeps them.
+    const std::size_t layers =
+        std::max<std::size_t>(2, beyond_caches / (num_experts * bytes_of(type, 3 * hidden * ffn)));
+    std::vector<expert_weights> all(layers * num_experts);
+    for (auto& expert : all) {
+      expert.gate_up = weights(type, ffn, hidden, true);
+      expert.down = weights(type, hidden, ffn);
+    }
+    for (const std::size_t batch : {1UL, 8UL, 32UL, 512UL}) {
+      tensor x = rows(type, batch, hidden);
+      tensor y(type, 2 * batch, hidden);
+      // A few fixed routings, two distinct experts a token.
+      constexpr std::size_t routings = 8;
+      std::vector<std::vector<std::vector<const std::byte*>>> from(routings);
+      std::vector<std::vector<std::vector<std::byte*>>> to(routings);
+      double active = 0.0;
+      for (std::size_t v = 0; v < routings; ++v) {
+        from[v].resize(num_experts);
+        to[v].resize(num_experts);
+        for (std::size_t b = 0; b < batch; ++b) {
+          const std::size_t first = random_() % num_experts;
+          const std::size_t second = (first + 1 + random_() % (num_experts - 1)) % num_experts;
+          from[v][first].push_back(x.view().row(b));
+          to[v][first].push_back(y.view().row(2 * b));
+          from[v][second].push_back(x.view().row(b));
+          to[v][second].push_back(y.view().row(2 * b + 1));
+        }
+        for (const auto& list : from[v])
+          active += list.empty() ? 0.0 : 1.0 / routings;
+      }
+      std::vector<expert_segment> segments(num_experts);
+      report_.measure(
+          name + std::to_string(batch), active * static_cast<double>(bytes_of(type, 3 * hidden * ffn)),
+          static_cast<double>(2 * batch) * 3 * hidden * ffn,
+          [&](std::size_t i) {
+            const std::size_t v = i % routings;
+            for (std::size_t e = 0; e < num_experts; ++e)
+              segments[e] = {&all[i % layers * num_experts + e], from[v][e], to[v][e]};
+            expert_ffn(ctx_, {segments, type});
+          },
+          type);
+    }
+  }
+
+  void attentions(dtype type) {
+    constexpr std::size_t heads = 16;
+    constexpr std::size_t kv_heads = 4;
+    constexpr std::size_t head_dim = 64;
+    constexpr std::size_t context_tokens = 2048;
+    constexpr std::size_t layers = 64;
+    const kv_cache_config config{{{layers, kv_heads, head_dim, type}}, 16};
+    kv_cache cache(config, context_tokens / 16);
+    tensor kv = rows(dtype::f32, context_tokens, kv_heads * head_dim);
+    std::vector<std::uint32_t> slots(context_tokens);
+    std::iota(slots.begin(), slots.end(), 0U);
+    for (std::size_t layer = 0; layer < layers; ++layer)
+      kv_write(ctx_, {&cache, layer, kv.view(), kv.view(), slots});
+    std::vector<std::uint32_t> blocks(context_tokens / 16);
+    std::iota(blocks.begin(), blocks.end(), 0U);
+    const attention_sequence sequence{blocks};
+    tensor query = rows(dtype::f32, 512, heads * head_dim);
+    tensor out(dtype::f32, 512, heads * head_dim);
+
+    struct variant {
+      const char* name;
+      std::size_t rows;
+      std::size_t first;
+    };
+
+    for (const variant& v :
+         {variant{"decode at 128", 1, 128}, variant{"decode at 2047", 1, 2047},
+          variant{"prefill 0 to 512", 512, 0}, variant{"prefill 1536 to 2048", 512, 1536}}) {
+      std::vector<attention_row> batch;
+      double keys = 0.0;
+      for (std::size_t r = 0; r < v.rows; ++r) {
+        batch.push_back({0, static_cast<std::uint32_t>(v.first + r)});
+        keys += static_cast<double>(v.first + r + 1);
+      }
+      report_.measure(
+          std::string("attention ") + name_of(type) + " 16/4 x 64, " + v.name,
+          static_cast<double>((v.first + v.rows) * config.groups[0].bytes_per_token()),
+          keys * heads * head_dim * 2,
+          [&](std::size_t i) {
+            attention(ctx_, {.cache = &cache,
+                             .layer = i % layers,
+                             .query = query.first(v.rows),
+                             .heads = heads,
+                             .rows = batch,
+                             .sequences = {&sequence, 1},
+                             .scale = 0.125F,
+                             .output = out.first(v.rows)});
+          },
+          type);
+    }
+    report_.measure(
+        std::string("kv_write ") + name_of(type) + " 512 rows",
+        512.0 * static_cast<double>(config.groups[0].bytes_per_token()), 0.0, [&](std::size_t i) {
+          kv_write(ctx_, {&cache, i % layers, kv.first(512), kv.first(512), std::span(slots).first(512)});
+        });
+  }
+
+  void small_ops() {
+    tensor x = rows(dtype::f32, 512, 1024);
+    tensor y(dtype::bf16, 512, 1024);
+    const std::vector<float> weight(1024, 1.0F);
+    for (const std::size_t m : {1UL, 512UL})
+      report_.measure("rms_norm 1024, rows " + std::to_string(m), static_cast<double>(m) * 1024 * 4, 0.0,
+                      [&](std::size_t) {
+                        rms_norm(ctx_, {.input = x.first(m), .weight = weight.data(), .output = y.first(m)});
+                      });
+    tensor logits = rows(dtype::f32, 8, 32000);
+    for (std::size_t r = 0; r < 8; ++r)
+      for (std::size_t c = 0; c < 32000; ++c)
+        logits.view().row_as<float>(r)[c] *= 300.0F;
+    std::vector<sampled_token> out(8);
+    const auto sampling = [&](const char* name, const sampling_params& params, std::size_t count) {
+      std::vector<sampling_row> sampled(count);
+      for (std::size_t i = 0; i < count; ++i)
+        sampled[i] = {.logits_row = i, .params = params, .key = {1, 0, static_cast<std::uint32_t>(i), 0}};
+      report_.measure(
+          std::string("sample 32000, ") + name, static_cast<double>(count) * 32000 * 4, 0.0,
+          [&, sampled](std::size_t) { sample(ctx_, logits.view(), sampled, std::span(out).first(count)); });
+    };
+    sampling("greedy, 1 row", {.temperature = 0.0F}, 1);
+    sampling("temperature 1, 1 row", {}, 1);
+    sampling("top-p 0.9, 8 rows", {.top_p = 0.9F}, 8);
+    sampling("top-k 40, 8 rows", {.top_k = 40}, 8);
+    report_.measure("fork and join", 0.0, 0.0, [&](std::size_t) {
+      ctx_.pool().parallel_static(ctx_.pool().threads(), [](unsigned, std::size_t, std::size_t) {});
+    });
+  }
+
+ private:
+  // Weights of mild values: denormals and infinities would have other speeds.
+  packed_matrix weights(dtype type, std::size_t n, std::size_t k, bool gate_up = false) {
+    if (plain_.view().type != type || plain_.view().rows != n || plain_.view().cols != k)
+      plain_ = rows(type, n, k);
+    const tensor& plain = plain_;
+    const packed_format format = format_for(type);
+    return gate_up ? packed_matrix::pack_gate_up(format, plain.view(), plain.view())
+                   : packed_matrix::pack(format, plain.view());
+  }
+
+  void fill(tensor_view rows, std::size_t r) {
+    for (std::size_t c = 0; c < rows.cols; ++c) {
+      const float value = static_cast<float>(static_cast<int>(random_() % 2001) - 1000) * 2e-5F;
+      if (rows.type == dtype::f32)
+        rows.row_as<float>(r)[c] = value;
+      else
+        rows.row_as<bfloat16>(r)[c] = to_bfloat16(value);
+    }
+  }
+
+  tensor rows(dtype type, std::size_t count, std::size_t columns) {
+    tensor t(type, count, columns);
+    for (std::size_t r = 0; r < count; ++r)
+      fill(t.view(), r);
+    return t;
+  }
+
+  context& ctx_;
+  kernel_report& report_;
+  tensor plain_; // what is packed again and again
+  std::mt19937 random_{1};
+};
+
+} // namespace
+
+void measure_kernels(context& ctx, kernel_report& report) {
+  kernel_cases cases(ctx, report);
+  for (const dtype type : {dtype::bf16, dtype::f32}) {
+    cases.products(type);
+    cases.experts(type);
+  }
+  for (const dtype type : {dtype::bf16, dtype::f32})
+    cases.attentions(type);
+  cases.small_ops();
+}
+
+} // namespace troupe::bench

@@ -1,0 +1,61 @@
+// Times calls of kernels and holds them against the floor of the same run: bytes over the memory bandwidth,
+// or multiply-adds over the peak of the unit that does them, whichever takes longer.
+#pragma once
+
+#include <cstddef>
+#include <ctime>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/context.hpp"
+#include "tests/bench/machine_limits.hpp"
+
+namespace troupe::bench {
+
+struct kernel_report_options {
+  int rounds = 15;
+  std::string filter; ///< only kernels whose name holds this
+  /// CLOCK_THREAD_CPUTIME_ID counts what the calling thread does: for pools of one thread.
+  clockid_t clock = CLOCK_MONOTONIC;
+};
+
+class kernel_report {
+ public:
+  /// Measures the machine's limits (seconds).
+  kernel_report(kernels::thread_pool& pool, kernels::isa set, kernel_report_options options);
+
+  void print_head() const;
+
+  /// Whether some of the kernels whose names begin with `prefix` may be wanted.
+  bool wants_some_of(const std::string& prefix) const;
+
+  /// Times `work`, which is called with a rising count, so that it can go round weights larger than the
+  /// caches; prints a line. Nothing when the filter leaves it out.
+  /// @param num_bytes  weights and cache that a call reads
+  /// @param type  bf16: the peak is that of AMX tiles where the set has them
+  void measure(const std::string& name, double num_bytes, double multiply_adds,
+               const std::function<void(std::size_t)>& work, kernels::dtype type = kernels::dtype::f32);
+
+  /// @errors one line on stderr when the file cannot be written
+  void write_json(const std::string& file) const;
+
+ private:
+  struct result {
+    std::string name;
+    double seconds = 0.0; // median of the rounds, per call
+    double bytes_per_second = 0.0;
+    double flops = 0.0; // 2 per multiply-add
+    double floor_seconds = 0.0;
+  };
+
+  double median_seconds(int rounds, const std::function<void()>& work) const;
+
+  kernel_report_options options_;
+  kernels::isa set_;
+  unsigned threads_;
+  machine_limits limits_;
+  std::vector<result> results_;
+};
+
+} // namespace troupe::bench

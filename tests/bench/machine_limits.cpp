@@ -1,0 +1,269 @@
+#include "tests/bench/machine_limits.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "kernels/buffer.hpp"
+
+#if defined(__x86_64__)
+#  include <immintrin.h>
+#endif
+
+namespace troupe::bench {
+
+namespace {
+
+using kernels::isa;
+
+// A way through the memory: so many parts of it side by side, `step` bytes of each in turn.
+struct walk_shape {
+  std::size_t streams, step, ahead;
+};
+
+constexpr walk_shape walks[] = {{1, 1024, 0},  {8, 1024, 0},  {8, 64, 0},
+                                {8, 256, 512}, {16, 64, 256}, {16, 256, 512}};
+
+std::int64_t read_words(const std::byte* data, std::size_t num_bytes) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i + 8 <= num_bytes; i += 8) {
+    std::int64_t value = 0;
+    std::memcpy(&value, data + i, 8);
+    sum += value;
+  }
+  return sum;
+}
+
+double multiply_add_plain(std::size_t steps, float* sink) {
+  float chains[32] = {};
+  for (std::size_t i = 0; i < steps; ++i)
+    for (float& chain : chains)
+      chain = std::fma(chain, 0.999F, 0.001F);
+  std::copy_n(chains, 8, sink);
+  return static_cast<double>(steps) * 32 * 2;
+}
+
+#if defined(__x86_64__)
+
+__attribute__((target("avx2"))) std::int64_t read_avx2(const std::byte* data, std::size_t num_bytes,
+                                                       const walk_shape& walk) {
+  const auto [streams, step, ahead] = walk;
+  __m256i sum = _mm256_setzero_si256();
+  const std::size_t part = num_bytes / streams / step * step;
+  for (std::size_t i = 0; i < part; i += step)
+    for (std::size_t s = 0; s < streams; ++s) {
+      const std::byte* from = data + s * part + i;
+      for (std::size_t j = 0; j < step; j += 64) {
+        if (ahead > 0)
+          _mm_prefetch(reinterpret_cast<const char*>(from + j + ahead), _MM_HINT_T0);
+        const auto* line = reinterpret_cast<const __m256i*>(from + j);
+        sum = _mm256_add_epi64(sum, _mm256_add_epi64(_mm256_loadu_si256(line), _mm256_loadu_si256(line + 1)));
+      }
+    }
+  return _mm256_extract_epi64(sum, 0) + _mm256_extract_epi64(sum, 3);
+}
+
+// memory_walk::plain, a register at a time.
+__attribute__((target("avx2"))) std::int64_t read_plain_avx2(const std::byte* data, std::size_t num_bytes) {
+  constexpr std::size_t streams = 8;
+  __m256i sum = _mm256_setzero_si256();
+  const std::size_t part = num_bytes / streams;
+  for (std::size_t i = 0; i + 1024 <= part; i += 1024)
+    for (std::size_t s = 0; s < streams; ++s) {
+      const auto* from = reinterpret_cast<const __m256i*>(data + s * part + i);
+      for (std::size_t j = 0; j < 32; ++j)
+        sum = _mm256_add_epi64(sum, _mm256_loadu_si256(from + j));
+    }
+  return _mm256_extract_epi64(sum, 0) + _mm256_extract_epi64(sum, 3);
+}
+
+// 12 chains hide the latency of two units.
+__attribute__((target("avx2,fma"))) double multiply_add_avx2(std::size_t steps, float* sink) {
+  __m256 chains[12];
+  for (auto& chain : chains)
+    chain = _mm256_set1_ps(1.0F);
+  const __m256 a = _mm256_set1_ps(0.999F);
+  const __m256 b = _mm256_set1_ps(0.001F);
+  for (std::size_t i = 0; i < steps; ++i)
+#  pragma GCC unroll 12
+    for (std::size_t c = 0; c < 12; ++c)
+      chains[c] = _mm256_fmadd_ps(chains[c], a, b);
+  for (std::size_t c = 1; c < 12; ++c)
+    chains[0] = _mm256_add_ps(chains[0], chains[c]);
+  _mm256_storeu_ps(sink, chains[0]);
+  return static_cast<double>(steps) * 12 * 8 * 2;
+}
+
+__attribute__((target("avx512f"))) double multiply_add_avx512(std::size_t steps, float* sink) {
+  __m512 chains[12];
+  for (auto& chain : chains)
+    chain = _mm512_set1_ps(1.0F);
+  const __m512 a = _mm512_set1_ps(0.999F);
+  const __m512 b = _mm512_set1_ps(0.001F);
+  for (std::size_t i = 0; i < steps; ++i)
+#  pragma GCC unroll 12
+    for (std::size_t c = 0; c < 12; ++c)
+      chains[c] = _mm512_fmadd_ps(chains[c], a, b);
+  for (std::size_t c = 1; c < 12; ++c)
+    chains[0] = _mm512_add_ps(chains[0], chains[c]);
+  _mm512_storeu_ps(sink, chains[0]);
+  return static_cast<double>(steps) * 12 * 16 * 2;
+}
+
+struct tile_config {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// 2 x 2 tiles of sums: four products for four tiles loaded. Tiles' registers must be named by constants.
+#  define TROUPE_TILE_LOOP(product)                                                                          \
+    for (std::size_t i = 0; i < steps; ++i) {                                                                \
+      const std::byte* from = operands + i % 4 * 4096;                                                       \
+      _tile_loadd(4, from, 64);                                                                              \
+      _tile_loadd(5, from + 1024, 64);                                                                       \
+      _tile_loadd(6, from + 2048, 64);                                                                       \
+      _tile_loadd(7, from + 3072, 64);                                                                       \
+      product(0, 4, 6);                                                                                      \
+      product(1, 4, 7);                                                                                      \
+      product(2, 5, 6);                                                                                      \
+      product(3, 5, 7);                                                                                      \
+    }
+
+__attribute__((target("amx-tile,amx-bf16,amx-int8"))) double multiply_tiles(bool int8, std::size_t steps,
+                                                                            const std::byte* operands) {
+  const tile_config config;
+  // GCC's intrinsic claims to read eight bytes only: the rest would not be written.
+  __asm__ volatile("" : : "r"(&config) : "memory");
+  _tile_loadconfig(&config);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  if (int8) {
+    TROUPE_TILE_LOOP(_tile_dpbssd)
+  } else {
+    TROUPE_TILE_LOOP(_tile_dpbf16ps)
+  }
+  _tile_release();
+  return static_cast<double>(steps) * 4 * 16 * 16 * (int8 ? 64 : 32) * 2;
+}
+
+#  undef TROUPE_TILE_LOOP
+
+std::int64_t read_plain(const std::byte* data, std::size_t num_bytes) {
+  return kernels::is_supported(isa::avx2) ? read_plain_avx2(data, num_bytes) : read_words(data, num_bytes);
+}
+
+std::int64_t read_memory(const std::byte* data, std::size_t num_bytes, const walk_shape& walk) {
+  return kernels::is_supported(isa::avx2) ? read_avx2(data, num_bytes, walk) : read_words(data, num_bytes);
+}
+
+double multiply_add(isa set, std::size_t steps, float* sink) {
+  if (set >= isa::avx512)
+    return multiply_add_avx512(steps, sink);
+  return kernels::is_supported(isa::avx2) ? multiply_add_avx2(steps, sink) : multiply_add_plain(steps, sink);
+}
+
+#else
+
+std::int64_t read_plain(const std::byte* data, std::size_t num_bytes) {
+  return read_words(data, num_bytes);
+}
+
+std::int64_t read_memory(const std::byte* data, std::size_t num_bytes, const walk_shape&) {
+  return read_words(data, num_bytes);
+}
+
+double multiply_add(isa, std::size_t steps, float* sink) {
+  return multiply_add_plain(steps, sink);
+}
+
+double multiply_tiles(bool, std::size_t, const std::byte*) {
+  return 0.0; // no set of such a processor is `amx`
+}
+
+#endif
+
+// Runs a loop on all threads of a pool, several times.
+class calibration {
+ public:
+  calibration(kernels::thread_pool& pool, clockid_t clock) : pool_(pool), clock_(clock) {}
+
+  double best_seconds(const std::function<void(std::size_t)>& work) {
+    constexpr int rounds = 8;
+    double best = 1e9;
+    for (int i = 0; i < rounds; ++i) {
+      const double begin = seconds_now(clock_);
+      pool_.parallel_static(pool_.threads(), [&](unsigned, std::size_t from, std::size_t to) {
+        for (std::size_t p = from; p < to; ++p)
+          work(p);
+      });
+      best = std::min(best, seconds_now(clock_) - begin);
+    }
+    return best;
+  }
+
+  // `work(p)` is one thread's share and returns how many operations it did.
+  double rate(const std::function<double(std::size_t)>& work) {
+    std::vector<double> operations(pool_.threads());
+    const double seconds = best_seconds([&](std::size_t p) { operations[p] = work(p); });
+    return operations[0] * pool_.threads() / seconds;
+  }
+
+ private:
+  kernels::thread_pool& pool_;
+  clockid_t clock_;
+};
+
+double read_rate(calibration& run, std::size_t threads, memory_walk walk) {
+  const std::size_t part = (std::size_t{512} << 20U) / threads;
+  kernels::buffer memory(part * threads);
+  std::memset(memory.data(), 1, part * threads);
+  std::vector<std::int64_t> sums(threads);
+  const auto rate_of = [&](const auto& read) {
+    const double seconds =
+        run.best_seconds([&](std::size_t p) { sums[p] = read(memory.data() + p * part, part); });
+    return static_cast<double>(part * threads) / seconds;
+  };
+  if (walk == memory_walk::plain)
+    return rate_of(read_plain);
+  double best = 0.0;
+  for (const auto& shape : walks)
+    best = std::max(best, rate_of([&](const std::byte* data, std::size_t num_bytes) {
+                      return read_memory(data, num_bytes, shape);
+                    }));
+  return best;
+}
+
+} // namespace
+
+double seconds_now(clockid_t clock) {
+  timespec t{};
+  ::clock_gettime(clock, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+machine_limits measure_limits(kernels::thread_pool& pool, const limits_options& options) {
+  constexpr std::size_t steps = 1'000'000;
+  calibration run(pool, options.clock);
+  machine_limits limits;
+  limits.read_bytes_per_second = read_rate(run, pool.threads(), options.walk);
+  std::vector<float> sink(pool.threads() * std::size_t{16});
+  limits.f32_flops = run.rate([&](std::size_t p) { return multiply_add(options.set, steps, &sink[p * 16]); });
+  if (options.set == isa::amx) {
+    const kernels::buffer operands(std::size_t{4} * 4096); // zeros: no value slows a tile down
+    limits.bf16_flops =
+        run.rate([&](std::size_t) { return multiply_tiles(false, steps / 4, operands.data()); });
+    limits.int8_ops = run.rate([&](std::size_t) { return multiply_tiles(true, steps / 4, operands.data()); });
+  }
+  return limits;
+}
+
+} // namespace troupe::bench
