@@ -1,0 +1,66 @@
+// What self_test.cpp compares: the cases of every op, and the comparison of two tables.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/bfloat16.hpp"
+#include "kernels/cpu/kernel_table.hpp"
+
+namespace troupe::kernels::proof {
+
+/// Values of both signs over several magnitudes, some zero, some denormal: what kernels meet, and what trips
+/// them. Streams differ.
+std::vector<float> floats(std::uint32_t stream, std::size_t count);
+std::vector<bfloat16> bfloats(std::uint32_t stream, std::size_t count);
+
+template <class T>
+const std::byte* raw(const std::vector<T>& values) {
+  return reinterpret_cast<const std::byte*>(values.data());
+}
+
+inline std::byte* bytes(float* out) {
+  return reinterpret_cast<std::byte*>(out);
+}
+
+/// Runs one op with both tables into equally poisoned memory and compares all of it, so that a write past the
+/// end shows as well.
+class comparison {
+ public:
+  explicit comparison(const kernel_table& candidate) : candidate_(candidate) {}
+
+  const kernel_table& candidate() const { return candidate_; }
+
+  /// The first op that differed.
+  const std::optional<std::string>& failure() const { return failure_; }
+
+  /// `op(table, out)` writes at most `num_bytes`.
+  template <class Op>
+  void check(const std::string& name, std::size_t num_bytes, const Op& op) {
+    if (failure_)
+      return;
+    std::vector<float> expected(num_bytes / sizeof(float) + 17);
+    std::memset(expected.data(), 0x3c, expected.size() * sizeof(float)); // 0.0115, not NaN: some ops add
+    std::vector<float> got = expected;
+    op(cpu::portable_table, expected.data());
+    op(candidate_, got.data());
+    if (std::memcmp(expected.data(), got.data(), expected.size() * sizeof(float)) != 0)
+      failure_ = name;
+  }
+
+ private:
+  const kernel_table& candidate_;
+  std::optional<std::string> failure_;
+};
+
+/// Packing and products of every format, in registers and in tiles.
+void check_products(comparison& compare);
+
+/// What happens to rows between the products, and attention.
+void check_rows(comparison& compare);
+
+} // namespace troupe::kernels::proof

@@ -1,0 +1,258 @@
+#include <algorithm>
+
+#include "kernels/buffer.hpp"
+#include "kernels/packed_matrix.hpp"
+#include "kernels/self_test_cases.hpp"
+
+namespace troupe::kernels::proof {
+
+namespace {
+
+void check_float_products(comparison& compare) {
+  constexpr std::size_t blocks = 3;
+  constexpr std::size_t k = blocks * 32;
+  const auto panel = bfloats(1, k * 16);
+  const auto panel_f32 = floats(2, k * 16);
+  for (const std::size_t count : {std::size_t{1}, std::size_t{33}, k}) {
+    const auto row_f32 = floats(3, k);
+    const auto row_bf16 = bfloats(3, k);
+    const std::string length = ", " + std::to_string(count) + " values";
+    for (const dtype type : {dtype::f32, dtype::bf16}) {
+      const std::byte* row = type == dtype::f32 ? raw(row_f32) : raw(row_bf16);
+      compare.check("pack_row_bf16" + length, k * 4,
+                    [&](const kernel_table& t, float* out) { t.pack_row_bf16(row, type, count, out); });
+      compare.check("pack_row_f32" + length, k * 4,
+                    [&](const kernel_table& t, float* out) { t.pack_row_f32(row, type, count, out); });
+    }
+  }
+  compare.check("expand_bf16", k * 16 * 4,
+                [&](const kernel_table& t, float* out) { t.expand_bf16(raw(panel), blocks, out); });
+  // Every register block: 1 to 12 rows, and more than one of them.
+  for (std::size_t rows = 1; rows <= 14; ++rows) {
+    constexpr std::size_t stride = k + 16;
+    const auto a = floats(4, rows * stride);
+    const std::string name = ", " + std::to_string(rows) + " rows";
+    compare.check("gemm bf16 direct" + name, rows * 16 * 4, [&](const kernel_table& t, float* out) {
+      t.bf16_direct(a.data(), stride, rows, raw(panel), blocks, out, 16);
+    });
+    compare.check("gemm bf16 expanded" + name, rows * 16 * 4, [&](const kernel_table& t, float* out) {
+      t.bf16_expanded(a.data(), stride, rows, panel_f32.data(), blocks, out, 16);
+    });
+    compare.check("gemm f32" + name, rows * 16 * 4, [&](const kernel_table& t, float* out) {
+      t.f32_panel(a.data(), stride, rows, panel_f32.data(), k - 3, out, 16);
+    });
+  }
+}
+
+// Rows in tiles against the portable product of the same rows: every remainder of rows and panels, sums that
+// begin at zero and that go on.
+void check_tiles(comparison& compare) {
+  constexpr std::size_t blocks = 2;
+  constexpr std::size_t k = blocks * 32 - 5;
+  constexpr std::size_t most_rows = 50;
+  constexpr std::size_t panels = 7;
+  constexpr std::size_t stride = blocks * 32;
+  const auto weights = bfloats(21, panels * blocks * 512);
+  const auto x_f32 = floats(22, most_rows * k);
+  const auto x_bf16 = bfloats(22, most_rows * k);
+  std::vector<float> split(most_rows * stride);
+  // Operands of tiles lie on cache lines.
+  std::vector<std::byte> memory((most_rows + 15) / 16 * blocks * 1024 + 64);
+  std::byte* tiles = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+  for (const dtype type : {dtype::f32, dtype::bf16})
+    for (const std::size_t rows : {std::size_t{1}, std::size_t{17}, std::size_t{50}})
+      for (const std::size_t count : {std::size_t{1}, std::size_t{4}, panels}) {
+        if (type == dtype::f32 && count != 1)
+          continue; // only packing differs
+        const std::string name = "gemm in tiles " + std::string(name_of(type)) + ", " + std::to_string(rows)
+                                 + " rows, " + std::to_string(count) + " panels";
+        const auto row = [&](std::size_t r) {
+          return type == dtype::f32 ? raw(x_f32) + r * k * 4 : raw(x_bf16) + r * k * 2;
+        };
+        compare.check(name, count * rows * 16 * 4, [&](const kernel_table& t, float* out) {
+          if (t.bf16_tiles == nullptr) {
+            for (std::size_t r = 0; r < rows; ++r)
+              t.pack_row_bf16(row(r), type, k, split.data() + r * stride);
+            for (std::size_t p = 0; p < count; ++p) {
+              float* c = out + p * rows * 16;
+              std::fill_n(c, rows * 16, 0.0F);
+              for (int i = 0; i < 2; ++i)
+                t.bf16_direct(split.data(), stride, rows, raw(weights) + p * blocks * 1024, blocks, c, 16);
+            }
+            return;
+          }
+          for (std::size_t r = 0; r < rows; ++r)
+            t.pack_row_tiles(row(r), type, k, tiles + r / 16 * blocks * 1024 + r % 16 * 64);
+          const std::size_t padded = (rows + 15) / 16 * 16;
+          std::vector<float> c(padded * count * 16);
+          tile_product product{.a = tiles,
+                               .a_stride = blocks * 1024,
+                               .rows = rows,
+                               .panel = raw(weights),
+                               .panel_stride = blocks * 1024,
+                               .panels = count,
+                               .blocks = blocks,
+                               .c = c.data(),
+                               .c_stride = padded * 16};
+          t.bf16_tiles(product);
+          product.accumulate = true;
+          t.bf16_tiles(product);
+          for (std::size_t p = 0; p < count; ++p)
+            std::copy_n(c.data() + p * padded * 16, rows * 16, out + p * rows * 16);
+        });
+      }
+}
+
+// int8 rows in tiles against the portable product of the same rows.
+void check_int8_tiles(comparison& compare) {
+  constexpr std::size_t k = 160;
+  constexpr std::size_t tile_stride = int8_row_sums(k) * 16 + 64;
+  constexpr std::size_t stride = k * 4 + 64;
+  constexpr std::size_t most_rows = 50;
+  constexpr std::size_t columns = 48;
+  const auto weights = floats(24, columns * k);
+  const auto x_f32 = floats(25, most_rows * k);
+  const auto x_bf16 = bfloats(25, most_rows * k);
+  for (const packed_format format :
+       {packed_format::int8_channel, packed_format::int4_channel, packed_format::int4_group32})
+    for (const dtype type : {dtype::f32, dtype::bf16})
+      for (const std::size_t rows : {std::size_t{7}, std::size_t{33}, most_rows}) {
+        const auto packed = packed_matrix::pack(format, view_of(weights.data(), columns, k));
+        const packed_shape& shape = packed.shape();
+        const auto panel_at = [&](std::size_t p) {
+          const std::byte* data = packed.panel(p);
+          quant_panel panel;
+          panel.format = format;
+          panel.weights = data;
+          panel.group_scales = shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes();
+          panel.group_blocks = shape.group() / 32;
+          panel.scales = reinterpret_cast<const float*>(data + shape.panel_scales_offset());
+          return panel;
+        };
+        const auto row = [&](std::size_t r) {
+          return type == dtype::f32 ? raw(x_f32) + r * k * 4 : raw(x_bf16) + r * k * 2;
+        };
+        constexpr std::size_t panels = columns / 16;
+        compare.check(
+            std::string("integer gemm in tiles ") + name_of(format) + " " + name_of(type) + ", "
+                + std::to_string(rows) + " rows",
+            panels * rows * 64, [&](const kernel_table& t, float* out) {
+              if (t.int8_tiles == nullptr) {
+                std::vector<std::byte> integers(rows * stride);
+                for (std::size_t r = 0; r < rows; ++r)
+                  t.quant.quantize_row(row(r), type, k, integers.data() + r * stride);
+                for (std::size_t p = 0; p < panels; ++p)
+                  t.quant.integer(integers.data(), stride, rows, panel_at(p), 1, {}, k, out + p * rows * 16);
+                return;
+              }
+              const std::size_t padded = (rows + 15) / 16 * 16;
+              buffer memory(padded / 16 * tile_stride + panels * int8_row_sums(k) * 16);
+              std::byte* a = memory.data();
+              std::byte* unpacked = a + padded / 16 * tile_stride;
+              for (std::size_t r = 0; r < rows; ++r) {
+                std::byte* tile = a + r / 16 * tile_stride;
+                t.quantize_row_tiles(row(r), type, k, tile + r % 16 * 64,
+                                     reinterpret_cast<float*>(tile + int8_row_sums(k) * 16) + r % 16);
+              }
+              std::vector<float> c(padded * columns);
+              tile_product product{.a = a,
+                                   .a_stride = tile_stride,
+                                   .rows = rows,
+                                   .panel = packed.panel(0),
+                                   .panel_stride = shape.panel_bytes(),
+                                   .panels = panels,
+                                   .blocks = int8_row_sums(k) / 64,
+                                   .c = c.data(),
+                                   .c_stride = padded * 16};
+              if (format != packed_format::int8_channel) {
+                product.panel = unpacked;
+                product.panel_stride = int8_row_sums(k) * 16;
+                for (std::size_t p = 0; p < panels; ++p)
+                  t.unpack_int4(panel_at(p), k, unpacked + p * product.panel_stride);
+              }
+              t.int8_tiles(product);
+              for (std::size_t p = 0; p < panels; ++p) {
+                float* sums = c.data() + p * padded * 16;
+                t.scale_int8_tiles(panel_at(p).scales, a, tile_stride, rows, k, sums);
+                std::copy_n(sums, rows * 16, out + p * rows * 16);
+              }
+            });
+      }
+}
+
+void check_quantized(comparison& compare) {
+  constexpr std::size_t k = 160;
+  constexpr std::size_t blocks = k / 32;
+  constexpr std::size_t panels = 7;
+  const auto weights = floats(17, panels * 16 * k);
+  for (const packed_format format : {packed_format::int8_channel, packed_format::int4_channel,
+                                     packed_format::int4_group32, packed_format::int4_group64}) {
+    const auto packed = packed_matrix::pack(format, view_of(weights.data(), panels * 16, k));
+    const packed_shape& shape = packed.shape();
+    const std::byte* data = packed.panel(0);
+    const quant_panel panel{format,
+                            data,
+                            shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes(),
+                            shape.group() / 32,
+                            reinterpret_cast<const float*>(data + shape.panel_scales_offset()),
+                            shape.panel_bytes()};
+    const std::string name = std::string(" ") + name_of(format);
+    compare.check("expand" + name, k * 16 * 4,
+                  [&](const kernel_table& t, float* out) { t.quant.expand(panel, 0, blocks, out); });
+    compare.check("pairs" + name, k * 16 * 2,
+                  [&](const kernel_table& t, float* out) { t.quant.pairs(panel, 0, blocks, bytes(out)); });
+    for (std::size_t rows = 1; rows <= 18; rows += rows < 9 ? 1 : 9) {
+      constexpr std::size_t stride = k + 16;
+      const auto a = floats(18, rows * stride);
+      const std::string some = name + ", " + std::to_string(rows) + " rows";
+      compare.check("gemm" + some, rows * 16 * 4, [&](const kernel_table& t, float* out) {
+        t.quant.direct(a.data(), stride, rows, panel, 0, blocks, out, 16);
+        t.quant.scale(panel, rows, out);
+      });
+      std::vector<float> integers(rows * stride);
+      for (std::size_t r = 0; r < rows; ++r)
+        cpu::portable_table.quant.quantize_row(reinterpret_cast<const std::byte*>(a.data() + r * stride),
+                                               dtype::f32, k, bytes(integers.data() + r * stride));
+      for (const std::size_t count : {std::size_t{1}, panels})
+        compare.check("integer gemm" + some + ", " + std::to_string(count) + " panels", count * rows * 16 * 4,
+                      [&](const kernel_table& t, float* out) {
+                        t.quant.integer(raw(integers), stride * 4, rows, panel, count, {}, k, out);
+                      });
+    }
+  }
+  for (const std::size_t count : {std::size_t{1}, std::size_t{37}, k}) {
+    const auto row_f32 = floats(19, k);
+    const auto row_bf16 = bfloats(19, k);
+    const std::string length = ", " + std::to_string(count) + " values";
+    // Padding between the parts of such a row is anybody's.
+    const auto with_row = [&](const auto& quantize) {
+      return [&, quantize](const kernel_table& t, float* out) {
+        std::vector<float> row(2 * k, 0.0F);
+        quantize(t, bytes(row.data()));
+        std::memcpy(out, row.data(), int8_row_sums(count));
+        std::memcpy(out + k, bytes(row.data()) + int8_row_scale(count), 8);
+      };
+    };
+    compare.check("quantize_row f32" + length, k * 4 + 8,
+                  with_row([&](const kernel_table& t, std::byte* row) {
+                    t.quant.quantize_row(raw(row_f32), dtype::f32, count, row);
+                  }));
+    compare.check("quantize_row bf16" + length, k * 4 + 8,
+                  with_row([&](const kernel_table& t, std::byte* row) {
+                    t.quant.quantize_row(raw(row_bf16), dtype::bf16, count, row);
+                  }));
+  }
+}
+
+} // namespace
+
+void check_products(comparison& compare) {
+  check_float_products(compare);
+  check_quantized(compare);
+  if (compare.candidate().bf16_tiles != nullptr)
+    check_tiles(compare);
+  if (compare.candidate().int8_tiles != nullptr)
+    check_int8_tiles(compare);
+}
+
+} // namespace troupe::kernels::proof

@@ -1,0 +1,172 @@
+#include <algorithm>
+#include <array>
+
+#include "kernels/buffer.hpp"
+#include "kernels/self_test_cases.hpp"
+
+namespace troupe::kernels::proof {
+
+namespace {
+
+void check_finish(comparison& compare) {
+  const auto a = floats(5, 64);
+  const auto b = floats(6, 64);
+  const auto c = floats(7, 64);
+  for (const std::size_t count : {std::size_t{5}, std::size_t{16}, std::size_t{37}})
+    for (const dtype type : {dtype::f32, dtype::bf16}) {
+      const std::string name = std::string(" ") + name_of(type) + ", " + std::to_string(count) + " columns";
+      compare.check("finish_rows" + name, 160, [&](const kernel_table& t, float* out) {
+        finish_block block{
+            .sum = a.data(), .panel_stride = 24, .bias = b.data(), .rows = 1, .columns = count};
+        block.first = bytes(out);
+        block.type = type;
+        t.finish_rows(block);
+      });
+      for (const activation kind : {activation::silu, activation::gelu_tanh, activation::gelu_erf}) {
+        compare.check("activate_row" + name, std::size_t{64} * 4, [&](const kernel_table& t, float* out) {
+          t.activate_row(kind, raw(a), dtype::f32, raw(b), dtype::f32, count + 20, bytes(out), type);
+        });
+      }
+    }
+  // Two rows, 20 rows apart from one another in their sums' panels.
+  const auto sums = floats(23, std::size_t{8} * 32);
+  for (const row_layout layout :
+       {row_layout::f32, row_layout::bf16_split, row_layout::bf16_tiles, row_layout::bf16})
+    for (const activation kind : {activation::silu, activation::gelu_tanh, activation::gelu_erf})
+      for (const std::size_t count : {std::size_t{5}, std::size_t{37}})
+        compare.check("activate_rows, layout " + std::to_string(static_cast<int>(layout)) + ", "
+                          + std::to_string(count) + " columns",
+                      8192, [&](const kernel_table& t, float* out) {
+                        activation_block block{.kind = kind,
+                                               .gate = sums.data(),
+                                               .gate_bias = b.data(),
+                                               .up = sums.data() + 32,
+                                               .panel_stride = 64,
+                                               .rows = 2,
+                                               .column = 16,
+                                               .columns = count,
+                                               .end = 64};
+                        block.out = bytes(out);
+                        block.row_stride = layout == row_layout::bf16_tiles ? 64 : 1024;
+                        block.layout = layout;
+                        t.activate_rows(block);
+                        block.up = nullptr;
+                        block.column = 0;
+                        block.columns = block.end = 16;
+                        t.activate_rows(block);
+                      });
+  compare.check("finish_rows added", std::size_t{2} * 40 * 4, [&](const kernel_table& t, float* out) {
+    std::byte* rows[] = {bytes(out), bytes(out + 40)};
+    finish_block block{.sum = sums.data(), .panel_stride = 32, .rows = 2, .columns = 37, .out = rows};
+    block.accumulate = true;
+    t.finish_rows(block);
+  });
+}
+
+void check_row_ops(comparison& compare, dtype type, std::size_t count) {
+  const auto x_f32 = floats(8, count);
+  const auto x_bf16 = bfloats(8, count);
+  const auto w = floats(9, count);
+  const auto b = floats(10, count);
+  const std::byte* x = type == dtype::f32 ? raw(x_f32) : raw(x_bf16);
+  const std::string name = std::string(" ") + name_of(type) + ", " + std::to_string(count) + " values";
+  for (const dtype out_type : {dtype::f32, dtype::bf16}) {
+    compare.check("rms_norm" + name, count * 4, [&](const kernel_table& t, float* out) {
+      t.rms_norm_row(x, type, w.data(), 1.0F, 1e-6F, count, bytes(out), out_type);
+    });
+    compare.check("layer_norm" + name, count * 4, [&](const kernel_table& t, float* out) {
+      t.layer_norm_row(x, type, w.data(), b.data(), 1e-5F, count, bytes(out), out_type);
+    });
+    compare.check("scale_row" + name, count * 4, [&](const kernel_table& t, float* out) {
+      t.scale_row(x, type, 1.7F, count, bytes(out), out_type);
+    });
+  }
+  compare.check("add_row" + name, count * 4,
+                [&](const kernel_table& t, float* out) { t.add_row(x, type, count, out); });
+  compare.check("add_scaled_row" + name, count * 4,
+                [&](const kernel_table& t, float* out) { t.add_scaled_row(x, type, 0.3F, count, out); });
+  compare.check("dot" + name, 4,
+                [&](const kernel_table& t, float* out) { out[0] = t.dot(x, type, w.data(), count); });
+  const std::array<const std::byte*, 3> rows{x, nullptr, x};
+  const std::array<float, 3> weights{0.25F, 0.5F, 0.7F};
+  compare.check("combine" + name, count * 4, [&](const kernel_table& t, float* out) {
+    t.combine_row(rows.data(), weights.data(), rows.size(), type, count, out);
+  });
+}
+
+void check_scores(comparison& compare, std::size_t count) {
+  const auto x = floats(11, count);
+  const auto cos = floats(12, count);
+  const auto sin = floats(13, count);
+  const std::string name = ", " + std::to_string(count) + " values";
+  compare.check("softmax" + name, count * 4 + 4,
+                [&](const kernel_table& t, float* out) { out[count] = t.softmax_row(x.data(), count, out); });
+  compare.check("sigmoid" + name, count * 4,
+                [&](const kernel_table& t, float* out) { t.sigmoid_row(x.data(), count, out); });
+  compare.check("max_row" + name, 4,
+                [&](const kernel_table& t, float* out) { out[0] = t.max_row(x.data(), count); });
+  compare.check("exp_sum" + name, count * 4 + 8, [&](const kernel_table& t, float* out) {
+    const double sum = t.exp_sum(x.data(), 16.0F, 0.8F, count, out);
+    std::memcpy(out + count, &sum, sizeof sum);
+  });
+  compare.check("rope" + name, count * 8, [&](const kernel_table& t, float* out) {
+    std::copy_n(cos.data(), count, out);
+    std::copy_n(x.data(), count, out + count);
+    t.rope_half(out, cos.data(), sin.data(), count);
+    t.rope_interleaved(out, sin.data(), cos.data(), count);
+  });
+}
+
+void check_attention(comparison& compare, dtype type, std::size_t head_dim) {
+  constexpr std::size_t tokens = 9; // 18 rows: one tile of 16 and a rest
+  constexpr std::size_t group = 2;
+  constexpr std::size_t tiles = 5; // 80 keys: two chunks and half of one
+  const std::size_t key_elements = (head_dim + 31) / 32 * 32 * 16;
+  const std::size_t value_elements = (head_dim + 15) / 16 * 16 * 16;
+  const auto keys_f32 = floats(14, tiles * key_elements);
+  const auto keys_bf16 = bfloats(14, tiles * key_elements);
+  const auto values_f32 = floats(15, tiles * value_elements);
+  const auto values_bf16 = bfloats(15, tiles * value_elements);
+  const auto queries = floats(16, tokens * group * head_dim);
+  std::array<const std::byte*, tiles> key_tiles{};
+  std::array<const std::byte*, tiles> value_tiles{};
+  for (std::size_t i = 0; i < tiles; ++i) {
+    key_tiles[i] = (type == dtype::f32 ? raw(keys_f32) : raw(keys_bf16)) + bytes_of(type, i * key_elements);
+    value_tiles[i] =
+        (type == dtype::f32 ? raw(values_f32) : raw(values_bf16)) + bytes_of(type, i * value_elements);
+  }
+  const std::array<std::size_t, tokens> first{0, 0, 35, 0, 0, 1, 64, 31, 0};
+  const std::array<std::size_t, tokens> end{64, 67, 70, 1, 32, 33, 65, 80, 80};
+  const std::array<float, group> sinks{0.5F, -1.0F};
+  // Products of 64 such values are in the hundreds: scaled so that many keys count.
+  constexpr float scale = 0.005F;
+  std::array<const std::byte*, tokens> query{};
+  for (std::size_t t = 0; t < tokens; ++t)
+    query[t] = raw(queries) + t * group * head_dim * 4;
+  buffer scratch(attention_scratch_bytes(tokens * group, head_dim));
+  compare.check(std::string("attention ") + name_of(type) + ", head_dim " + std::to_string(head_dim),
+                tokens * group * head_dim * 4, [&](const kernel_table& t, float* out) {
+                  std::array<std::byte*, tokens> output{};
+                  for (std::size_t i = 0; i < tokens; ++i)
+                    output[i] = bytes(out + i * group * head_dim);
+                  t.attention({key_tiles.data(), value_tiles.data(), tiles, type, head_dim, query.data(),
+                               dtype::f32, output.data(), dtype::f32, tokens, group, first.data(), end.data(),
+                               scale, sinks.data(), scratch.data()});
+                });
+}
+
+} // namespace
+
+void check_rows(comparison& compare) {
+  check_finish(compare);
+  for (const dtype type : {dtype::f32, dtype::bf16}) {
+    check_row_ops(compare, type, 48);
+    check_row_ops(compare, type, 37);
+    check_attention(compare, type, 40);
+    check_attention(compare, type, 64);
+  }
+  check_scores(compare, 7);
+  check_scores(compare, 300);
+}
+
+} // namespace troupe::kernels::proof
