@@ -5,7 +5,7 @@
 #                       [any argument of peer.py, e.g. --columns "16 bit,int8" --rounds 5 --threads 2 --json FILE]
 #
 # DIR is the peer's source folder. Models are written to the work folder once: shape_a needs 15 GB there, shape_b (whose
-# 16-bit column needs 30 GB of memory: leave it out) 45 GB.
+# 16-bit column needs 30 GB of memory: leave it out) 45 GB; BF16.gguf may go when the columns' other types are there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -35,14 +35,18 @@ model=$work/$variant
 g++ -std=c++20 -O2 -I. -I"$peer/include" -I"$peer/ggml/include" tests/bench/peer_bench.cpp -o "$work/peer_bench" \
   -L"$peer_build/src" -L"$peer_build/ggml/src" -Wl,-rpath,"$peer_build/src:$peer_build/ggml/src" -lllama -lggml
 
-sources=BF16
+sources=
 types=()
 case ",$columns," in *",16 bit,"*) sources=BF16,F16 ;; esac
 case ",$columns," in *,int8,*) types+=(Q8_0_R8 Q8_K_R8) ;; esac
 case ",$columns," in *,int4,*) types+=(Q4_0 Q4_K_R4) ;; esac
-/usr/bin/python3 tests/bench/peer_model.py --variant "$variant" --out "$model" --gguf "$sources"
+missing=()
 for type in "${types[@]}"; do
-  [ -e "$model/$type.gguf" ] && continue
+  [ -e "$model/$type.gguf" ] || missing+=("$type")
+done
+if [ -z "$sources" ] && [ ${#missing[@]} -gt 0 ]; then sources=BF16; fi # they are made of it
+/usr/bin/python3 tests/bench/peer_model.py --variant "$variant" --out "$model" --gguf "$sources"
+for type in "${missing[@]}"; do
   "$peer_build/bin/llama-quantize" "$model/BF16.gguf" "$model/$type.partial" "$type" "$(nproc)" >"$work/quantize.log" 2>&1 ||
     { tail -5 "$work/quantize.log" >&2; exit 1; }
   mv "$model/$type.partial" "$model/$type.gguf"
