@@ -1,14 +1,9 @@
 // troupe-expert: an expert worker of a cluster.
-#include <caf/actor_system.hpp>
-#include <caf/actor_system_config.hpp>
-
 #include "actors/defaults.hpp"
-#include "actors/type_ids.hpp"
 #include "services/expert/expert_service.hpp"
 #include "services/metrics/expert_families.hpp"
-#include "services/process/cluster_link.hpp"
+#include "services/process/cluster_process.hpp"
 #include "services/process/compute.hpp"
-#include "services/process/metrics_page.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
 
@@ -31,25 +26,14 @@ int run(const std::vector<std::string>& arguments) {
   stop_signal stop;
   process_log log(link.name);
   model_source source = open_model(model);
-  caf::actor_system_config config;
-  configure(config);
-  configure_transport(config);
-  caf::actor_system system(config);
-  transport peers(system, make_transport_options(link, source.fingerprint, log));
+  cluster_process process(link, source.fingerprint, log);
   auto families = std::make_shared<metrics::registry>(
       link.metrics_prefix, metrics::labels{{"model_name", default_model_name(model.model_dir)}});
-  service_site site{system,
-                    peers.actor(),
-                    link.scheduler,
-                    {draw_worker_id(), worker_role::expert, link.name, peers.endpoint()},
-                    log};
-  expert_service expert(site, source, make_compute_queue(model, log), options,
+  expert_service expert(process.site(worker_role::expert), source, make_compute_queue(model, log), options,
                         std::make_shared<metrics::expert_families>(families));
-  peers.publish(link.name, expert.actor());
+  process.peers().publish(link.name, expert.actor());
   expert.join();
-  log.line("listening", peers.endpoint());
-  auto scrapes = serve_metrics(link, families, log);
-  report_ready(link, peers.endpoint());
+  auto scrapes = process.announce(families);
   stop.wait();
   log.line("stopping", "");
   expert.stop(defaults::drain);

@@ -1,11 +1,8 @@
 // troupe-gateway: the REST API of a cluster.
-#include <caf/actor_system.hpp>
-#include <caf/actor_system_config.hpp>
-
 #include "actors/defaults.hpp"
-#include "actors/type_ids.hpp"
 #include "services/gateway/gateway_service.hpp"
 #include "services/process/cluster_link.hpp"
+#include "services/process/cluster_process.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
 
@@ -29,23 +26,15 @@ int run(const std::vector<std::string>& arguments) {
   stop_signal stop;
   process_log log(link.name);
   model_source source = open_model(model);
-  caf::actor_system_config config;
-  configure(config);
-  configure_transport(config);
-  caf::actor_system system(config);
-  transport peers(system, make_transport_options(link, source.fingerprint, log));
-  service_site site{system,
-                    peers.actor(),
-                    link.scheduler,
-                    {draw_worker_id(), worker_role::gateway, link.name, peers.endpoint()},
-                    log};
+  cluster_process process(link, source.fingerprint, log);
   auto families = std::make_shared<metrics::registry>(
       options.metrics_prefix, metrics::labels{{"model_name", served_model_name(model, options)}});
-  gateway_service gateway(site, source, model, options, "none", std::move(families));
-  peers.publish(link.name, gateway.actor());
+  gateway_service gateway(process.site(worker_role::gateway), source, model, options, "none",
+                          std::move(families));
+  process.peers().publish(link.name, gateway.actor());
   gateway.join();
   std::string url = "http://" + options.host + ":" + std::to_string(gateway.http_port());
-  log.line("listening", url + ", peers at " + peers.endpoint());
+  log.line("listening", url + ", peers at " + process.peers().endpoint());
   report_ready(link, url);
   stop.wait();
   log.line("stopping", "running requests may end");

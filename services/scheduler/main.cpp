@@ -1,12 +1,6 @@
 // troupe-scheduler: membership, admission and placement of a cluster.
-#include <caf/actor_system.hpp>
-#include <caf/actor_system_config.hpp>
-
-#include "actors/type_ids.hpp"
 #include "services/metrics/scheduler_families.hpp"
-#include "services/process/cluster_link.hpp"
-#include "services/process/metrics_page.hpp"
-#include "services/process/process_log.hpp"
+#include "services/process/cluster_process.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"
@@ -28,19 +22,13 @@ int run(const std::vector<std::string>& arguments) {
   }
   stop_signal stop;
   process_log log(link.name);
-  caf::actor_system_config config;
-  configure(config);
-  configure_transport(config);
-  caf::actor_system system(config);
-  transport peers(system, make_transport_options(link, "", log));
+  cluster_process process(link, "", log);
   auto families = std::make_shared<metrics::registry>(link.metrics_prefix);
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
-  scheduler_service scheduler(system, options,
+  scheduler_service scheduler(process.system(), options,
                               std::make_shared<metrics::scheduler_families>(families, events));
-  peers.publish("scheduler", scheduler.actor());
-  log.line("listening", peers.endpoint());
-  auto scrapes = serve_metrics(link, families, log);
-  report_ready(link, peers.endpoint());
+  process.peers().publish("scheduler", scheduler.actor());
+  auto scrapes = process.announce(families);
   stop.wait();
   log.line("stopping", "");
   scheduler.stop();
