@@ -75,15 +75,14 @@ void kernel_report::measure(const std::string& name, double num_bytes, double mu
 
 void kernel_report::write_json(const std::string& path) const {
   std::ofstream file(path);
-  file << "{\"isa\": \"" << name_of(set_) << "\", \"threads\": " << threads_
-       << ", \"bandwidth_gbps\": " << limits_.read_bytes_per_second * 1e-9
-       << ", \"fma_gflops\": " << limits_.f32_flops * 1e-9
-       << ", \"bf16_gflops\": " << limits_.bf16_flops * 1e-9 << ", \"results\": [";
+  file << R"({"isa": ")" << name_of(set_) << R"(", "threads": )" << threads_ << R"(, "bandwidth_gbps": )"
+       << limits_.read_bytes_per_second * 1e-9 << R"(, "fma_gflops": )" << limits_.f32_flops * 1e-9
+       << R"(, "bf16_gflops": )" << limits_.bf16_flops * 1e-9 << R"(, "results": [)";
   const char* separator = "\n";
   for (const result& r : results_) {
-    file << separator << "  {\"name\": \"" << r.name << "\", \"median_us\": " << r.seconds * 1e6
-         << ", \"gbps\": " << r.bytes_per_second * 1e-9 << ", \"gflops\": " << r.flops * 1e-9
-         << ", \"floor_us\": " << r.floor_seconds * 1e6 << "}";
+    file << separator << R"(  {"name": ")" << r.name << R"(", "median_us": )" << r.seconds * 1e6
+         << R"(, "gbps": )" << r.bytes_per_second * 1e-9 << R"(, "gflops": )" << r.flops * 1e-9
+         << R"(, "floor_us": )" << r.floor_seconds * 1e6 << "}";
     separator = ",\n";
   }
   file << "\n]}\n";

@@ -90,8 +90,8 @@ __attribute__((target("avx2,fma"))) double multiply_add_avx2(std::size_t steps, 
   const __m256 b = _mm256_set1_ps(0.001F);
   for (std::size_t i = 0; i < steps; ++i)
 #  pragma GCC unroll 12
-    for (std::size_t c = 0; c < 12; ++c)
-      chains[c] = _mm256_fmadd_ps(chains[c], a, b);
+    for (auto& chain : chains)
+      chain = _mm256_fmadd_ps(chain, a, b);
   for (std::size_t c = 1; c < 12; ++c)
     chains[0] = _mm256_add_ps(chains[0], chains[c]);
   _mm256_storeu_ps(sink, chains[0]);
@@ -106,8 +106,8 @@ __attribute__((target("avx512f"))) double multiply_add_avx512(std::size_t steps,
   const __m512 b = _mm512_set1_ps(0.001F);
   for (std::size_t i = 0; i < steps; ++i)
 #  pragma GCC unroll 12
-    for (std::size_t c = 0; c < 12; ++c)
-      chains[c] = _mm512_fmadd_ps(chains[c], a, b);
+    for (auto& chain : chains)
+      chain = _mm512_fmadd_ps(chain, a, b);
   for (std::size_t c = 1; c < 12; ++c)
     chains[0] = _mm512_add_ps(chains[0], chains[c]);
   _mm512_storeu_ps(sink, chains[0]);
