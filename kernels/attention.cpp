@@ -12,8 +12,11 @@ namespace {
 constexpr std::size_t tile_tokens = 16;
 
 // Query rows (tokens · heads of a group) of a row block: enough to use each key tile often, few enough that
-// queries and sums stay in L1 and L2.
+// queries and sums stay in L1 and L2. A matrix unit needs its keys and values transposed, again for every
+// block: it gets larger ones where every thread still finds some.
 constexpr std::size_t block_rows = 64;
+constexpr std::size_t most_block_rows = 256;
+constexpr std::size_t blocks_per_thread = 4;
 
 // Multiply-adds below which waking other threads costs more than it saves: some 5 µs of one core.
 constexpr std::size_t worth_forking = 200'000;
@@ -39,6 +42,17 @@ void check(const attention_args& args) {
     expect(row.position / args.cache->config().block_tokens < blocks.size(),
            "attention: a position lies outside its sequence's blocks");
   }
+}
+
+std::size_t tokens_of_block(const context& ctx, const attention_args& args) {
+  const kv_layer_group& shape = args.cache->group_of(args.layer);
+  const std::size_t group = args.heads / shape.kv_heads;
+  const std::size_t pieces = args.rows.size() * args.heads; // of one row each
+  std::size_t rows = block_rows;
+  if (ctx.table().bf16_tiles != nullptr && shape.type == dtype::bf16)
+    while (rows < most_block_rows && pieces / (2 * rows) >= blocks_per_thread * ctx.threads())
+      rows *= 2;
+  return std::max<std::size_t>(1, rows / group);
 }
 
 // Runs of rows of the same sequence, cut to blocks.
@@ -128,7 +142,7 @@ void attention(context& ctx, const attention_args& args) {
     return;
   const kv_layer_group& shape = args.cache->group_of(args.layer);
   const std::size_t group = args.heads / shape.kv_heads;
-  const std::size_t max_tokens = std::max<std::size_t>(1, block_rows / group);
+  const std::size_t max_tokens = tokens_of_block(ctx, args);
   const std::span<row_block> blocks =
       list_blocks(args, max_tokens, ctx.shared_scratch(args.rows.size() * sizeof(row_block)));
   std::size_t tiles = 0;

@@ -4,6 +4,7 @@
 #include <string>
 #include <type_traits>
 
+#include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/row_ranges.hpp"
 #include "kernels/error.hpp"
 
@@ -12,6 +13,7 @@ namespace troupe::kernels {
 namespace {
 
 constexpr std::size_t tile_tokens = 16;
+constexpr std::size_t most_dims = 256; // of a head
 
 std::size_t key_dim(const kv_layer_group& group) {
   return (group.head_dim + 31) / 32 * 32;
@@ -39,27 +41,24 @@ std::size_t value_index(dtype type, std::size_t t, std::size_t d, std::size_t di
   return type == dtype::bf16 ? (t / 2 * dims + d) * 2 + t % 2 : t * dims + d;
 }
 
-template <class To, class From>
-To converted(From value) {
-  if constexpr (std::is_same_v<To, From>)
-    return value;
-  else if constexpr (std::is_same_v<To, bfloat16>)
-    return to_bfloat16(value);
-  else
-    return to_float(value);
-}
-
-// One head of one token: `To` is the cache's type, `From` the rows'.
-template <class To, class From>
+// One head of one token, of the cache's type.
+template <class T>
 void write_head(std::byte* key_tile, std::byte* value_tile, const std::byte* key, const std::byte* value,
                 std::size_t t, std::size_t dims, std::size_t value_dims) {
-  constexpr dtype type = std::is_same_v<To, float> ? dtype::f32 : dtype::bf16;
-  auto* keys = reinterpret_cast<To*>(key_tile);
-  auto* values = reinterpret_cast<To*>(value_tile);
-  for (std::size_t d = 0; d < dims; ++d)
-    keys[key_index(type, t, d)] = converted<To>(reinterpret_cast<const From*>(key)[d]);
-  for (std::size_t d = 0; d < dims; ++d)
-    values[value_index(type, t, d, value_dims)] = converted<To>(reinterpret_cast<const From*>(value)[d]);
+  if constexpr (std::is_same_v<T, float>) {
+    for (std::size_t d = 0; d < dims; ++d)
+      reinterpret_cast<float*>(key_tile)[key_index(dtype::f32, t, d)] =
+          reinterpret_cast<const float*>(key)[d];
+    std::memcpy(value_tile + value_index(dtype::f32, t, 0, value_dims) * sizeof(float), value,
+                dims * sizeof(float));
+  } else {
+    // Two dimensions of a key lie together.
+    for (std::size_t d = 0; d < dims; d += 2)
+      std::memcpy(key_tile + key_index(dtype::bf16, t, d) * sizeof(T), key + d * sizeof(T), 2 * sizeof(T));
+    for (std::size_t d = 0; d < dims; ++d)
+      reinterpret_cast<T*>(value_tile)[value_index(dtype::bf16, t, d, value_dims)] =
+          reinterpret_cast<const T*>(value)[d];
+  }
 }
 
 float read_element(const std::byte* tile, dtype type, std::size_t index) {
@@ -94,7 +93,7 @@ kv_cache::kv_cache(const kv_cache_config& config, std::size_t blocks) : config_(
   std::size_t offset = 0;
   for (std::size_t g = 0; g < config.groups.size(); ++g) {
     const kv_layer_group& group = config.groups[g];
-    if (group.head_dim < 8 || group.head_dim > 256 || group.head_dim % 8 != 0)
+    if (group.head_dim < 8 || group.head_dim > most_dims || group.head_dim % 8 != 0)
       throw kernel_error("kv_cache: head_dim " + std::to_string(group.head_dim)
                          + " is not a multiple of 8 from 8 to 256");
     if (group.kv_heads == 0)
@@ -149,20 +148,25 @@ void kv_write(context& ctx, const kv_write_args& args) {
   for (const std::uint32_t slot : args.slots)
     expect(slot / block_tokens < cache.blocks(), "kv_write: a slot is outside the cache");
   const std::size_t key_bytes = cache.head_key_bytes(args.layer);
-  const auto write =
-      group.type == dtype::f32
-          ? (args.keys.type == dtype::f32 ? write_head<float, float> : write_head<float, bfloat16>)
-          : (args.keys.type == dtype::f32 ? write_head<bfloat16, float> : write_head<bfloat16, bfloat16>);
+  const auto write = group.type == dtype::f32 ? write_head<float> : write_head<bfloat16>;
   cpu::over_row_ranges(ctx, rows, 2 * columns, [&](std::size_t r) {
     const std::size_t offset = args.slots[r] % block_tokens;
     const std::size_t tile = offset / tile_tokens;
     const std::size_t t = offset % tile_tokens;
+    alignas(64) std::byte converted[2][most_dims * sizeof(float)];
+    // Head h of a row as the cache's type.
+    const auto head = [&](const const_tensor_view& of, std::size_t h, std::byte* memory) -> const std::byte* {
+      const std::byte* from = of.row(r) + bytes_of(of.type, h * group.head_dim);
+      if (of.type == group.type)
+        return from;
+      ctx.table().scale_row(from, of.type, 1.0F, group.head_dim, memory, group.type);
+      return memory;
+    };
     for (std::size_t h = 0; h < group.kv_heads; ++h) {
       std::byte* block =
           cache.head_block(args.layer, static_cast<std::uint32_t>(args.slots[r] / block_tokens), h);
       write(block + tile * key_tile_bytes(group), block + key_bytes + tile * value_tile_bytes(group),
-            args.keys.row(r) + bytes_of(args.keys.type, h * group.head_dim),
-            args.values.row(r) + bytes_of(args.values.type, h * group.head_dim), t, group.head_dim,
+            head(args.keys, h, converted[0]), head(args.values, h, converted[1]), t, group.head_dim,
             value_dim(group));
     }
   });

@@ -83,6 +83,16 @@ struct tile_mask {
 static tile_mask mask_of(const attention_block& block, std::size_t first_row, std::size_t rows,
                          std::size_t begin) {
   tile_mask mask{};
+  const std::size_t first_token = first_row / block.group;
+  const std::size_t last_token = (first_row + rows - 1) / block.group;
+  bool all = true; // rows see the whole chunk, as most do
+  for (std::size_t t = first_token; t <= last_token; ++t)
+    all = all && block.first_key[t] <= begin && block.end_key[t] >= begin + chunk_keys;
+  if (all) {
+    std::fill_n(mask.keys, rows, 0xffffffffU);
+    mask.rows = static_cast<__mmask16>((1U << rows) - 1);
+    return mask;
+  }
   for (std::size_t r = 0; r < rows; ++r) {
     const std::size_t t = (first_row + r) / block.group;
     const std::size_t first = block.first_key[t] > begin ? block.first_key[t] - begin : 0;

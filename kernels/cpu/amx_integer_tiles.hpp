@@ -3,6 +3,8 @@
 // Sums are exact integers; rows, scales and results are those of quant_integer_kernels.hpp, bit by bit.
 #pragma once
 
+#include <bit>
+
 #include "kernels/cpu/amx_quant.hpp"
 #include "kernels/cpu/amx_tiles.hpp"
 #include "kernels/cpu/quant_integer_kernels.hpp"
@@ -24,9 +26,24 @@ static void scale_int8_tiles(const float* channel_scales, const std::byte* a, st
   }
 }
 
-template <class T>
-static void quantize_tile_row(const T* row, std::size_t k, std::byte* out, float* scale) {
-  constexpr std::size_t tile_k = 64;
+// As of FP32 below; of BF16 numbers' bits the largest is the largest number's.
+TROUPE_INLINE row_scaling scaling_of_row(const bfloat16* row, std::size_t k) {
+  const __m512i magnitude = _mm512_set1_epi16(0x7fff);
+  __m512i most = _mm512_setzero_si512();
+  std::size_t i = 0;
+  for (; i + 32 <= k; i += 32)
+    most = _mm512_max_epu16(most, _mm512_and_si512(_mm512_loadu_si512(row + i), magnitude));
+  if (i < k) {
+    const __mmask32 rest = (1U << (k - i)) - 1;
+    most = _mm512_max_epu16(most, _mm512_and_si512(_mm512_maskz_loadu_epi16(rest, row + i), magnitude));
+  }
+  const unsigned bits = _mm512_reduce_max_epu32(
+      _mm512_max_epu32(_mm512_slli_epi32(most, 16), _mm512_andnot_si512(_mm512_set1_epi32(0xffff), most)));
+  const float largest = std::bit_cast<float>(bits);
+  return row_scaling_of(largest, largest - largest); // NaN where it is infinite or none
+}
+
+TROUPE_INLINE row_scaling scaling_of_row(const float* row, std::size_t k) {
   v16 most = splat(0.0F);
   v16 zeros = splat(0.0F);
   for_each_16(k, [&](std::size_t i, std::size_t n) {
@@ -34,7 +51,13 @@ static void quantize_tile_row(const T* row, std::size_t k, std::byte* out, float
     most = max(v16{{absolute(x.part[0])}}, most);
     zeros = fma(x, splat(0.0F), zeros);
   });
-  const row_scaling scaling = row_scaling_of(max_of(most), sum_of(zeros));
+  return row_scaling_of(max_of(most), sum_of(zeros));
+}
+
+template <class T>
+static void quantize_tile_row(const T* row, std::size_t k, std::byte* out, float* scale) {
+  constexpr std::size_t tile_k = 64;
+  const row_scaling scaling = scaling_of_row(row, k);
   const v16 inverse = splat(scaling.inverse);
   const auto place = [&](std::size_t i) { return out + i / tile_k * tile_bytes + i % tile_k; };
   for_each_16(

@@ -177,6 +177,12 @@ TROUPE_INLINE void store_rounded_pairs(std::byte* p, vf even, vf odd) {
   _mm512_store_si512(p, _mm512_permutexvar_epi16(order, both));
 }
 
+/// exp(x) for x ≤ 0 or NaN.
+TROUPE_INLINE vf exp_of_negative(vf x) {
+  const unscaled_exp e(max(set1(-87.0F), x));
+  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, set1(-86.6F), _CMP_NLT_UQ), e.p, e.n);
+}
+
 /// Scores to probabilities, as pairs of keys, and the running maximum and sum of 16 rows.
 /// @param scaled  scaled(k): the scaled scores of key k, −infinity in rows that do not see it
 /// @returns exp(m − m')
@@ -198,7 +204,7 @@ TROUPE_INLINE vf softmax_columns(const prefill_attention& s, std::size_t row, __
     vf p[8];
 #pragma GCC unroll 8
     for (std::size_t j = 0; j < 8; ++j)
-      p[j] = exp(sub(scaled(i + j % 2 + j / 2 * 8), now));
+      p[j] = exp_of_negative(sub(scaled(i + j % 2 + j / 2 * 8), now));
 #pragma GCC unroll 4
     for (std::size_t j = 0; j < 4; ++j)
       store_rounded_pairs(probabilities + (i / 2 + j * 4) * 64, p[2 * j], p[2 * j + 1]);

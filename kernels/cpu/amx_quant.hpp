@@ -117,7 +117,8 @@ class integer_session {
   integer_session& operator=(const integer_session&) = delete;
 };
 
-/// One tile of rows with `Panels` ≤ 4 panels; `weights(step, p)` is where 64 of K of a panel lie.
+/// One tile of rows with `Panels` ≤ 4 panels; `weights.at(step, p)` is where 64 of K of a panel lie, once
+/// `weights.prepare(step, p)` has been called.
 template <std::size_t Panels, class Weights>
 TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& weights) {
   _tile_zero(0);
@@ -126,21 +127,24 @@ TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& 
   _tile_zero(3);
   weights.begin();
   for (std::size_t s = 0; s < t.steps; ++s) {
-    weights.prepare(s);
     _tile_loadd(4, t.a + s * step_k, t.a_stride);
     _tile_loadd(6, weights.at(s, 0), 64);
     _tile_dpbssd(0, 4, 6);
+    weights.prepare(s + 1, 0);
     if constexpr (Panels > 1) {
       _tile_loadd(7, weights.at(s, 1), 64);
       _tile_dpbssd(1, 4, 7);
+      weights.prepare(s + 1, 1);
     }
     if constexpr (Panels > 2) {
       _tile_loadd(6, weights.at(s, 2), 64);
       _tile_dpbssd(2, 4, 6);
+      weights.prepare(s + 1, 2);
     }
     if constexpr (Panels > 3) {
       _tile_loadd(7, weights.at(s, 3), 64);
       _tile_dpbssd(3, 4, 7);
+      weights.prepare(s + 1, 3);
     }
   }
   _tile_stored(0, t.c, 64);
@@ -164,13 +168,14 @@ TROUPE_INLINE void multiply_two_row_tiles(const integer_tiles& t, const Weights&
   _tile_zero(3);
   weights.begin();
   for (std::size_t s = 0; s < t.steps; ++s) {
-    weights.prepare(s);
     _tile_loadd(4, t.a + s * step_k, t.a_stride);
     _tile_loadd(6, weights.at(s, 0), 64);
     _tile_dpbssd(0, 4, 6);
+    weights.prepare(s + 1, 0);
     if constexpr (Panels > 1) {
       _tile_loadd(7, weights.at(s, 1), 64);
       _tile_dpbssd(1, 4, 7);
+      weights.prepare(s + 1, 1);
     }
     _tile_loadd(5, a_second + s * step_k, t.a_stride);
     _tile_dpbssd(2, 5, 6);
@@ -194,7 +199,7 @@ struct lying_weights {
 
   inline __attribute__((always_inline)) void begin() const {}
 
-  inline __attribute__((always_inline)) void prepare(std::size_t) const {}
+  inline __attribute__((always_inline)) void prepare(std::size_t, std::size_t) const {}
 
   inline __attribute__((always_inline)) const std::byte* at(std::size_t s, std::size_t p) const {
     const std::byte* fetch = fetcher(p, s * 1024);
@@ -206,41 +211,35 @@ struct lying_weights {
   }
 };
 
-/// int4 panels, unpacked some steps before the tiles are loaded: by then the stores have reached the cache.
+/// int4 panels: a panel's tile of the step to come is unpacked after the present one's product. All four at
+/// once would make the next tile loads wait until the stores have reached the cache.
 template <std::size_t Panels>
 struct unpacked_weights {
-  static constexpr std::size_t ahead = 1;
-  static constexpr std::size_t num_bytes = (ahead + 1) * Panels * 1024;
+  static constexpr std::size_t num_bytes = 2 * Panels * 1024;
 
   const quant_panel& first;
   weight_fetcher fetcher;
   std::size_t steps;
   std::byte* memory; // num_bytes
 
-  inline __attribute__((always_inline)) void unpack(std::size_t s) const {
-#pragma GCC unroll 4
-    for (std::size_t p = 0; p < Panels; ++p) {
-      unpack_int4_tile<true>(first.next(p), s * step_k, place(s, p), fetcher(p, s * 512));
-    }
-  }
-
-  inline __attribute__((always_inline)) std::byte* place(std::size_t s, std::size_t p) const {
-    return memory + (s % (ahead + 1) * Panels + p) * 1024;
-  }
-
   inline __attribute__((always_inline)) void begin() const {
-    for (std::size_t s = 0; s < ahead && s < steps; ++s)
-      unpack(s);
+    for (std::size_t p = 0; p < Panels; ++p)
+      prepare(0, p);
   }
 
-  inline __attribute__((always_inline)) void prepare(std::size_t s) const {
-    if (s + ahead < steps)
-      unpack(s + ahead);
+  inline __attribute__((always_inline)) void prepare(std::size_t s, std::size_t p) const {
+    if (s < steps)
+      unpack_int4_tile<true>(first.next(p), s * step_k, place(s, p), fetcher(p, s * 512));
     finish_stores();
   }
 
   inline __attribute__((always_inline)) const std::byte* at(std::size_t s, std::size_t p) const {
     return place(s, p);
+  }
+
+ private:
+  inline __attribute__((always_inline)) std::byte* place(std::size_t s, std::size_t p) const {
+    return memory + (s % 2 * Panels + p) * 1024;
   }
 };
 

@@ -61,50 +61,44 @@ enum class row_layout : std::uint8_t {
   bf16,
 };
 
-/// Fetches panels into L2 while others are multiplied, some lines at every step. 256 bytes of each panel in
-/// turn: one stream does not reach half of the bandwidth. Always inlined: units of several instruction sets
-/// use it.
+/// Fetches panels into L2 while others are multiplied, some turns at every step: 256 bytes of each panel in
+/// turn, since one stream does not reach half of the bandwidth. The last turn of a panel may end behind it.
+/// Always inlined: units of several instruction sets use it.
 struct panel_fetch {
-  const std::byte* first = nullptr;
+  const std::byte* at = nullptr;
   std::size_t stride = 0; // bytes between panels
   std::size_t panels = 0;
-  std::size_t lines = 0; // of a panel
-  std::size_t left = 0;  // lines of all panels
-  std::size_t per_step = 0;
   std::size_t panel = 0; // the one whose turn it is
-  std::size_t line = 0;  // where the turns of this round begin
-  std::size_t turn = 0;  // lines left of this turn
-  const std::byte* at = nullptr;
+  std::size_t left = 0;  // turns
+  std::size_t per_step = 0;
 
-  /// Everything within `steps` calls of `step`.
-  inline __attribute__((always_inline)) void begin(std::size_t steps) {
-    left = panels * lines;
+  /// All of `count` panels from `first` on, `bytes` apart, within `steps` calls of `step`.
+  inline __attribute__((always_inline)) void begin(const std::byte* first, std::size_t bytes,
+                                                   std::size_t count, std::size_t steps) {
+    at = first;
+    stride = bytes;
+    panels = count;
+    left = count * ((bytes + turn_bytes - 1) / turn_bytes);
     per_step = (left + steps - 1) / steps;
-    begin_turn();
   }
 
   inline __attribute__((always_inline)) void step() {
-    for (std::size_t i = per_step < left ? per_step : left; i != 0; --i) {
-      __builtin_prefetch(at, 0, 2);
-      at += 64;
-      --left;
-      if (--turn != 0)
-        continue;
+    std::size_t turns = per_step < left ? per_step : left;
+    left -= turns;
+    for (; turns != 0; --turns) {
+#pragma GCC unroll 4
+      for (std::size_t line = 0; line < turn_bytes; line += 64)
+        __builtin_prefetch(at + line, 0, 2);
+      at += stride;
       if (++panel == panels) {
         panel = 0;
-        line += turn_lines;
+        at += turn_bytes - panels * stride;
       }
-      begin_turn();
     }
   }
 
  private:
-  static constexpr std::size_t turn_lines = 4;
-
-  inline __attribute__((always_inline)) void begin_turn() {
-    at = first + panel * stride + line * 64;
-    turn = lines - line < turn_lines ? lines - line : turn_lines;
-  }
+  static constexpr std::size_t turn_bytes = 256;
 };
 
 /// A product of rows in tiles with panels: c[p][r][0 … 15] = a[r] · panel p, or += with `accumulate`.

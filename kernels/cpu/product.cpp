@@ -40,8 +40,8 @@ constexpr std::size_t tile_rows_bytes = std::size_t{1} << 20;
 constexpr std::size_t tile_floats = std::size_t{64} * 1024;
 constexpr std::size_t tile_panels = 16;
 
-// Sums that a matrix unit makes at a time, 16 KiB: they are still in L1 when they are used.
-constexpr tile_shape tile_part{64, 4};
+// Sums that a matrix unit makes at a time, at most 24 KiB: they are still in L1 when they are used.
+constexpr tile_shape tile_part{96, 4};
 
 // So many int8 rows and fewer are rows of their own, not tiles.
 constexpr std::size_t few_int8_rows = 32;
@@ -233,13 +233,11 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
   if (!tiles || work.rows <= 16)
     return;
   if (next.weight != nullptr) {
-    fetch.first = next.weight->panel(next.first);
-    fetch.stride = next.weight->shape().panel_bytes();
-    fetch.panels = std::min(next.count, tile_part.panels);
-    fetch.lines = ceil_div(fetch.stride, 64);
     // A step of a product and one of a row that is finished take about the same time.
     const std::size_t blocks = ceil_div(weight.inputs(), work.layout == row_layout::int8_tiles ? 64 : 32);
-    fetch.begin(work.rows / 32 * ceil_div(panels.count, 2) * blocks + work.rows);
+    fetch.begin(next.weight->panel(next.first), next.weight->shape().panel_bytes(),
+                std::min(next.count, tile_part.panels),
+                work.rows / 32 * ceil_div(panels.count, 2) * blocks + work.rows);
   }
   if (unpacks_int4(work.layout, weight))
     for (std::size_t p = 0; p < panels.count; ++p)

@@ -24,10 +24,11 @@ TROUPE_INLINE row_scaling row_scaling_of(float max, float poison) {
 }
 
 // 1.5 · 2²³: adding it rounds to the nearest integer, ties to even, and leaves that integer in the low byte.
+// No |x| is above the row's largest, so none comes to more than 127 (1 + 2⁻²³); a row with a NaN or an
+// infinity gets any bytes, and a scale that hides them.
 TROUPE_INLINE void store_quantized(std::byte* out, const v16& x, const v16& inverse) {
   for (std::size_t i = 0; i < parts; ++i) {
-    const vf bounded = max(min(mul(x.part[i], inverse.part[i]), set1(127.0F)), set1(-127.0F));
-    store_low_bytes(out + i * lanes, lane_bits(add(bounded, set1(12582912.0F))));
+    store_low_bytes(out + i * lanes, lane_bits(add(mul(x.part[i], inverse.part[i]), set1(12582912.0F))));
   }
 }
 
