@@ -26,24 +26,8 @@ static void scale_int8_tiles(const float* channel_scales, const std::byte* a, st
   }
 }
 
-// As of FP32 below; of BF16 numbers' bits the largest is the largest number's.
-TROUPE_INLINE row_scaling scaling_of_row(const bfloat16* row, std::size_t k) {
-  const __m512i magnitude = _mm512_set1_epi16(0x7fff);
-  __m512i most = _mm512_setzero_si512();
-  std::size_t i = 0;
-  for (; i + 32 <= k; i += 32)
-    most = _mm512_max_epu16(most, _mm512_and_si512(_mm512_loadu_si512(row + i), magnitude));
-  if (i < k) {
-    const __mmask32 rest = (1U << (k - i)) - 1;
-    most = _mm512_max_epu16(most, _mm512_and_si512(_mm512_maskz_loadu_epi16(rest, row + i), magnitude));
-  }
-  const unsigned bits = _mm512_reduce_max_epu32(
-      _mm512_max_epu32(_mm512_slli_epi32(most, 16), _mm512_andnot_si512(_mm512_set1_epi32(0xffff), most)));
-  const float largest = std::bit_cast<float>(bits);
-  return row_scaling_of(largest, largest - largest); // NaN where it is infinite or none
-}
-
-TROUPE_INLINE row_scaling scaling_of_row(const float* row, std::size_t k) {
+template <class T>
+TROUPE_INLINE row_scaling scaling_of_any_row(const T* row, std::size_t k) {
   v16 most = splat(0.0F);
   v16 zeros = splat(0.0F);
   for_each_16(k, [&](std::size_t i, std::size_t n) {
@@ -52,6 +36,26 @@ TROUPE_INLINE row_scaling scaling_of_row(const float* row, std::size_t k) {
     zeros = fma(x, splat(0.0F), zeros);
   });
   return row_scaling_of(max_of(most), sum_of(zeros));
+}
+
+TROUPE_INLINE row_scaling scaling_of_row(const float* row, std::size_t k) {
+  return scaling_of_any_row(row, k);
+}
+
+/// Of BF16 numbers' magnitudes the largest as an integer is the largest, 32 at a time; a row with a NaN or an
+/// infinity goes the way above.
+TROUPE_INLINE row_scaling scaling_of_row(const bfloat16* row, std::size_t k) {
+  const __m512i magnitude = _mm512_set1_epi16(0x7fff);
+  __m512i most = _mm512_setzero_si512();
+  for (std::size_t i = 0; i < k; i += 32) {
+    const __mmask32 there = k - i < 32 ? (1U << (k - i)) - 1 : 0xffffffffU;
+    most = _mm512_max_epu16(most, _mm512_and_si512(_mm512_maskz_loadu_epi16(there, row + i), magnitude));
+  }
+  const unsigned bits = _mm512_reduce_max_epu32(
+      _mm512_max_epu32(_mm512_slli_epi32(most, 16), _mm512_andnot_si512(_mm512_set1_epi32(0xffff), most)));
+  if (bits >= 0x7f800000)
+    return scaling_of_any_row(row, k);
+  return row_scaling_of(std::bit_cast<float>(bits), 0.0F);
 }
 
 template <class T>
