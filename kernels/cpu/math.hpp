@@ -51,9 +51,11 @@ TROUPE_INLINE v16 sigmoid(const v16& x) {
 
 #if defined(TROUPE_ISA_AVX512)
 
-/// x / (1 + e⁻ˣ) where every |x| is between 2⁻²⁰ and 80, without dividing, which takes 16 cycles: a
+/// x / (1 + e⁻ˣ) where every |x| is between 2⁻¹⁶ and 80, without dividing, which takes 16 cycles: a
 /// reciprocal from 14 bits on, and Markstein's correction of the quotient by its remainder. It gives the
-/// quotient's bits for all those x (tests/unit/kernels/silu_test.cpp).
+/// quotient's bits for all those x (tests/unit/kernels/silu_test.cpp), whatever bits a processor's
+/// approximation has: with r's neighbour, too, where 1 / d lies so near the middle that r might be that one
+/// (docs/kernels.md).
 TROUPE_INLINE vf silu_inside(vf x) {
   const vf d = add(set1(1.0F), unscaled_exp(sub(set1(0.0F), x)).product());
   const vf approximate = _mm512_rcp14_ps(d);
@@ -64,8 +66,8 @@ TROUPE_INLINE vf silu_inside(vf x) {
 }
 
 TROUPE_INLINE bool is_silu_inside(vf x) {
-  const __m512i least = _mm512_set1_epi32(0x35800000); // 2⁻²⁰
-  const __m512i range = _mm512_set1_epi32(0x42a00000 - 0x35800000);
+  const __m512i least = _mm512_set1_epi32(0x37800000); // 2⁻¹⁶
+  const __m512i range = _mm512_set1_epi32(0x42a00000 - 0x37800000);
   const __m512i above = _mm512_sub_epi32(_mm512_castps_si512(absolute(x)), least);
   return _mm512_cmpgt_epu32_mask(above, range) == 0;
 }

@@ -18,8 +18,8 @@ TEST(silu, has_the_quotients_bits_for_every_number) {
   thread_pool pool({.threads = 2});
   context dividing(pool, isa::avx2);
   context tested(pool, isa::avx512);
-  // From just below 2⁻²⁰ to just above 80, both signs.
-  constexpr std::uint32_t first = 0x35800000 - 4096;
+  // From just below 2⁻¹⁶ to just above 80, both signs.
+  constexpr std::uint32_t first = 0x37800000 - 4096;
   constexpr std::uint32_t last = 0x42a00000 + 4096;
   constexpr std::size_t rows = 64;
   constexpr std::size_t columns = 1024;
