@@ -14,6 +14,7 @@
 #include <caf/sec.hpp>
 
 #include "actors/transport/wire_context.hpp"
+#include "actors/transport/wire_deserializer.hpp"
 
 namespace troupe {
 
@@ -159,7 +160,7 @@ bool transport::core::on_message(const wire::link_ptr& peer, const wire::frame_h
   wire_context context{&system_};
   context.proxy_registry_ptr(&proxies_);
   context.arrived(std::move(data));
-  caf::binary_deserializer source{&context, as_caf_span(metadata)};
+  wire_deserializer source{&context, metadata};
   // Fresh, not a copy of the peer's: copies share their data, and CAF reads into data that is there.
   caf::node_id foreign_node;
   std::vector<caf::strong_actor_ptr> stages;

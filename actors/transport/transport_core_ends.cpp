@@ -5,13 +5,13 @@
 #include <utility>
 
 #include <caf/actor_registry.hpp>
-#include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>
 #include <caf/exit_reason.hpp>
 
 #include "actors/transport/proxy.hpp"
 #include "actors/transport/transport_core.hpp"
 #include "actors/transport/wire_context.hpp"
+#include "actors/transport/wire_deserializer.hpp"
 
 namespace troupe {
 
@@ -90,7 +90,8 @@ void transport::core::send_down(const wire::link_ptr& peer, caf::actor_id id, co
 bool transport::core::on_down(const wire::link_ptr& peer, const wire::frame_header& header,
                               std::span<const std::byte> metadata) {
   caf::error reason;
-  caf::binary_deserializer source{system_, as_caf_span(metadata)};
+  wire_context context{&system_};
+  wire_deserializer source{&context, metadata};
   try {
     if (source(reason))
       return false;

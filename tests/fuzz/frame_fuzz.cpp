@@ -12,10 +12,10 @@
 #include <caf/actor_control_block.hpp>
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
-#include <caf/binary_deserializer.hpp>
 #include <caf/message.hpp>
 
 #include "actors/transport/wire_context.hpp"
+#include "actors/transport/wire_deserializer.hpp"
 #include "actors/type_ids.hpp"
 
 namespace {
@@ -42,7 +42,7 @@ void read_message(const wire::frame_header& header, std::span<const std::byte> m
   static auto& system = *new caf::actor_system{*new cluster_config};
   wire_context context{&system};
   context.arrived(std::move(data));
-  caf::binary_deserializer source{&context, reinterpret_cast<const char*>(metadata.data()), metadata.size()};
+  wire_deserializer source{&context, metadata};
   try {
     caf::node_id node;
     if ((header.flags & wire::foreign_source) != 0)

@@ -40,6 +40,9 @@ def frames():
         content = caf_message([(name, value.replace(PAYLOAD, b""))])
         write("frame_fuzz", name.removeprefix("troupe::"), frame(1, content, len(PAYLOAD) if inline else 0))
     write("frame_fuzz", "two_values", frame(1, caf_message([("@str", b"\5hello"), ("@u32", struct.pack(">I", 7))])))
+    # A vector of messages says how many there are, and nothing follows.
+    content = caf_message([("std::vector<@message>", b"\xfe\xdc\xba\x98\x06")])
+    write("frame_fuzz", "messages_without_end", frame(1, content))
     write("frame_fuzz", "resolve", frame(2, b"directory"))
     write("frame_fuzz", "acknowledge", frame(8))
     write("frame_fuzz", "metadata_in_data", frame(1, b"", 128, 1, 100))
