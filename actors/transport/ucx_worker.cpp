@@ -107,8 +107,13 @@ struct ucx_worker::callbacks {
   static void received(void* request, ucs_status_t status, size_t, void* op) { sent(request, status, op); }
 
   static void sent(void* request, ucs_status_t status, void* data) {
-    ucp_request_free(request);
     auto* op = static_cast<operation*>(data);
+    if (op->under_way_on_ == nullptr) {
+      // UCX 1.13 does this where the data of a frame are to be fetched from a peer that has just died.
+      op->early_ = status == UCS_OK;
+      return;
+    }
+    ucp_request_free(request);
     --op->under_way_on_->under_way_;
     op->ended(status == UCS_OK);
   }
@@ -122,6 +127,10 @@ struct ucx_worker::callbacks {
       return outcome::done;
     if (UCS_PTR_IS_ERR(request))
       return outcome::failed;
+    if (op.early_) {
+      ucp_request_free(request);
+      return *op.early_ ? outcome::done : outcome::failed;
+    }
     op.under_way_on_ = &self;
     ++self.under_way_;
     return outcome::pending;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,7 +68,8 @@ class ucx_worker {
 
    private:
     friend class ucx_worker;
-    ucx_worker* under_way_on_ = nullptr;
+    ucx_worker* under_way_on_ = nullptr; // null until the call that starts it has returned
+    std::optional<bool> early_;          // how it ended before that
   };
 
   /// Whoever uses an endpoint.
