@@ -89,7 +89,8 @@ static tile_mask mask_of(const attention_block& block, std::size_t first_row, st
   for (std::size_t t = first_token; t <= last_token; ++t)
     all = all && block.first_key[t] <= begin && block.end_key[t] >= begin + chunk_keys;
   if (all) {
-    std::fill_n(mask.keys, rows, 0xffffffffU);
+    for (std::size_t r = 0; r < rows; ++r)
+      mask.keys[r] = 0xffffffffU;
     mask.rows = static_cast<__mmask16>((1U << rows) - 1);
     return mask;
   }

@@ -1,0 +1,63 @@
+// What UCX 1.13 does when the data of a frame are to be fetched from a peer that has just died: it calls back
+// before the call that begins the fetch has returned. A program of its own, because it replaces functions of
+// UCX.
+#include <array>
+#include <cstddef>
+
+#include <gtest/gtest.h>
+#include <ucp/api/ucp.h>
+
+#include "actors/transport/ucx_worker.hpp"
+
+namespace {
+
+char request;
+ucs_status_t early_status;
+int freed;
+
+} // namespace
+
+extern "C" ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h, void*, void*, size_t count,
+                                                 const ucp_request_param_t* param) {
+  param->cb.recv_am(&request, early_status, count, param->user_data);
+  EXPECT_EQ(freed, 0); // UCX returns it yet
+  return &request;
+}
+
+extern "C" void ucp_request_free(void* what) {
+  EXPECT_EQ(what, &request);
+  ++freed;
+}
+
+namespace troupe::wire {
+namespace {
+
+struct nobody : ucx_worker::handler {
+  bool arrived(const ucx_worker::arrival&) override { return false; }
+};
+
+struct fetch : ucx_worker::operation {
+  void ended(bool) override { ADD_FAILURE() << "the outcome of `receive` said so already"; }
+};
+
+TEST(fetch_that_ends_early, is_what_receive_returns) {
+  nobody owner;
+  ucx_settings settings;
+  settings.net_devices = "lo";
+  ucx_worker worker(settings, owner);
+  std::array<std::byte, 64> to{};
+  const auto receive = [&](ucs_status_t status) {
+    early_status = status;
+    freed = 0;
+    fetch op;
+    const auto outcome = worker.receive(to.data(), to.data(), to.size(), op);
+    EXPECT_EQ(freed, 1);
+    EXPECT_TRUE(worker.idle());
+    return outcome;
+  };
+  EXPECT_EQ(receive(UCS_ERR_CONNECTION_RESET), ucx_worker::outcome::failed);
+  EXPECT_EQ(receive(UCS_OK), ucx_worker::outcome::done);
+}
+
+} // namespace
+} // namespace troupe::wire
