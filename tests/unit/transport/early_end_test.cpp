@@ -3,23 +3,33 @@
 // UCX.
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include <gtest/gtest.h>
-#include <ucp/api/ucp.h>
 
 #include "actors/transport/ucx_worker.hpp"
 
 namespace {
 
+// The beginning of ucp_request_param_t: its header is the transport's alone.
+struct request_parameters {
+  std::uint32_t mask;
+  std::uint32_t flags;
+  void* request;
+  void (*received)(void* request, std::int8_t status, std::size_t num_bytes, void* user_data);
+  std::uint64_t datatype;
+  void* user_data;
+};
+
 char request;
-ucs_status_t early_status;
+std::int8_t early_status; // 0: all arrived
 int freed;
 
 } // namespace
 
-extern "C" ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h, void*, void*, size_t count,
-                                                 const ucp_request_param_t* param) {
-  param->cb.recv_am(&request, early_status, count, param->user_data);
+extern "C" void* ucp_am_recv_data_nbx(void*, void*, void*, std::size_t num_bytes,
+                                      const request_parameters* parameters) {
+  parameters->received(&request, early_status, num_bytes, parameters->user_data);
   EXPECT_EQ(freed, 0); // UCX returns it yet
   return &request;
 }
@@ -46,7 +56,7 @@ TEST(fetch_that_ends_early, is_what_receive_returns) {
   settings.net_devices = "lo";
   ucx_worker worker(settings, owner);
   std::array<std::byte, 64> to{};
-  const auto receive = [&](ucs_status_t status) {
+  const auto receive = [&](std::int8_t status) {
     early_status = status;
     freed = 0;
     fetch op;
@@ -55,8 +65,8 @@ TEST(fetch_that_ends_early, is_what_receive_returns) {
     EXPECT_TRUE(worker.idle());
     return outcome;
   };
-  EXPECT_EQ(receive(UCS_ERR_CONNECTION_RESET), ucx_worker::outcome::failed);
-  EXPECT_EQ(receive(UCS_OK), ucx_worker::outcome::done);
+  EXPECT_EQ(receive(-25), ucx_worker::outcome::failed);
+  EXPECT_EQ(receive(0), ucx_worker::outcome::done);
 }
 
 } // namespace
