@@ -45,9 +45,9 @@ void check_float_products(comparison& compare) {
 }
 
 // Rows in tiles against the portable product of the same rows: every remainder of rows and panels, sums that
-// begin at zero and that go on.
+// begin at zero and that go on, and more of K than stays in L1 at a time.
 void check_tiles(comparison& compare) {
-  constexpr std::size_t blocks = 2;
+  constexpr std::size_t blocks = 13;
   constexpr std::size_t k = blocks * 32 - 5;
   constexpr std::size_t most_rows = 50;
   constexpr std::size_t panels = 7;
@@ -60,7 +60,7 @@ void check_tiles(comparison& compare) {
   std::vector<std::byte> memory((most_rows + 15) / 16 * blocks * 1024 + 64);
   std::byte* tiles = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
   for (const dtype type : {dtype::f32, dtype::bf16})
-    for (const std::size_t rows : {std::size_t{1}, std::size_t{17}, std::size_t{50}})
+    for (const std::size_t rows : {std::size_t{1}, std::size_t{17}, std::size_t{40}, most_rows})
       for (const std::size_t count : {std::size_t{1}, std::size_t{4}, panels}) {
         if (type == dtype::f32 && count != 1)
           continue; // only packing differs

@@ -119,29 +119,26 @@ static bool transpose_chunk(const prefill_attention& s, const std::byte* const* 
   return special == 0;
 }
 
-/// Scores of two tiles of rows, [key][row], unscaled.
+/// Scores of two tiles of rows, [key][row], unscaled. In four tile registers, as all products of many rows
+/// (amx_tiles.hpp).
 TROUPE_INLINE void score_columns(const prefill_attention& s, const std::byte* query, std::size_t query_tile) {
-  const std::size_t blocks = s.key_dim / block_k;
+  const std::size_t keys_tile = s.key_dim / block_k * tile_bytes;
   finish_stores();
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  for (std::size_t b = 0; b < blocks; ++b) {
-    _tile_loadd(6, query + b * tile_bytes, 64);
-    _tile_loadd(4, s.keys + b * tile_bytes, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, query + query_tile + b * tile_bytes, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, s.keys + (blocks + b) * tile_bytes, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+  for (std::size_t half = 0; half < 2; ++half) {
+    const std::byte* keys = s.keys + half * keys_tile;
+    float* score = s.score + half * tile_rows * tile_rows;
+    _tile_zero(0);
+    _tile_zero(1);
+    for (std::size_t offset = 0; offset < keys_tile; offset += tile_bytes) {
+      _tile_loadd(4, keys + offset, 64);
+      _tile_loadd(6, query + offset, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(6, query + query_tile + offset, 64);
+      _tile_dpbf16ps(1, 4, 6);
+    }
+    _tile_stored(0, score, 64);
+    _tile_stored(1, score + chunk_keys * tile_rows, 64);
   }
-  float* second = s.score + chunk_keys * tile_rows;
-  _tile_stored(0, s.score, 64);
-  _tile_stored(2, s.score + 16 * tile_rows, 64);
-  _tile_stored(1, second, 64);
-  _tile_stored(3, second + 16 * tile_rows, 64);
   finish_stores();
 }
 
@@ -248,31 +245,14 @@ static void add_values_of_row(const prefill_attention& s, std::size_t row, vf fa
 TROUPE_INLINE void multiply_values(const prefill_attention& s) {
   float* second = s.fresh + s.value_dim * tile_rows;
   finish_stores();
-  _tile_loadd(6, s.probabilities, 64);
-  _tile_loadd(7, s.probabilities + tile_bytes, 64);
-  std::size_t d = 0;
-  for (; d + 32 <= s.value_dim; d += 32) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    _tile_loadd(4, s.values + d * 64, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, s.values + (d + 16) * 64, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-    _tile_stored(0, s.fresh + d * tile_rows, 64);
-    _tile_stored(1, second + d * tile_rows, 64);
-    _tile_stored(2, s.fresh + (d + 16) * tile_rows, 64);
-    _tile_stored(3, second + (d + 16) * tile_rows, 64);
-  }
-  if (d < s.value_dim) {
+  for (std::size_t d = 0; d < s.value_dim; d += 16) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_loadd(4, s.values + d * 64, 64);
+    _tile_loadd(6, s.probabilities, 64);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(6, s.probabilities + tile_bytes, 64);
+    _tile_dpbf16ps(1, 4, 6);
     _tile_stored(0, s.fresh + d * tile_rows, 64);
     _tile_stored(1, second + d * tile_rows, 64);
   }

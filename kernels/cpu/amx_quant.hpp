@@ -99,7 +99,7 @@ struct integer_tiles {
 };
 
 /// Tiles 0 to 3 hold sums: of four panels with one tile of rows, or of two with two, 0 and 1 with the first.
-/// Rows are in 4 and 5, weights in 6 and 7.
+/// Rows are in 4 and 5, weights in 6: as few registers as will do (see multiply_row_tiles).
 class integer_session {
  public:
   /// @param second  rows of the second tile of rows; 0: there is one
@@ -132,8 +132,8 @@ TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& 
     _tile_dpbssd(0, 4, 6);
     weights.prepare(s + 1, 0);
     if constexpr (Panels > 1) {
-      _tile_loadd(7, weights.at(s, 1), 64);
-      _tile_dpbssd(1, 4, 7);
+      _tile_loadd(6, weights.at(s, 1), 64);
+      _tile_dpbssd(1, 4, 6);
       weights.prepare(s + 1, 1);
     }
     if constexpr (Panels > 2) {
@@ -142,8 +142,8 @@ TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& 
       weights.prepare(s + 1, 2);
     }
     if constexpr (Panels > 3) {
-      _tile_loadd(7, weights.at(s, 3), 64);
-      _tile_dpbssd(3, 4, 7);
+      _tile_loadd(6, weights.at(s, 3), 64);
+      _tile_dpbssd(3, 4, 6);
       weights.prepare(s + 1, 3);
     }
   }
@@ -171,16 +171,15 @@ TROUPE_INLINE void multiply_two_row_tiles(const integer_tiles& t, const Weights&
     _tile_loadd(4, t.a + s * step_k, t.a_stride);
     _tile_loadd(6, weights.at(s, 0), 64);
     _tile_dpbssd(0, 4, 6);
-    weights.prepare(s + 1, 0);
-    if constexpr (Panels > 1) {
-      _tile_loadd(7, weights.at(s, 1), 64);
-      _tile_dpbssd(1, 4, 7);
-      weights.prepare(s + 1, 1);
-    }
     _tile_loadd(5, a_second + s * step_k, t.a_stride);
     _tile_dpbssd(2, 5, 6);
-    if constexpr (Panels > 1)
-      _tile_dpbssd(3, 5, 7);
+    weights.prepare(s + 1, 0);
+    if constexpr (Panels > 1) {
+      _tile_loadd(6, weights.at(s, 1), 64);
+      _tile_dpbssd(1, 4, 6);
+      _tile_dpbssd(3, 5, 6);
+      weights.prepare(s + 1, 1);
+    }
   }
   _tile_stored(0, t.c, 64);
   _tile_stored(2, t.c + tile_ints, 64);

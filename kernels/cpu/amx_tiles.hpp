@@ -114,8 +114,8 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
     TROUPE_TILE_PRODUCT(0, 4, 6);
     if constexpr (Panels > 1) {
       fetch(1, b);
-      _tile_loadd(7, w + stride, 64);
-      TROUPE_TILE_PRODUCT(1, 4, 7);
+      _tile_loadd(6, w + stride, 64);
+      TROUPE_TILE_PRODUCT(1, 4, 6);
     }
     if constexpr (Panels > 2) {
       fetch(2, b);
@@ -124,8 +124,8 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
     }
     if constexpr (Panels > 3) {
       fetch(3, b);
-      _tile_loadd(7, w + 3 * stride, 64);
-      TROUPE_TILE_PRODUCT(3, 4, 7);
+      _tile_loadd(6, w + 3 * stride, 64);
+      TROUPE_TILE_PRODUCT(3, 4, 6);
     }
   }
   _tile_stored(0, c, 64);
@@ -137,49 +137,41 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
     _tile_stored(3, c + 3 * c_stride, 64);
 }
 
-/// Sums of two tiles of rows with `Panels` ≤ 2 panels: every tile that is loaded is used twice.
-template <bool Integers, std::size_t Panels>
-TROUPE_INLINE void multiply_row_tile_pair(const tile_product& p, const std::byte* a, const std::byte* panel,
-                                          float* c, panel_fetch& fetcher) {
+/// Sums of up to three tiles of rows, `a_stride` apart, with one panel. C is in 0 to 2, rows in 4, weights in
+/// 6: while somebody else uses the core's other hardware thread, each register more makes all of this slower,
+/// 2 × 2 tiles in eight registers by half (docs/kernels.md, "Tile registers").
+template <bool Integers, std::size_t RowTiles>
+TROUPE_INLINE void multiply_row_tiles(const std::byte* a, std::size_t a_stride, const std::byte* panel,
+                                      std::size_t blocks, bool accumulate, float* c, panel_fetch& fetcher) {
   constexpr std::size_t tile_floats = tile_rows * 16;
-  const std::byte* a_second = a + p.a_stride;
-  const std::byte* panel_second = panel + p.panel_stride;
-  float* c_second = c + p.c_stride;
-  if (p.accumulate) {
+  static_assert(RowTiles == 2 || RowTiles == 3);
+  if (accumulate) {
     _tile_loadd(0, c, 64);
-    _tile_loadd(2, c + tile_floats, 64);
-    if constexpr (Panels > 1) {
-      _tile_loadd(1, c_second, 64);
-      _tile_loadd(3, c_second + tile_floats, 64);
-    }
+    _tile_loadd(1, c + tile_floats, 64);
+    if constexpr (RowTiles > 2)
+      _tile_loadd(2, c + 2 * tile_floats, 64);
   } else {
     _tile_zero(0);
-    _tile_zero(2);
-    if constexpr (Panels > 1) {
-      _tile_zero(1);
-      _tile_zero(3);
-    }
+    _tile_zero(1);
+    if constexpr (RowTiles > 2)
+      _tile_zero(2);
   }
-  for (std::size_t offset = 0; offset < p.blocks * tile_bytes; offset += tile_bytes) {
+  for (std::size_t offset = 0; offset < blocks * tile_bytes; offset += tile_bytes) {
     fetcher.step();
-    _tile_loadd(4, a + offset, 64);
     _tile_loadd(6, panel + offset, 64);
+    _tile_loadd(4, a + offset, 64);
     TROUPE_TILE_PRODUCT(0, 4, 6);
-    if constexpr (Panels > 1) {
-      _tile_loadd(7, panel_second + offset, 64);
-      TROUPE_TILE_PRODUCT(1, 4, 7);
+    _tile_loadd(4, a + a_stride + offset, 64);
+    TROUPE_TILE_PRODUCT(1, 4, 6);
+    if constexpr (RowTiles > 2) {
+      _tile_loadd(4, a + 2 * a_stride + offset, 64);
+      TROUPE_TILE_PRODUCT(2, 4, 6);
     }
-    _tile_loadd(5, a_second + offset, 64);
-    TROUPE_TILE_PRODUCT(2, 5, 6);
-    if constexpr (Panels > 1)
-      TROUPE_TILE_PRODUCT(3, 5, 7);
   }
   _tile_stored(0, c, 64);
-  _tile_stored(2, c + tile_floats, 64);
-  if constexpr (Panels > 1) {
-    _tile_stored(1, c_second, 64);
-    _tile_stored(3, c_second + tile_floats, 64);
-  }
+  _tile_stored(1, c + tile_floats, 64);
+  if constexpr (RowTiles > 2)
+    _tile_stored(2, c + 2 * tile_floats, 64);
 }
 
 /// One tile of rows with 1 to 4 panels.
@@ -221,29 +213,38 @@ static void multiply_few_rows(const tile_product& p) {
   }
 }
 
-/// More rows: two tiles of rows by two panels, while what comes next is fetched.
+/// Tiles of rows that stay in L1 (24 KiB of it) while all panels pass by them.
+constexpr std::size_t row_tiles_in_l1 = 24;
+
+/// `RowTiles` tiles of rows from the `first` on with all panels, a part of K after another.
+template <bool Integers, std::size_t RowTiles>
+static void multiply_row_group(const tile_product& p, std::size_t first, panel_fetch& fetch) {
+  const std::size_t pieces = (p.blocks * RowTiles + row_tiles_in_l1 - 1) / row_tiles_in_l1;
+  const std::size_t piece = (p.blocks + pieces - 1) / pieces;
+  for (std::size_t b = 0; b < p.blocks; b += piece)
+    for (std::size_t i = 0; i < p.panels; ++i)
+      multiply_row_tiles<Integers, RowTiles>(p.a + first * p.a_stride + b * tile_bytes, p.a_stride,
+                                             p.panel + i * p.panel_stride + b * tile_bytes,
+                                             smaller(piece, p.blocks - b), p.accumulate || b != 0,
+                                             p.c + i * p.c_stride + first * tile_rows * 16, fetch);
+}
+
+/// More rows: by threes and twos of tiles, while what comes next is fetched.
 template <bool Integers>
 static void multiply_many_rows(const tile_product& p) {
   const tile_session session(tile_rows);
   panel_fetch none;
   panel_fetch& fetch = p.fetch != nullptr ? *p.fetch : none;
   const std::size_t row_tiles = (p.rows + tile_rows - 1) / tile_rows;
-  for (std::size_t i = 0; i < p.panels; i += 2) {
-    const std::byte* two = p.panel + i * p.panel_stride;
-    for (std::size_t t = 0; t + 2 <= row_tiles; t += 2) {
-      const std::byte* a = p.a + t * p.a_stride;
-      float* to = p.c + i * p.c_stride + t * tile_rows * 16;
-      if (i + 1 < p.panels)
-        multiply_row_tile_pair<Integers, 2>(p, a, two, to, fetch);
-      else
-        multiply_row_tile_pair<Integers, 1>(p, a, two, to, fetch);
+  for (std::size_t t = 0; t < row_tiles;) {
+    if (row_tiles - t == 2 || row_tiles - t == 4) {
+      multiply_row_group<Integers, 2>(p, t, fetch);
+      t += 2;
+    } else {
+      multiply_row_group<Integers, 3>(p, t, fetch);
+      t += 3;
     }
   }
-  if (row_tiles % 2 != 0)
-    for (std::size_t i = 0; i < p.panels; i += panel_group)
-      multiply_row_tile<Integers>(p, smaller(panel_group, p.panels - i), p.a + (row_tiles - 1) * p.a_stride,
-                                  p.panel + i * p.panel_stride,
-                                  p.c + i * p.c_stride + (row_tiles - 1) * tile_rows * 16, fetch, nullptr);
 }
 
 template <bool Integers>

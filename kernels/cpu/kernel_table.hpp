@@ -123,7 +123,7 @@ struct tile_product {
   bool streamed = true;
   /// And what is multiplied next.
   upcoming_panels next{};
-  /// More rows: what to fetch meanwhile, a step per block and 2 × 2 tiles; or null.
+  /// More rows: what to fetch meanwhile, a step per block, panel and up to 48 rows; or null.
   panel_fetch* fetch = nullptr;
 };
 

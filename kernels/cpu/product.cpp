@@ -36,15 +36,17 @@ constexpr std::size_t streams = 4;
 
 // On a matrix unit: bytes of rows that stay in L2 with the panels that pass, and panels of a tile, more of
 // few rows, so that a tile is worth taking.
-constexpr std::size_t tile_rows_bytes = std::size_t{1} << 20;
+constexpr std::size_t tile_rows_bytes = std::size_t{1} << 19;
 constexpr std::size_t tile_floats = std::size_t{64} * 1024;
 constexpr std::size_t tile_panels = 16;
 
 // Sums that a matrix unit makes at a time, at most 24 KiB: they are still in L1 when they are used.
 constexpr tile_shape tile_part{96, 4};
 
-// So many int8 rows and fewer are rows of their own, not tiles.
-constexpr std::size_t few_int8_rows = 32;
+// So many int8 rows and fewer are rows of their own, not tiles: with int4, which would be unpacked for all of
+// K first, twice as many.
+constexpr std::size_t few_int8_rows = 16;
+constexpr std::size_t few_int8_rows_with_int4 = 32;
 
 void multiply_bf16(const kernel_table& table, const packed_matrix& weight, const float* a, std::size_t rows,
                    std::size_t first, std::size_t panels, float* c, float* expanded) {
@@ -87,8 +89,11 @@ std::size_t ceil_div(std::size_t a, std::size_t b) {
 row_layout layout_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows) {
   if (weight.format() == packed_format::f32_panel)
     return row_layout::f32;
-  if (weight.rows() == row_quant::int8)
-    return table.int8_tiles != nullptr && rows > few_int8_rows ? row_layout::int8_tiles : row_layout::int8;
+  if (weight.rows() == row_quant::int8) {
+    const std::size_t few =
+        weight.format() == packed_format::int8_channel ? few_int8_rows : few_int8_rows_with_int4;
+    return table.int8_tiles != nullptr && rows > few ? row_layout::int8_tiles : row_layout::int8;
+  }
   if (table.bf16_tiles == nullptr || (is_quantized(weight.format()) && rows <= quant_vector_rows))
     return row_layout::bf16_split;
   return row_layout::bf16_tiles;
@@ -237,7 +242,7 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
     const std::size_t blocks = ceil_div(weight.inputs(), work.layout == row_layout::int8_tiles ? 64 : 32);
     fetch.begin(next.weight->panel(next.first), next.weight->shape().panel_bytes(),
                 std::min(next.count, tile_part.panels),
-                work.rows / 32 * ceil_div(panels.count, 2) * blocks + work.rows);
+                ceil_div(work.rows, 48) * panels.count * blocks + work.rows);
   }
   if (unpacks_int4(work.layout, weight))
     for (std::size_t p = 0; p < panels.count; ++p)

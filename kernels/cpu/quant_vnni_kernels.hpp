@@ -46,50 +46,82 @@ TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, cons
   }
 }
 
-/// A group's sum of 32 products, |q · x| ≤ 8 · 127 each, fits 16 bits: multiplying it with the group's scale
-/// and adding up is one instruction, of which the upper halves of the lanes are told to be worth nothing.
+/// Sums of a block of 32 of K of `Panels` ≤ 2 panels. A group's sum of 32 products, |q · x| ≤ 8 · 127 each,
+/// fits 16 bits: multiplying it with the group's scale and adding up is one instruction, of which the upper
+/// halves of the lanes are told to be worth nothing.
+/// @param far  of each panel where lines to fetch begin, `far_offset` further on
+template <std::size_t Rows, std::size_t Panels>
+TROUPE_VNNI TROUPE_INLINE void
+vnni_int4_block(const std::byte* a, std::size_t a_stride, const quant_panel& first, std::size_t b,
+                std::size_t k, const std::byte* const* far, std::size_t far_offset, __m512i (*sums)[Rows]) {
+  const std::byte* from = first.weights + b * int4_block_bytes;
+  __m512i block[Panels][Rows];
+#pragma GCC unroll 16
+  for (std::size_t r = 0; r < Rows; ++r) {
+    const __m512i offset = _mm512_set1_epi32(block_offsets(a + r * a_stride, k)[b]);
+    for (std::size_t p = 0; p < Panels; ++p)
+      block[p][r] = offset;
+  }
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < block_k; i += 8, from += 64) {
+    __m512i low[Panels];
+    __m512i high[Panels];
+#pragma GCC unroll 2
+    for (std::size_t p = 0; p < Panels; ++p) {
+      const std::byte* line = from + p * first.stride;
+      weight_fetcher::fetch_line<512>(far[p] + far_offset + i * 8, line);
+      const __m512i bytes = _mm512_loadu_si512(line);
+      low[p] = low_half_bytes(bytes);
+      high[p] = high_half_bytes(bytes);
+    }
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const std::byte* x = a + r * a_stride + b * block_k + i;
+      __m512i x_low = broadcast_bytes(x);
+      __m512i x_high = broadcast_bytes(x + 4);
+      __asm__("" : "+v"(x_low), "+v"(x_high)); // spread over a register once, not once for each panel
+#pragma GCC unroll 2
+      for (std::size_t p = 0; p < Panels; ++p)
+        block[p][r] = _mm512_dpbusd_epi32(block[p][r], low[p], x_low);
+#pragma GCC unroll 2
+      for (std::size_t p = 0; p < Panels; ++p)
+        block[p][r] = _mm512_dpbusd_epi32(block[p][r], high[p], x_high);
+    }
+  }
+#pragma GCC unroll 2
+  for (std::size_t p = 0; p < Panels; ++p) {
+    __m512i g = _mm512_set1_epi32(1);
+    if (first.group_scales != nullptr)
+      g = _mm512_and_si512(load_int8_int(first.group_scales_of(b) + p * first.stride),
+                           _mm512_set1_epi32(0xffff));
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < Rows; ++r)
+      sums[p][r] = _mm512_dpwssd_epi32(sums[p][r], block[p][r], g);
+  }
+}
+
+/// Two panels at a time, 64 of K of each.
 template <std::size_t Rows, std::size_t Panels>
 TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, const quant_panel& first,
                                   const weight_fetcher& fetcher, std::size_t k,
                                   __m512i (&sums)[Panels][Rows]) {
+  constexpr std::size_t together = Panels < 2 ? Panels : 2;
   for (std::size_t r = 0; r < Rows; ++r)
     for (std::size_t p = 0; p < Panels; ++p)
       sums[p][r] = _mm512_setzero_si512();
-  const __m512i low_half = _mm512_set1_epi32(0xffff);
-  const std::byte* fetch[Panels];
-  for (std::size_t b = 0; b * block_k < k; ++b) {
-    if (b % 2 == 0)
-      for (std::size_t p = 0; p < Panels; ++p)
-        fetch[p] = fetcher(p, b * int4_block_bytes);
-#pragma GCC unroll 4
-    for (std::size_t p = 0; p < Panels; ++p) {
-      // Rows are read again for each panel, as operands: kept, they would be spilled.
+  const std::size_t blocks = (k + block_k - 1) / block_k;
+  for (std::size_t b = 0; b < blocks; b += 2) {
+    const std::byte* far[Panels];
+    for (std::size_t p = 0; p < Panels; ++p)
+      far[p] = fetcher(p, b * int4_block_bytes);
+#pragma GCC unroll 2
+    for (std::size_t p = 0; p < Panels; p += together) {
+      // Rows are read again for the next panels: kept, they would be spilled.
       __asm__ volatile("" ::: "memory");
-      const std::byte* from = first.weights + p * first.stride + b * int4_block_bytes;
-      __m512i block[Rows];
-#pragma GCC unroll 16
-      for (std::size_t r = 0; r < Rows; ++r)
-        block[r] = _mm512_set1_epi32(block_offsets(a + r * a_stride, k)[b]);
-#pragma GCC unroll 4
-      for (std::size_t i = 0; i < block_k; i += 8, from += 64, fetch[p] += 64) {
-        weight_fetcher::fetch_line<512>(fetch[p], from);
-        const __m512i bytes = _mm512_loadu_si512(from);
-        const __m512i low = low_half_bytes(bytes);
-        const __m512i high = high_half_bytes(bytes);
-#pragma GCC unroll 16
-        for (std::size_t r = 0; r < Rows; ++r) {
-          const std::byte* x = a + r * a_stride + b * block_k + i;
-          block[r] = _mm512_dpbusd_epi32(block[r], low, broadcast_bytes(x));
-          block[r] = _mm512_dpbusd_epi32(block[r], high, broadcast_bytes(x + 4));
-        }
-      }
-      const __m512i g =
-          first.group_scales == nullptr
-              ? _mm512_set1_epi32(1)
-              : _mm512_and_si512(load_int8_int(first.group_scales_of(b) + p * first.stride), low_half);
-#pragma GCC unroll 16
-      for (std::size_t r = 0; r < Rows; ++r)
-        sums[p][r] = _mm512_dpwssd_epi32(sums[p][r], block[r], g);
+      vnni_int4_block<Rows, together>(a, a_stride, first.next(p), b, k, far + p, 0, sums + p);
+      if (b + 1 < blocks)
+        vnni_int4_block<Rows, together>(a, a_stride, first.next(p), b + 1, k, far + p, int4_block_bytes,
+                                        sums + p);
     }
   }
 }
@@ -114,7 +146,7 @@ static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows
                       std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
   const std::size_t c_stride = rows * 16;
   static_assert(Panels <= 4);
-  constexpr std::size_t most = Panels == 2 ? 8 : 4; // rows whose sums registers hold
+  constexpr std::size_t most = Panels == 2 ? 8 : 6; // rows whose sums registers hold, or nearly
   for (std::size_t row = 0; row < rows;) {
     // Fetched once: what follows finds the panels in the cache.
     const weight_fetcher fetcher(first, Panels, row == 0 ? panels : 0, k,
@@ -142,7 +174,7 @@ static void integer_panels_vnni(const std::byte* a, std::size_t a_stride, std::s
     return;
   }
   std::size_t p = 0;
-  if (rows <= 4)
+  if (rows <= 6)
     for (; p + 4 <= panels; p += 4)
       vnni_rows<4>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
   for (; p + 2 <= panels; p += 2)

@@ -38,7 +38,7 @@ struct shape {
   std::size_t k;
 };
 
-const std::vector<shape> shapes{{1, 1}, {16, 32}, {50, 70}, {130, 96}, {33, 300}};
+const std::vector<shape> shapes{{1, 1}, {16, 32}, {50, 70}, {130, 96}, {33, 300}, {20, 1000}};
 
 } // namespace
 
@@ -46,7 +46,7 @@ TEST(gemm, follows_the_documented_order_bit_by_bit) {
   for (const auto& shape : shapes) {
     const auto n = shape.n; // not a structured binding: clang++ 14 cannot capture one
     const auto k = shape.k;
-    constexpr std::size_t rows = 37;
+    constexpr std::size_t rows = 70;
     const auto x = random_floats(rows * k, 1);
     const auto w = random_floats(n * k, 2, 0.1F);
     const auto x16 = rounded(x);
@@ -64,7 +64,7 @@ TEST(gemm, follows_the_documented_order_bit_by_bit) {
         }
     }
     with_every_context([&](context& ctx) {
-      for (const std::size_t m : {1UL, 2UL, 5UL, 6UL, 7UL, 12UL, 13UL, rows}) {
+      for (const std::size_t m : {1UL, 2UL, 5UL, 6UL, 7UL, 12UL, 13UL, 37UL, 50UL, rows}) {
         std::vector<float> y(m * n, poison);
         gemm(ctx, {.input = view_of(x.data(), m, k), .weight = &plain, .output = view_of(y.data(), m, n)});
         EXPECT_TRUE(same_bits(std::span<const float>(y), std::span<const float>(expected).first(m * n)))

@@ -81,7 +81,7 @@ struct shape {
   std::size_t k;
 };
 
-const std::vector<shape> shapes{{1, 1}, {16, 32}, {50, 70}, {130, 96}, {33, 300}};
+const std::vector<shape> shapes{{1, 1}, {16, 32}, {50, 70}, {130, 96}, {33, 300}, {20, 1000}};
 
 double squared_error(std::span<const float> a, std::span<const float> b) {
   double sum = 0.0;
@@ -197,7 +197,8 @@ TEST(quantized_gemm, follows_the_documented_order_bit_by_bit) {
                                                           : documented_int8(x.data() + r * k, weights);
         }
         with_every_context([&](context& ctx) {
-          for (const std::size_t m : {1UL, 2UL, 3UL, 7UL, 8UL, 9UL, 17UL, 32UL, 37UL, 65UL, rows}) {
+          for (const std::size_t m :
+               {1UL, 2UL, 3UL, 4UL, 5UL, 6UL, 7UL, 8UL, 9UL, 17UL, 32UL, 37UL, 64UL, 65UL, rows}) {
             std::vector<float> y(m * n, poison);
             gemm(ctx,
                  {.input = view_of(x.data(), m, k), .weight = &packed, .output = view_of(y.data(), m, n)});
