@@ -45,8 +45,7 @@ std::shared_ptr<const weight_source> open_packed_folder(const std::filesystem::p
     throw model_error(file.string() + ": packed for " + kernels::name_of(source->type())
                       + " activations, asked for " + kernels::name_of(wanted));
   const auto& packed = source->quant();
-  if (options.quant.any()
-      && (options.quant.experts != packed.experts || options.quant.dense_int8 != packed.dense_int8))
+  if (options.quant.any() && (options.quant.experts != packed.experts || options.quant.dense != packed.dense))
     throw model_error(file.string() + ": packed as " + packed.stored_name() + ", asked for "
                       + options.quant.stored_name());
   return source;

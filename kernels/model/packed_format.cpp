@@ -237,7 +237,7 @@ std::string encode(const packed_index& index) {
   json["config_checksum"] = hex(index.config_checksum);
   json["dtype"] = kernels::name_of(index.type);
   json["experts"] = quantization{index.quant.experts}.stored_name();
-  json["dense"] = index.quant.dense_int8 ? "int8" : "none";
+  json["dense"] = name_of(index.quant.dense);
   json["extents"] = nlohmann::ordered_json::array();
   for (const auto& extent : index.extents)
     json["extents"].push_back({{"name", extent.name},
@@ -259,13 +259,14 @@ packed_index decode_index(std::string_view json, std::uint64_t index_offset, con
     const auto type = dtype_from(parsed.at("dtype").get<std::string>());
     const auto experts = find_by_name(parsed.at("experts").get<std::string>(), last_expert_quant,
                                       [](expert_quant quant) { return quantization{quant}.stored_name(); });
-    const auto dense = parsed.at("dense").get<std::string>();
+    const auto dense = find_by_name(parsed.at("dense").get<std::string>(), last_dense_quant,
+                                    [](dense_quant quant) { return std::string{name_of(quant)}; });
     if (!checksum || !type || (type != kernels::dtype::f32 && type != kernels::dtype::bf16) || !experts
-        || (dense != "none" && dense != "int8"))
+        || !dense)
       throw model_error("unknown dtype or quantization");
     index.config_checksum = *checksum;
     index.type = *type;
-    index.quant = {*experts, dense == "int8", kernels::row_quant::none};
+    index.quant = {*experts, *dense, kernels::row_quant::none};
     for (const auto& entry : parsed.at("extents"))
       index.extents.push_back(decode_extent(entry));
     check_places(index.extents, index_offset);

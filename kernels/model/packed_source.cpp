@@ -24,7 +24,7 @@ std::shared_ptr<const packed_source> packed_source::open(const std::filesystem::
 
 packed_source::packed_source(mapped_file file, packed_index index, model_config config,
                              kernels::row_quant rows)
-    : weight_source(std::move(config), index.type, {index.quant.experts, index.quant.dense_int8, rows}),
+    : weight_source(std::move(config), index.type, {index.quant.experts, index.quant.dense, rows}),
       file_(std::move(file)),
       fingerprint_(std::move(index.fingerprint)) {
   for (auto& extent : index.extents) {
@@ -133,7 +133,7 @@ embedding_rows packed_source::embeddings() const {
   for (const auto candidate : {kernels::dtype::bf16, kernels::dtype::f16, kernels::dtype::int8})
     if (extent.format == kernels::name_of(candidate))
       row_type = candidate;
-  if ((row_type == kernels::dtype::int8) != quant().dense_int8)
+  if ((row_type == kernels::dtype::int8) != (quant().dense != dense_quant::none))
     fail(extent, "is not what the file says of itself");
   result.rows = {bytes.data(), row_type, config().vocab_size, config().hidden, shape[2], {}};
   if (row_type == kernels::dtype::int8)

@@ -228,7 +228,7 @@ void write_packed(const weight_source& source, const std::filesystem::path& file
   out.finish({source.fingerprint(),
               checksum_of(source.config().canonical_json),
               source.type(),
-              {source.quant().experts, source.quant().dense_int8, kernels::row_quant::none},
+              {source.quant().experts, source.quant().dense, kernels::row_quant::none},
               {}});
 }
 

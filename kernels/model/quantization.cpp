@@ -22,8 +22,21 @@ const char* name_of(expert_quant quant) {
 
 } // namespace
 
+const char* name_of(dense_quant quant) {
+  switch (quant) {
+  case dense_quant::none:
+    return "none";
+  case dense_quant::int8:
+    return "int8";
+  case dense_quant::int4_group32:
+    return "int4-group32";
+  }
+  return "?";
+}
+
 std::string quantization::stored_name() const {
-  return std::string{name_of(experts)} + (dense_int8 ? "+dense-int8" : "");
+  return std::string{name_of(experts)}
+         + (dense == dense_quant::none ? "" : std::string{"+dense-"} + name_of(dense));
 }
 
 std::string quantization::name() const {
@@ -47,7 +60,15 @@ kernels::packed_format expert_format(const quantization& quant, kernels::dtype t
 }
 
 kernels::packed_format dense_format(const quantization& quant, kernels::dtype type) {
-  return quant.dense_int8 ? kernels::packed_format::int8_channel : kernels::format_for(type);
+  switch (quant.dense) {
+  case dense_quant::none:
+    break;
+  case dense_quant::int8:
+    return kernels::packed_format::int8_channel;
+  case dense_quant::int4_group32:
+    return kernels::packed_format::int4_group32;
+  }
+  return kernels::format_for(type);
 }
 
 } // namespace troupe::model

@@ -111,7 +111,7 @@ kernels::expert_weights checkpoint_source::mlp(const std::string& prefix) const 
 embedding_rows checkpoint_source::embeddings() const {
   const auto& tensor = weights_->at(embeddings_name);
   embedding_rows result;
-  if (quant().dense_int8)
+  if (quant().dense != dense_quant::none)
     quantize_embeddings(tensor, result);
   else
     copy_embeddings(tensor, type(), result);

@@ -11,8 +11,8 @@ void model_options::declare(option_parser& parser) {
                 &expert_quant);
   parser.choice("int4-group", {"32", "64", "channel"},
                 "weights that share a scale where --expert-quant is int4", &int4_group);
-  parser.choice("dense-quant", {"none", "int8"},
-                "quantization of attention, embeddings, LM head, dense and shared MLPs", &dense_quant);
+  parser.choice("dense-quant", {"none", "int8", "int4"},
+                "quantization of attention, LM head, dense and shared MLPs (embeddings: int8)", &dense_quant);
   parser.choice("activation-quant", {"none", "int8"}, "quantization of rows that enter quantized weights",
                 &activation_quant);
   parser.text(

@@ -41,7 +41,9 @@ model::quantization quantization_of(const model_options& options) {
                     : options.int4_group == "64" ? model::expert_quant::int4_group64
                                                  : model::expert_quant::int4_channel;
   }
-  quant.dense_int8 = options.dense_quant == "int8";
+  if (options.dense_quant != "none") {
+    quant.dense = options.dense_quant == "int8" ? model::dense_quant::int8 : model::dense_quant::int4_group32;
+  }
   if (options.activation_quant == "int8") {
     quant.rows = kernels::row_quant::int8;
   }

@@ -78,8 +78,9 @@ int quantize_command(const std::vector<std::string>& arguments) {
   parser.text("out", "DIR", "the new folder (required)", &out);
   parser.choice("int4-group", {"32", "64", "channel"}, "weights that share a scale with --to int4",
                 &model.int4_group);
-  parser.choice("dense-quant", {"none", "int8"},
-                "quantization of attention, embeddings, LM head, dense and shared MLPs", &model.dense_quant);
+  parser.choice("dense-quant", {"none", "int8", "int4"},
+                "quantization of attention, LM head, dense and shared MLPs (embeddings: int8)",
+                &model.dense_quant);
   parser.choice("dtype", {"auto", "float32", "bfloat16"}, "type of the weights that are not quantized",
                 &model.dtype);
   parser.number("threads", "threads that quantize; 0: one per processor", &model.threads, 0, 1024);

@@ -26,6 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace troupe;
+using model::dense_quant;
 using model::expert_quant;
 
 constexpr auto rows_int8 = kernels::row_quant::int8;
@@ -50,12 +51,16 @@ void round_to_q4_0(std::span<float> weights) {
   }
 }
 
-/// A checkpoint whose experts have been through Q4_0; products are the plain BF16 ones.
+/// A checkpoint whose experts have been through Q4_0, and the dense side if asked; products are the plain
+/// BF16 ones.
 class q4_0_source final : public model::weight_source {
  public:
   explicit q4_0_source(std::shared_ptr<const model::checkpoint> weights, const model::model_config& config,
-                       kernels::dtype type)
-      : weight_source(config, type, {}), weights_(weights), plain_(std::move(weights), config, type) {}
+                       kernels::dtype type, bool dense)
+      : weight_source(config, type, {}),
+        weights_(weights),
+        plain_(std::move(weights), config, type),
+        dense_(dense) {}
 
   std::string fingerprint() const override { return plain_.fingerprint(); }
 
@@ -64,7 +69,18 @@ class q4_0_source final : public model::weight_source {
   std::vector<float> floats(const std::string& name) const override { return plain_.floats(name); }
 
   kernels::packed_matrix matrix(std::span<const std::string> names, bool plain) const override {
-    return plain_.matrix(names, plain);
+    if (plain || !dense_)
+      return plain_.matrix(names, plain);
+    std::vector<float> values;
+    for (const auto& name : names) {
+      const auto some = rounded(name);
+      values.insert(values.end(), some.begin(), some.end());
+    }
+    const std::size_t cols = weights_->at(names.front()).shape.back();
+    auto result = kernels::packed_matrix::pack(kernels::format_for(type()),
+                                               kernels::view_of(values.data(), values.size() / cols, cols));
+    finish(result);
+    return result;
   }
 
   kernels::expert_weights mlp(const std::string& prefix) const override { return plain_.mlp(prefix); }
@@ -73,13 +89,6 @@ class q4_0_source final : public model::weight_source {
 
   kernels::expert_weights expert(std::size_t layer, std::size_t expert) const override {
     const auto names = model::expert_tensors(config(), layer, expert);
-    const auto rounded = [&](const std::string& name) {
-      auto values = model::to_floats(weights_->at(name));
-      const auto cols = weights_->at(name).shape.back();
-      for (std::size_t i = 0; i < values.size(); i += cols)
-        round_to_q4_0(std::span(values).subspan(i, cols));
-      return values;
-    };
     const auto hidden = config().hidden;
     const auto ffn = config().layers[layer].moe()->intermediate;
     const auto gate = rounded(names.gate);
@@ -97,29 +106,49 @@ class q4_0_source final : public model::weight_source {
   void forget(std::size_t, std::size_t) const noexcept override {}
 
  private:
+  std::vector<float> rounded(const std::string& name) const {
+    auto values = model::to_floats(weights_->at(name));
+    const auto cols = weights_->at(name).shape.back();
+    for (std::size_t i = 0; i < values.size(); i += cols)
+      round_to_q4_0(std::span(values).subspan(i, cols));
+    return values;
+  }
+
   std::shared_ptr<const model::checkpoint> weights_;
   model::checkpoint_source plain_;
+  bool dense_;
 };
+
+/// Which weights go through Q4_0.
+enum class q4_0 : std::uint8_t { none, experts, all };
 
 struct mode {
   std::string name;
-  bool q4_0 = false;
+  q4_0 compared = q4_0::none;
   model::quantization quant;
 };
 
+constexpr auto no_dense = dense_quant::none;
+constexpr auto dense_int4 = dense_quant::int4_group32;
+
 const mode modes[] = {
-    {"none", false, {}},
-    {"experts int8", false, {expert_quant::int8, false, {}}},
-    {"experts int8, rows int8", false, {expert_quant::int8, false, rows_int8}},
-    {"experts Q4_0 (llama.cpp, for comparison)", true, {}},
-    {"experts int4, groups of 32", false, {expert_quant::int4_group32, false, {}}},
-    {"experts int4, groups of 32, rows int8", false, {expert_quant::int4_group32, false, rows_int8}},
-    {"experts int4, groups of 64", false, {expert_quant::int4_group64, false, {}}},
-    {"experts int4, per channel", false, {expert_quant::int4_channel, false, {}}},
-    {"dense int8", false, {expert_quant::none, true, {}}},
-    {"experts and dense int8", false, {expert_quant::int8, true, {}}},
-    {"experts and dense int8, rows int8", false, {expert_quant::int8, true, rows_int8}},
-    {"experts int4, dense int8, rows int8", false, {expert_quant::int4_group32, true, rows_int8}},
+    {"none", q4_0::none, {}},
+    {"experts int8", q4_0::none, {expert_quant::int8, no_dense, {}}},
+    {"experts int8, rows int8", q4_0::none, {expert_quant::int8, no_dense, rows_int8}},
+    {"experts Q4_0 (llama.cpp, for comparison)", q4_0::experts, {}},
+    {"experts int4, groups of 32", q4_0::none, {expert_quant::int4_group32, no_dense, {}}},
+    {"experts int4, groups of 32, rows int8", q4_0::none, {expert_quant::int4_group32, no_dense, rows_int8}},
+    {"experts int4, groups of 64", q4_0::none, {expert_quant::int4_group64, no_dense, {}}},
+    {"experts int4, per channel", q4_0::none, {expert_quant::int4_channel, no_dense, {}}},
+    {"dense int8", q4_0::none, {expert_quant::none, dense_quant::int8, {}}},
+    {"experts and dense int8", q4_0::none, {expert_quant::int8, dense_quant::int8, {}}},
+    {"experts and dense int8, rows int8", q4_0::none, {expert_quant::int8, dense_quant::int8, rows_int8}},
+    {"experts int4, dense int8, rows int8",
+     q4_0::none,
+     {expert_quant::int4_group32, dense_quant::int8, rows_int8}},
+    {"experts and dense Q4_0 (llama.cpp, for comparison)", q4_0::all, {}},
+    {"experts and dense int4", q4_0::none, {expert_quant::int4_group32, dense_int4, {}}},
+    {"experts and dense int4, rows int8", q4_0::none, {expert_quant::int4_group32, dense_int4, rows_int8}},
 };
 
 struct domain {
@@ -205,8 +234,8 @@ int run(const std::vector<std::string>& arguments) {
   double plain = 0.0;
   for (const auto& m : modes) {
     std::shared_ptr<const model::weight_source> source;
-    if (m.q4_0)
-      source = std::make_shared<const q4_0_source>(weights, config, type);
+    if (m.compared != q4_0::none)
+      source = std::make_shared<const q4_0_source>(weights, config, type, m.compared == q4_0::all);
     else
       source = std::make_shared<const model::checkpoint_source>(weights, config, type, m.quant);
     model::local_forward forward(ctx, source, config.max_context);

@@ -98,7 +98,9 @@ TEST(checkpoint, dtype_follows_the_checkpoint_unless_chosen) {
   EXPECT_EQ(resolve_dtype(dtype_choice::float32, checkpoint::open(bf16.folder())), kernels::dtype::f32);
   EXPECT_NE(numerics_class(kernels::dtype::f32), numerics_class(kernels::dtype::bf16));
   EXPECT_NE(numerics_class(kernels::dtype::bf16),
-            numerics_class(kernels::dtype::bf16, {expert_quant::int8, false, {}}));
+            numerics_class(kernels::dtype::bf16, {expert_quant::int8, dense_quant::none, {}}));
+  EXPECT_NE(numerics_class(kernels::dtype::bf16, {expert_quant::none, dense_quant::int8, {}}),
+            numerics_class(kernels::dtype::bf16, {expert_quant::none, dense_quant::int4_group32, {}}));
 }
 
 TEST(checkpoint, a_truncated_file_names_file_and_tensor) {

@@ -26,11 +26,13 @@ constexpr const char* variant =
 
 const quantization all_quants[] = {
     {},
-    {expert_quant::int8, false, kernels::row_quant::none},
-    {expert_quant::int8, false, kernels::row_quant::int8},
-    {expert_quant::int4_group32, false, kernels::row_quant::none},
-    {expert_quant::int4_group64, true, kernels::row_quant::int8},
-    {expert_quant::int4_channel, true, kernels::row_quant::none},
+    {expert_quant::int8, dense_quant::none, kernels::row_quant::none},
+    {expert_quant::int8, dense_quant::none, kernels::row_quant::int8},
+    {expert_quant::int4_group32, dense_quant::none, kernels::row_quant::none},
+    {expert_quant::int4_group64, dense_quant::int8, kernels::row_quant::int8},
+    {expert_quant::int4_channel, dense_quant::int8, kernels::row_quant::none},
+    {expert_quant::int4_group32, dense_quant::int4_group32, kernels::row_quant::int8},
+    {expert_quant::none, dense_quant::int4_group32, kernels::row_quant::none},
 };
 
 std::string read_file(const std::filesystem::path& path) {
