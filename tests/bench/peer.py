@@ -36,7 +36,7 @@ COLUMNS = {
     ),
     "int4": (
         4.5,
-        ["--expert-quant", "int4", "--dense-quant", "int8", "--activation-quant", "int8"],
+        ["--expert-quant", "int4", "--dense-quant", "int4", "--activation-quant", "int8"],
         [("Q4_0", ["repack"]), ("Q4_K_R4", [])],
     ),
 }
