@@ -1,0 +1,45 @@
+#include "services/process/model_source.hpp"
+
+#include <string>
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+namespace troupe {
+namespace {
+
+TEST(quantization_of, names_what_the_flags_ask_for) {
+  const std::tuple<const char*, const char*, const char*, const char*, const char*> cases[] = {
+      {"none", "32", "none", "none", "none"},
+      {"int8", "32", "none", "none", "int8"},
+      {"int4", "32", "int8", "none", "int4-group32+dense-int8"},
+      {"int4", "64", "int4", "int8", "int4-group64+dense-int4-group32+rows-int8"},
+      {"int4", "channel", "none", "int8", "int4-channel+rows-int8"},
+      {"none", "32", "int4", "none", "none+dense-int4-group32"},
+      {"none", "32", "none", "int8", "none"}, // no weights for the rows to enter
+  };
+  for (const auto& [experts, group, dense, rows, name] : cases) {
+    model_options options;
+    options.expert_quant = experts;
+    options.int4_group = group;
+    options.dense_quant = dense;
+    options.activation_quant = rows;
+    EXPECT_EQ(quantization_of(options).name(), name);
+  }
+}
+
+TEST(model_options, know_every_quantization_and_no_other) {
+  const auto parse = [](const std::string& value) {
+    model_options options;
+    option_parser parser("test", "");
+    options.declare(parser);
+    parser.parse({"--dense-quant", value});
+    return options.dense_quant;
+  };
+  for (const char* value : {"none", "int8", "int4"})
+    EXPECT_EQ(parse(value), value);
+  EXPECT_THROW(parse("int2"), option_error);
+}
+
+} // namespace
+} // namespace troupe
