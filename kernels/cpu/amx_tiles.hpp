@@ -73,10 +73,10 @@ class tile_session {
   } while (false)
 
 /// Sums of one tile of rows with `Panels` ≤ 4 panels, one block of each panel in turn. `streamed`: weights
-/// come straight from memory and are fetched ahead; otherwise `fetcher` has its steps.
+/// come straight from memory and are fetched ahead; or null.
 template <bool Integers, std::size_t Panels>
 TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, const std::byte* panel,
-                                     float* c, panel_fetch& fetcher, const weight_fetcher* streamed) {
+                                     float* c, const weight_fetcher* streamed) {
   const std::size_t stride = p.panel_stride;
   const std::size_t c_stride = p.c_stride;
   if (p.accumulate) {
@@ -107,7 +107,6 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
   };
   for (std::size_t b = 0; b < p.blocks; ++b) {
     const std::byte* w = panel + b * tile_bytes;
-    fetcher.step();
     _tile_loadd(4, a + b * tile_bytes, 64);
     fetch(0, b);
     _tile_loadd(6, w, 64);
@@ -137,9 +136,9 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
     _tile_stored(3, c + 3 * c_stride, 64);
 }
 
-/// Sums of up to three tiles of rows, `a_stride` apart, with one panel. C is in 0 to 2, rows in 4, weights in
-/// 6: while somebody else uses the core's other hardware thread, each register more makes all of this slower,
-/// 2 × 2 tiles in eight registers by half (docs/kernels.md, "Tile registers").
+/// Sums of two or three tiles of rows, `a_stride` apart, with one panel. C is in 0 to 2, rows in 4, weights
+/// in 6: on a core that others use too, each register more can make all of this slower, 2 × 2 tiles in eight
+/// registers by half (docs/kernels.md, "Tile registers").
 template <bool Integers, std::size_t RowTiles>
 TROUPE_INLINE void multiply_row_tiles(const std::byte* a, std::size_t a_stride, const std::byte* panel,
                                       std::size_t blocks, bool accumulate, float* c, panel_fetch& fetcher) {
@@ -177,20 +176,19 @@ TROUPE_INLINE void multiply_row_tiles(const std::byte* a, std::size_t a_stride, 
 /// One tile of rows with 1 to 4 panels.
 template <bool Integers>
 static void multiply_row_tile(const tile_product& p, std::size_t panels, const std::byte* a,
-                              const std::byte* panel, float* c, panel_fetch& fetcher,
-                              const weight_fetcher* streamed) {
+                              const std::byte* panel, float* c, const weight_fetcher* streamed) {
   switch (panels) {
   case 1:
-    multiply_row_tile<Integers, 1>(p, a, panel, c, fetcher, streamed);
+    multiply_row_tile<Integers, 1>(p, a, panel, c, streamed);
     break;
   case 2:
-    multiply_row_tile<Integers, 2>(p, a, panel, c, fetcher, streamed);
+    multiply_row_tile<Integers, 2>(p, a, panel, c, streamed);
     break;
   case 3:
-    multiply_row_tile<Integers, 3>(p, a, panel, c, fetcher, streamed);
+    multiply_row_tile<Integers, 3>(p, a, panel, c, streamed);
     break;
   default:
-    multiply_row_tile<Integers, 4>(p, a, panel, c, fetcher, streamed);
+    multiply_row_tile<Integers, 4>(p, a, panel, c, streamed);
     break;
   }
 }
@@ -202,13 +200,12 @@ constexpr std::size_t panel_group = 4;
 template <bool Integers>
 static void multiply_few_rows(const tile_product& p) {
   const tile_session session(p.rows);
-  panel_fetch none;
   for (std::size_t first = 0; first < p.panels; first += panel_group) {
     const std::size_t left = p.panels - first;
     const std::byte* panel = p.panel + first * p.panel_stride;
     const weight_fetcher fetcher(panel, p.panel_stride, p.blocks * tile_bytes, smaller(panel_group, left),
                                  left, p.next);
-    multiply_row_tile<Integers>(p, smaller(panel_group, left), p.a, panel, p.c + first * p.c_stride, none,
+    multiply_row_tile<Integers>(p, smaller(panel_group, left), p.a, panel, p.c + first * p.c_stride,
                                 p.streamed ? &fetcher : nullptr);
   }
 }
