@@ -168,8 +168,8 @@ std::vector<domain> read_domains(const fs::path& folder, const text::tokenizer& 
     domain d{file.stem().string(), {}};
     std::ifstream in(file);
     for (std::string line; std::getline(in, line) && (records == 0 || d.texts.size() < records);) {
-      const auto ids =
-          tokenizer.encode(nlohmann::json::parse(line).at("text").get<std::string>(), /*special=*/true);
+      const auto ids = tokenizer.encode(nlohmann::json::parse(line).at("text").get<std::string>(),
+                                        /*add_special_tokens=*/true);
       d.texts.emplace_back(ids.begin(),
                            ids.begin() + static_cast<std::ptrdiff_t>(std::min(ids.size(), context)));
     }
