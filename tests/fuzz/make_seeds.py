@@ -109,7 +109,7 @@ def packed_files():
     panels = {"bf16-pair": 1024, "int8-channel": 1088, "int4-channel": 576, "int4-group32": 640, "int4-group64": 640}
 
     def index(experts, expert_format, dense):
-        dense_format = "int8-channel" if dense == "int8" else "bf16-pair"
+        dense_format = {"none": "bf16-pair", "int8": "int8-channel"}.get(dense, dense)
         extents = []
 
         def add(name, kind, form, shape, size):
@@ -119,8 +119,8 @@ def packed_files():
             extents.append({"name": name, "kind": kind, "format": form, "shape": shape, "offset": offset, "bytes": size,
                             "checksum": "ok"})
 
-        stride, row = (64, 68) if dense == "int8" else (32, 64)
-        add("embeddings", "embeddings", "int8" if dense == "int8" else "bf16", [16, 32, stride], 16 * row)
+        stride, row = (32, 64) if dense == "none" else (64, 68)
+        add("embeddings", "embeddings", "bf16" if dense == "none" else "int8", [16, 32, stride], 16 * row)
         for name, size in vectors.items():
             add(name, "vector", "f32", [size], 4 * size)
         for name, size in matrices.items():
@@ -135,7 +135,7 @@ def packed_files():
 
     for name, form, dense in (("none", "bf16-pair", "none"), ("int8", "int8-channel", "int8"),
                               ("int4-group32", "int4-group32", "none"), ("int4-group64", "int4-group64", "int8"),
-                              ("int4-channel", "int4-channel", "none")):
+                              ("int4-channel", "int4-channel", "int4-group32")):
         pages, text = index(name, form, dense)
         write("packed_fuzz", name, pages + bytes(3) + text)
     pages, text = index("int8", "int8-channel", "int8")
