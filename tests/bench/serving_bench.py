@@ -100,9 +100,10 @@ def start_troupe(args, command, *extra):
 def start_peer(args):
     port = free_port()
     argv = [*args.run_with.split(), os.path.join(args.peer_build, "bin", "llama-server"), "-m", args.peer_model]
-    # 256 positions a slot; without reuse of graphs, with which it has aborted under such a load.
+    # 256 positions a slot; without reuse of graphs, with which it has aborted under such a load; without its
+    # llama.log, which it would leave where this runs.
     slots = ["-np", str(args.peer_slots), "-c", str(256 * args.peer_slots)]
-    argv += ["--host", "127.0.0.1", "--port", str(port), "-t", str(args.threads), *slots, "-no-gr"]
+    argv += ["--host", "127.0.0.1", "--port", str(port), "-t", str(args.threads), *slots, "-no-gr", "--log-disable"]
     return Server("llama-server", argv, port, "/health")
 
 
