@@ -15,21 +15,19 @@ namespace {
 constexpr std::size_t block_k = 32;
 constexpr std::size_t quantized_block_k = 64; // an int8 tile of AMX
 
-float as_float(const_tensor_view weight, std::size_t row, std::size_t column) {
+// A row of weights as FP32, which holds every type exactly.
+void read_row(const_tensor_view weight, std::size_t row, float* out) {
   switch (weight.type) {
   case dtype::f32:
-    return weight.row_as<float>(row)[column];
+    std::copy_n(weight.row_as<float>(row), weight.cols, out);
+    return;
   case dtype::bf16:
-    return to_float(weight.row_as<bfloat16>(row)[column]);
+    std::transform(weight.row_as<bfloat16>(row), weight.row_as<bfloat16>(row) + weight.cols, out, to_float);
+    return;
   default:
-    return half_to_float(weight.row_as<std::uint16_t>(row)[column]);
+    std::transform(weight.row_as<std::uint16_t>(row), weight.row_as<std::uint16_t>(row) + weight.cols, out,
+                   half_to_float);
   }
-}
-
-bfloat16 as_bfloat16(const_tensor_view weight, std::size_t row, std::size_t column) {
-  if (weight.type == dtype::bf16)
-    return weight.row_as<bfloat16>(row)[column];
-  return to_bfloat16(as_float(weight, row, column));
 }
 
 void check(const packed_shape& shape, const_tensor_view weight) {
@@ -42,17 +40,31 @@ void check(const packed_shape& shape, const_tensor_view weight) {
                        + std::to_string(shape.inputs) + "] is expected");
 }
 
-// One panel: columns are weight rows first … first + columns.
+// One panel: columns are weight rows first … first + columns. A lane of 4 bytes holds what a column has of 2
+// k (BF16), 4 k (int8) or 8 k (int4: k to k + 3 in the lower halves, k + 4 to k + 7 in the upper ones).
+
 void pack_panel_bf16(const_tensor_view weight, std::size_t first, std::size_t columns, bfloat16* out) {
-  for (std::size_t column = 0; column < columns; ++column)
-    for (std::size_t k = 0; k < weight.cols; ++k)
-      out[(k / 2 * panel_columns + column) * 2 + k % 2] = as_bfloat16(weight, first + column, k);
+  std::vector<float> values(weight.type == dtype::bf16 ? 0 : weight.cols);
+  std::vector<bfloat16> row(weight.cols + 1); // an odd row ends with a zero
+  for (std::size_t column = 0; column < columns; ++column) {
+    if (weight.type == dtype::bf16) {
+      std::copy_n(weight.row_as<bfloat16>(first + column), weight.cols, row.data());
+    } else {
+      read_row(weight, first + column, values.data());
+      std::transform(values.begin(), values.end(), row.begin(), to_bfloat16);
+    }
+    for (std::size_t k = 0; k < weight.cols; k += 2)
+      std::copy_n(row.data() + k, 2, out + k * panel_columns + column * 2);
+  }
 }
 
 void pack_panel_f32(const_tensor_view weight, std::size_t first, std::size_t columns, float* out) {
-  for (std::size_t column = 0; column < columns; ++column)
+  std::vector<float> row(weight.cols);
+  for (std::size_t column = 0; column < columns; ++column) {
+    read_row(weight, first + column, row.data());
     for (std::size_t k = 0; k < weight.cols; ++k)
-      out[k * panel_columns + column] = as_float(weight, first + column, k);
+      out[k * panel_columns + column] = row[k];
+  }
 }
 
 std::size_t int8_index(std::size_t k, std::size_t column) {
@@ -68,36 +80,46 @@ bool in_high_half(std::size_t k) {
   return k % 8 >= 4;
 }
 
+// What a lane holds of int4: halves of bytes are q + 8.
+std::uint32_t int4_lane(const std::int8_t* q) {
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+  std::memcpy(&low, q, sizeof low);
+  std::memcpy(&high, q + 4, sizeof high);
+  // Adding 8 to a half byte turns its highest bit round.
+  return ((low & 0x0f0f0f0fU) | (high & 0x0f0f0f0fU) << 4) ^ 0x88888888U;
+}
+
 void pack_panel_quantized(const packed_shape& shape, const_tensor_view weight, std::size_t first,
-                          std::size_t columns, std::byte* out) {
+                          std::size_t columns, isa set, std::byte* out) {
   const bool int8 = shape.format == packed_format::int8_channel;
+  const std::size_t lane_k = int8 ? 4 : 8;
   if (!int8) // zeros are 8
     std::memset(out, 0x88, shape.panel_weight_bytes());
   std::vector<float> row(weight.cols);
-  std::vector<std::int8_t> q(weight.cols);
+  std::vector<std::int8_t> q(shape.padded_inputs());
   std::vector<std::int8_t> group_scales(shape.group() == 0 ? 0 : shape.padded_inputs() / shape.group());
   auto* scales = reinterpret_cast<float*>(out + shape.panel_scales_offset());
   for (std::size_t column = 0; column < columns; ++column) {
-    for (std::size_t k = 0; k < weight.cols; ++k) {
-      row[k] = as_float(weight, first + column, k);
+    read_row(weight, first + column, row.data());
+    for (std::size_t k = 0; k < weight.cols; ++k)
       if (!std::isfinite(row[k]))
         throw kernel_error("quantizing weights: row " + std::to_string(first + column) + ", column "
                            + std::to_string(k) + " is not a finite number");
-    }
     if (int8)
       scales[column] = quantize_int8(row, q.data());
     else if (shape.group() == 0)
-      scales[column] = quantize_int4(row, q.data());
+      scales[column] = quantize_int4(row, q.data(), set);
     else
-      scales[column] = quantize_int4_groups(row, shape.group(), q.data(), group_scales.data());
-    for (std::size_t k = 0; k < weight.cols; ++k) {
-      if (int8) {
-        out[int8_index(k, column)] = static_cast<std::byte>(q[k]);
-        continue;
-      }
-      std::byte& pair = out[int4_index(k, column)];
-      const auto value = static_cast<std::byte>(q[k] + 8);
-      pair = in_high_half(k) ? (pair & std::byte{0x0f}) | (value << 4) : (pair & std::byte{0xf0}) | value;
+      scales[column] = quantize_int4_groups(row, shape.group(), q.data(), group_scales.data(), set);
+    std::byte* lane = out + column * 4;
+    for (std::size_t k = 0; k < q.size(); k += lane_k, lane += panel_columns * 4) {
+      std::uint32_t values = 0;
+      if (int8)
+        std::memcpy(&values, q.data() + k, sizeof values);
+      else
+        values = int4_lane(q.data() + k);
+      std::memcpy(lane, &values, sizeof values);
     }
     for (std::size_t g = 0; g < group_scales.size(); ++g)
       out[shape.panel_weight_bytes() + g * panel_columns + column] = static_cast<std::byte>(group_scales[g]);
@@ -169,7 +191,7 @@ packed_format format_for(dtype activation) {
 }
 
 void packed_matrix::pack_into(const packed_shape& shape, std::span<const const_tensor_view> parts,
-                              std::span<std::byte> out) {
+                              std::span<std::byte> out, isa set) {
   if (parts.size() != shape.interleave || out.size() != shape.bytes())
     throw kernel_error("packing weights: wrong number of parts or bytes");
   for (const auto& part : parts)
@@ -181,7 +203,7 @@ void packed_matrix::pack_into(const packed_shape& shape, std::span<const const_t
     const std::size_t columns = std::min(panel_columns, shape.outputs - first);
     std::byte* to = out.data() + panel * shape.panel_bytes();
     if (is_quantized(shape.format))
-      pack_panel_quantized(shape, weight, first, columns, to);
+      pack_panel_quantized(shape, weight, first, columns, set, to);
     else if (shape.format == packed_format::f32_panel)
       pack_panel_f32(weight, first, columns, reinterpret_cast<float*>(to));
     else
@@ -189,18 +211,18 @@ void packed_matrix::pack_into(const packed_shape& shape, std::span<const const_t
   }
 }
 
-packed_matrix packed_matrix::pack(packed_format format, const_tensor_view weight) {
+packed_matrix packed_matrix::pack(packed_format format, const_tensor_view weight, isa set) {
   packed_matrix result;
   result.shape_ = {format, weight.rows, weight.cols, 1};
   check(result.shape_, weight);
   result.storage_ = buffer(result.shape_.bytes());
   result.data_ = result.storage_.data();
-  pack_into(result.shape_, {&weight, 1}, result.storage_.bytes());
+  pack_into(result.shape_, {&weight, 1}, result.storage_.bytes(), set);
   return result;
 }
 
-packed_matrix packed_matrix::pack_gate_up(packed_format format, const_tensor_view gate,
-                                          const_tensor_view up) {
+packed_matrix packed_matrix::pack_gate_up(packed_format format, const_tensor_view gate, const_tensor_view up,
+                                          isa set) {
   packed_matrix result;
   result.shape_ = {format, gate.rows, gate.cols, 2};
   check(result.shape_, gate);
@@ -208,7 +230,7 @@ packed_matrix packed_matrix::pack_gate_up(packed_format format, const_tensor_vie
   result.storage_ = buffer(result.shape_.bytes());
   result.data_ = result.storage_.data();
   const const_tensor_view parts[] = {gate, up};
-  pack_into(result.shape_, parts, result.storage_.bytes());
+  pack_into(result.shape_, parts, result.storage_.bytes(), set);
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/buffer.hpp"
+#include "kernels/isa.hpp"
 #include "kernels/tensor.hpp"
 
 namespace troupe::kernels {
@@ -92,17 +93,19 @@ class packed_matrix {
 
   /// Packs row-major [N, K] weights (Hugging Face's `nn.Linear.weight`) of f32, bf16 or f16.
   /// Converting f32 or f16 to BF16 rounds to nearest even; quantizing is described in quantize.hpp.
+  /// @param set  whose kernels search for scales; every set's find the same
   /// @errors kernel_error when the type cannot be packed into `format`, or weights to quantize are not finite
-  static packed_matrix pack(packed_format format, const_tensor_view weight);
+  static packed_matrix pack(packed_format format, const_tensor_view weight, isa set = isa::portable);
 
   /// Packs gate and up, both [N, K], panel by panel in turn: what `expert_ffn` streams for gated experts.
   /// @errors kernel_error when their shapes differ or the type cannot be packed
-  static packed_matrix pack_gate_up(packed_format format, const_tensor_view gate, const_tensor_view up);
+  static packed_matrix pack_gate_up(packed_format format, const_tensor_view gate, const_tensor_view up,
+                                    isa set = isa::portable);
 
   /// Packs into memory of the caller, `shape.bytes()` long; `parts` holds `shape.interleave` weights [N, K].
   /// @errors kernel_error as above, or when a shape or size does not fit
   static void pack_into(const packed_shape& shape, std::span<const const_tensor_view> parts,
-                        std::span<std::byte> out);
+                        std::span<std::byte> out, isa set = isa::portable);
 
   /// Looks at packed bytes owned elsewhere, 64-byte aligned, which must outlive the matrix.
   /// @errors kernel_error when size or alignment is wrong

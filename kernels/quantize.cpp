@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cpu/kernel_table.hpp"
+
 namespace troupe::kernels {
 
 namespace {
@@ -15,63 +17,23 @@ constexpr float smallest = 0x1p-100F;
 // Adding and taking away 1.5 · 2²³ rounds |x| < 2²² to the nearest integer, ties to even.
 constexpr float rounder = 12582912.0F;
 
-// A whole number of these for every loop below: padded with zeros, which cost no error.
+// A whole number of these for the kernels that search: padded with zeros, which cost no error.
 constexpr std::size_t lanes = 16;
 
+// In lanes, so that a compiler may use vectors.
 float largest(std::span<const float> values) {
-  float result = 0.0F;
-  for (const float value : values)
-    result = std::max(result, std::abs(value));
-  return result;
-}
-
-float rounded_q(float weight, float inverse) {
-  return std::clamp(weight * inverse + rounder - rounder, -8.0F, 7.0F);
-}
-
-// Σ (w − q step)² in 16 lanes, so that every compiler and processor adds in one order.
-float squared_error(const float* weights, std::size_t count, float step) {
-  const float inverse = 1.0F / step;
-  std::array<float, lanes> sums{};
-  for (std::size_t i = 0; i < count; i += lanes)
-    for (std::size_t j = 0; j < lanes; ++j) {
-      const float difference = weights[i + j] - rounded_q(weights[i + j], inverse) * step;
-      sums[j] += difference * difference;
-    }
-  for (std::size_t step_lanes = lanes / 2; step_lanes != 0; step_lanes /= 2)
-    for (std::size_t j = 0; j < step_lanes; ++j)
-      sums[j] += sums[j + step_lanes];
-  return sums[0];
-}
-
-struct group_choice {
-  int scale = 0;
-  float error = 0.0F;
-};
-
-// Where the largest weight lands: beyond 8.75 it is clipped so hard that nothing gains, below 6.25 levels are
-// wasted.
-constexpr float most_levels = 8.75F;
-constexpr float fewest_levels = 6.25F;
-
-group_choice choose_group(const float* weights, std::size_t count, float max, float scale) {
-  // All weights become zero.
-  group_choice best{0, 0.0F};
-  std::array<float, lanes> sums{};
-  for (std::size_t i = 0; i < count; i += lanes)
+  std::array<float, lanes> most{};
+  std::size_t i = 0;
+  for (; i + lanes <= values.size(); i += lanes)
     for (std::size_t j = 0; j < lanes; ++j)
-      sums[j] += weights[i + j] * weights[i + j];
-  for (const float sum : sums)
-    best.error += sum;
-  const int first = std::clamp(static_cast<int>(max / (scale * most_levels)), 1, max_group_scale);
-  const int last = std::clamp(static_cast<int>(std::ceil(max / (scale * fewest_levels))), 1, max_group_scale);
-  for (int g = first; g <= last; ++g)
-    for (const int signed_scale : {g, -g}) {
-      const float error = squared_error(weights, count, scale * static_cast<float>(signed_scale));
-      if (error < best.error)
-        best = {signed_scale, error};
-    }
-  return best;
+      most[j] = std::max(most[j], std::abs(values[i + j]));
+  for (; i < values.size(); ++i)
+    most[0] = std::max(most[0], std::abs(values[i]));
+  return *std::max_element(most.begin(), most.end());
+}
+
+std::int8_t int4_value(float weight, float inverse) {
+  return static_cast<std::int8_t>(std::clamp(weight * inverse + rounder - rounder, -8.0F, 7.0F));
 }
 
 } // namespace
@@ -90,7 +52,8 @@ float quantize_int8(std::span<const float> weights, std::int8_t* out) {
 }
 
 float quantize_int4_groups(std::span<const float> weights, std::size_t group, std::int8_t* out,
-                           std::int8_t* group_scales) {
+                           std::int8_t* group_scales, isa set) {
+  const quant_table& kernels = table_of(set).quant;
   const std::size_t groups = (weights.size() + group - 1) / group;
   std::vector<float> padded(groups * group);
   std::copy(weights.begin(), weights.end(), padded.begin());
@@ -113,7 +76,7 @@ float quantize_int4_groups(std::span<const float> weights, std::size_t group, st
     const float scale = max / (levels * static_cast<float>(max_group_scale));
     float error = 0.0F;
     for (std::size_t i = 0; i < groups && error < best_error; ++i) {
-      const group_choice choice = choose_group(padded.data() + i * group, group, maxima[i], scale);
+      const int4_group_scale choice = kernels.int4_scale(padded.data() + i * group, group, maxima[i], scale);
       scales[i] = choice.scale;
       error += choice.error;
     }
@@ -127,12 +90,13 @@ float quantize_int4_groups(std::span<const float> weights, std::size_t group, st
     group_scales[i] = static_cast<std::int8_t>(best[i]);
     const float inverse = best[i] == 0 ? 0.0F : 1.0F / (best_scale * static_cast<float>(best[i]));
     for (std::size_t k = i * group; k < std::min(weights.size(), (i + 1) * group); ++k)
-      out[k] = static_cast<std::int8_t>(rounded_q(padded[k], inverse));
+      out[k] = int4_value(padded[k], inverse);
   }
   return best_scale;
 }
 
-float quantize_int4(std::span<const float> weights, std::int8_t* out) {
+float quantize_int4(std::span<const float> weights, std::int8_t* out, isa set) {
+  const quant_table& kernels = table_of(set).quant;
   std::vector<float> padded((weights.size() + lanes - 1) / lanes * lanes);
   std::copy(weights.begin(), weights.end(), padded.begin());
   const float max = largest(weights);
@@ -146,7 +110,7 @@ float quantize_int4(std::span<const float> weights, std::int8_t* out) {
   for (int halves = 13; halves <= 32; ++halves) // levels: 6.5 to 16
     for (const float sign : {1.0F, -1.0F}) {
       const float scale = sign * max / (0.5F * static_cast<float>(halves));
-      const float error = squared_error(padded.data(), padded.size(), scale);
+      const float error = kernels.int4_error(padded.data(), padded.size(), scale);
       if (error < best_error) {
         best_error = error;
         best_scale = scale;
@@ -154,7 +118,7 @@ float quantize_int4(std::span<const float> weights, std::int8_t* out) {
     }
   const float inverse = 1.0F / best_scale;
   for (std::size_t i = 0; i < weights.size(); ++i)
-    out[i] = static_cast<std::int8_t>(rounded_q(weights[i], inverse));
+    out[i] = int4_value(weights[i], inverse);
   return best_scale;
 }
 

@@ -5,11 +5,9 @@
 #include <cstdint>
 #include <span>
 
-namespace troupe::kernels {
+#include "kernels/isa.hpp"
 
-/// Largest group scale of `quantize_int4_groups`: −8 · 15 still fits a byte, so a group-wise int4 matrix is
-/// an int8 matrix once it is unpacked, and integer sums over all of K stay exact.
-inline constexpr int max_group_scale = 15;
+namespace troupe::kernels {
 
 /// w ≈ q · scale with q in −127 … 127: scale = max |w| / 127, rounded to nearest even.
 /// @param weights  one output channel, finite
@@ -19,17 +17,19 @@ float quantize_int8(std::span<const float> weights, std::int8_t* out);
 
 /// w ≈ q · g · scale with q in −8 … 7: one integer g in −15 … 15 per group of `group` weights, one scale per
 /// channel. Among a few scales, and per group among the integers around max |w| / 8, both signs, the
-/// smallest squared error wins (the first among equals).
+/// smallest squared error wins (the first among equals). |g| ≤ 15: −8 · 15 still fits a byte, so such a
+/// matrix is an int8 matrix once it is unpacked, and integer sums over all of K stay exact.
 /// @param weights       one output channel, finite
 /// @param group         weights that share a g: 32 or 64; the last group may be shorter
 /// @param out           [weights.size()]: q
 /// @param group_scales  [⌈weights.size() / group⌉]: g
+/// @param set           whose kernels search; all find the same
 /// @returns scale, as `quantize_int8`
 float quantize_int4_groups(std::span<const float> weights, std::size_t group, std::int8_t* out,
-                           std::int8_t* group_scales);
+                           std::int8_t* group_scales, isa set = isa::portable);
 
 /// w ≈ q · scale with q in −8 … 7 and one scale, of either sign, per channel: the smallest squared error
 /// among scales around max |w| / 8.
-float quantize_int4(std::span<const float> weights, std::int8_t* out);
+float quantize_int4(std::span<const float> weights, std::int8_t* out, isa set = isa::portable);
 
 } // namespace troupe::kernels

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/buffer.hpp"
 #include "kernels/packed_matrix.hpp"
@@ -246,11 +247,35 @@ void check_quantized(comparison& compare) {
   }
 }
 
+// The search for scales: which integers weights become must not depend on who packs them.
+void check_scales(comparison& compare) {
+  const auto weights = floats(26, 64);
+  float max = 0.0F;
+  for (const float weight : weights)
+    max = std::max(max, std::abs(weight));
+  for (const std::size_t count : {std::size_t{32}, std::size_t{64}})
+    for (int levels = 1; levels <= 20; ++levels) {
+      const float scale = max / (8.0F * static_cast<float>(levels));
+      compare.check("int4 scale of " + std::to_string(count), 2 * sizeof(float),
+                    [&](const kernel_table& t, float* out) {
+                      const int4_group_scale best = t.quant.int4_scale(weights.data(), count, max, scale);
+                      out[0] = static_cast<float>(best.scale);
+                      out[1] = best.error;
+                    });
+      compare.check("int4 error of " + std::to_string(count), 2 * sizeof(float),
+                    [&](const kernel_table& t, float* out) {
+                      out[0] = t.quant.int4_error(weights.data(), count, scale);
+                      out[1] = t.quant.int4_error(weights.data(), count, -scale);
+                    });
+    }
+}
+
 } // namespace
 
 void check_products(comparison& compare) {
   check_float_products(compare);
   check_quantized(compare);
+  check_scales(compare);
   if (compare.candidate().bf16_tiles != nullptr)
     check_tiles(compare);
   if (compare.candidate().int8_tiles != nullptr)

@@ -8,6 +8,7 @@
 #if defined(TROUPE_ISA_AVX512)
 #  include "kernels/cpu/quant_vnni_kernels.hpp"
 #endif
+#include "kernels/cpu/quantize_kernels.hpp"
 #include "kernels/cpu/row_kernels.hpp"
 
 namespace troupe::kernels::cpu {
@@ -33,6 +34,8 @@ static constexpr kernel_table make_table(isa set) {
 #else
   table.quant.integer = integer_panels;
 #endif
+  table.quant.int4_error = int4_error;
+  table.quant.int4_scale = int4_scale;
   table.finish_rows = finish_rows;
   table.activate_rows = activate_rows;
   table.activate_row = activate_row;

@@ -44,6 +44,16 @@ struct upcoming_panels {
   std::size_t count = 0;
 };
 
+/// Largest group scale: −8 · 15 still fits a byte, so a group-wise int4 matrix is an int8 matrix once it is
+/// unpacked, and integer sums over all of K stay exact.
+inline constexpr int max_group_scale = 15;
+
+/// A group's scale g (0: its weights become zero) and Σ (w − q · g · scale)² with it.
+struct int4_group_scale {
+  int scale = 0;
+  float error = 0.0F;
+};
+
 /// Where things lie in a row of int8 values ("row for integer products"): K values padded to 64, then int32
 /// −8 Σ x of every 32 of K, what half bytes that are q + 8 add too much; at `int8_row_scale` the row's scale
 /// (f32), and behind it Σ x of the row (int32).
@@ -83,6 +93,12 @@ struct quant_table {
   /// `a_stride` in bytes.
   void (*integer)(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                   std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) = nullptr;
+
+  /// For quantizing weights: Σ (w − q · step)² over `count` weights, a multiple of 16, with the best q in −8
+  /// … 7; and the best g of a group of `count`, 32 or 64, whose largest |w| is `max`: among the integers of
+  /// both signs around max / (8 scale), the first among equals.
+  float (*int4_error)(const float* weights, std::size_t count, float step) = nullptr;
+  int4_group_scale (*int4_scale)(const float* weights, std::size_t count, float max, float scale) = nullptr;
 };
 
 } // namespace troupe::kernels

@@ -81,7 +81,8 @@ std::shared_ptr<const weight_source> open_weights(const std::filesystem::path& f
   auto weights = std::make_shared<checkpoint>(checkpoint::open(folder));
   weights->validate(config);
   const auto type = resolve_dtype(options.dtype, *weights);
-  auto source = std::make_shared<const checkpoint_source>(std::move(weights), config, type, options.quant);
+  auto source =
+      std::make_shared<const checkpoint_source>(std::move(weights), config, type, options.quant, options.set);
   return options.cache.empty() ? source : open_cached(*source, options);
 }
 

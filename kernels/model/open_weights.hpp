@@ -14,6 +14,8 @@ namespace troupe::model {
 struct open_options {
   dtype_choice dtype = dtype_choice::automatic;
   quantization quant{};
+  /// Whose kernels help to quantize (`select_isa`): with every set's the bytes are the same.
+  kernels::isa set = kernels::isa::portable;
   /// Folder where a checkpoint is packed once and mapped from then on; empty: it is converted at every start.
   std::filesystem::path cache{};
   /// Threads that fill the cache.

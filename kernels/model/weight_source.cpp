@@ -73,8 +73,8 @@ void weight_source::finish(kernels::expert_weights& weights) const {
 }
 
 checkpoint_source::checkpoint_source(std::shared_ptr<const checkpoint> weights, model_config config,
-                                     kernels::dtype type, const quantization& quant)
-    : weight_source(std::move(config), type, quant), weights_(std::move(weights)) {
+                                     kernels::dtype type, const quantization& quant, kernels::isa set)
+    : weight_source(std::move(config), type, quant), weights_(std::move(weights)), set_(set) {
   if (type != kernels::dtype::f32 && type != kernels::dtype::bf16)
     throw model_error(std::string{"a model computes in f32 or bf16, not "} + kernels::name_of(type));
 }
@@ -94,7 +94,7 @@ kernels::packed_matrix checkpoint_source::matrix(std::span<const std::string> na
   std::vector<tensor_ref> parts;
   for (const auto& name : names)
     parts.push_back(weights_->at(name));
-  auto result = pack_rows(plain ? kernels::format_for(type()) : dense_format(quant(), type()), parts);
+  auto result = pack_rows(plain ? kernels::format_for(type()) : dense_format(quant(), type()), parts, set_);
   for (const auto& part : parts)
     release_pages({part.data, part.num_bytes});
   finish(result);
@@ -102,8 +102,9 @@ kernels::packed_matrix checkpoint_source::matrix(std::span<const std::string> na
 }
 
 kernels::expert_weights checkpoint_source::mlp(const std::string& prefix) const {
-  auto result = pack_mlp(dense_format(quant(), type()), weights_->at(prefix + "gate_proj.weight"),
-                         weights_->at(prefix + "up_proj.weight"), weights_->at(prefix + "down_proj.weight"));
+  auto result =
+      pack_mlp(dense_format(quant(), type()), weights_->at(prefix + "gate_proj.weight"),
+               weights_->at(prefix + "up_proj.weight"), weights_->at(prefix + "down_proj.weight"), set_);
   finish(result);
   return result;
 }
@@ -122,7 +123,7 @@ embedding_rows checkpoint_source::embeddings() const {
 kernels::expert_weights checkpoint_source::expert(std::size_t layer, std::size_t expert) const {
   const auto names = expert_tensors(config(), layer, expert);
   auto result = pack_mlp(expert_format(quant(), type()), weights_->at(names.gate), weights_->at(names.up),
-                         weights_->at(names.down));
+                         weights_->at(names.down), set_);
   finish(result);
   return result;
 }

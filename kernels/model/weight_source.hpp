@@ -85,9 +85,10 @@ class checkpoint_source final : public weight_source {
  public:
   /// @param weights  validated against `config`
   /// @param type     f32 or bf16
+  /// @param set      as `packed_matrix::pack`
   /// @errors  model_error for another type
   checkpoint_source(std::shared_ptr<const checkpoint> weights, model_config config, kernels::dtype type,
-                    const quantization& quant = {});
+                    const quantization& quant = {}, kernels::isa set = kernels::isa::portable);
 
   std::string fingerprint() const override { return weights_->fingerprint(config()); }
 
@@ -102,6 +103,7 @@ class checkpoint_source final : public weight_source {
 
  private:
   std::shared_ptr<const checkpoint> weights_;
+  kernels::isa set_;
 };
 
 /// Shapes of an MLP's two matrices in `format`.

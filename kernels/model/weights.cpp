@@ -67,9 +67,10 @@ std::vector<float> to_floats(const tensor_ref& tensor) {
   return result;
 }
 
-kernels::packed_matrix pack_rows(kernels::packed_format format, std::span<const tensor_ref> parts) {
+kernels::packed_matrix pack_rows(kernels::packed_format format, std::span<const tensor_ref> parts,
+                                 kernels::isa set) {
   if (parts.size() == 1)
-    return kernels::packed_matrix::pack(format, weight_rows(parts.front()).view());
+    return kernels::packed_matrix::pack(format, weight_rows(parts.front()).view(), set);
   // Through floats, which hold every storage type exactly, so that parts may differ in theirs.
   std::size_t rows = 0;
   for (const auto& part : parts)
@@ -82,15 +83,15 @@ kernels::packed_matrix pack_rows(kernels::packed_format format, std::span<const 
     out += part.shape.front() * cols;
   }
   return kernels::packed_matrix::pack(
-      format, kernels::view_of(reinterpret_cast<const float*>(joined.data()), rows, cols));
+      format, kernels::view_of(reinterpret_cast<const float*>(joined.data()), rows, cols), set);
 }
 
 kernels::expert_weights pack_mlp(kernels::packed_format format, const tensor_ref& gate, const tensor_ref& up,
-                                 const tensor_ref& down) {
+                                 const tensor_ref& down, kernels::isa set) {
   kernels::expert_weights result;
   result.gate_up =
-      kernels::packed_matrix::pack_gate_up(format, weight_rows(gate).view(), weight_rows(up).view());
-  result.down = kernels::packed_matrix::pack(format, weight_rows(down).view());
+      kernels::packed_matrix::pack_gate_up(format, weight_rows(gate).view(), weight_rows(up).view(), set);
+  result.down = kernels::packed_matrix::pack(format, weight_rows(down).view(), set);
   for (const auto& tensor : {gate, up, down})
     release_pages({tensor.data, tensor.num_bytes});
   return result;

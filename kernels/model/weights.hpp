@@ -31,10 +31,12 @@ class weight_rows {
 std::vector<float> to_floats(const tensor_ref& tensor);
 
 /// Packs [N, K] matrices with equal K as one: the first one's outputs come first.
-kernels::packed_matrix pack_rows(kernels::packed_format format, std::span<const tensor_ref> parts);
+/// @param set  as `packed_matrix::pack`
+kernels::packed_matrix pack_rows(kernels::packed_format format, std::span<const tensor_ref> parts,
+                                 kernels::isa set);
 
 /// Packs a gated MLP; the pages read are given back to the page cache.
 kernels::expert_weights pack_mlp(kernels::packed_format format, const tensor_ref& gate, const tensor_ref& up,
-                                 const tensor_ref& down);
+                                 const tensor_ref& down, kernels::isa set);
 
 } // namespace troupe::model

@@ -3,21 +3,22 @@
 #include <optional>
 #include <stdexcept>
 
-#include "kernels/self_test.hpp"
-
 namespace troupe {
 
-std::shared_ptr<compute_queue> make_compute_queue(const model_options& options, const process_log& log) {
+kernels::isa_selection choose_isa(const model_options& options) {
   std::optional<kernels::isa> forced;
   if (options.cpu_isa != "auto") {
     forced = kernels::isa_from_name(options.cpu_isa);
   }
-  kernels::isa_selection selection;
   try {
-    selection = kernels::select_isa(forced);
+    return kernels::select_isa(forced);
   } catch (const std::runtime_error& error) {
     throw option_error("--cpu-isa: " + std::string(error.what()));
   }
+}
+
+std::shared_ptr<compute_queue> make_compute_queue(const model_options& options, const process_log& log) {
+  kernels::isa_selection selection = choose_isa(options);
   for (const auto& refusal : selection.refused) {
     log.line("isa-refused", std::string(kernels::name_of(refusal.set))
                                 + " gives other bits than the reference in " + refusal.op);

@@ -4,14 +4,18 @@
 #include <memory>
 
 #include "actors/compute_queue.hpp"
+#include "kernels/self_test.hpp"
 #include "services/options/role_options.hpp"
 #include "services/process/process_log.hpp"
 
 namespace troupe {
 
-/// Chooses the instruction set (--cpu-isa), logs what was chosen and what was refused, and starts the
-/// threads.
+/// The instruction set that --cpu-isa asks for, or the best that passes its self-test.
 /// @throws option_error when the forced set is not supported here or fails its self-test
+kernels::isa_selection choose_isa(const model_options& options);
+
+/// Starts the threads, with the instruction set that `choose_isa` finds; logs which, and what was refused.
+/// @throws option_error as `choose_isa`
 std::shared_ptr<compute_queue> make_compute_queue(const model_options& options, const process_log& log);
 
 } // namespace troupe

@@ -6,6 +6,7 @@
 
 #include "kernels/model/numerics.hpp"
 #include "kernels/model/open_weights.hpp"
+#include "services/process/compute.hpp"
 #include "services/process/process_log.hpp"
 
 namespace troupe {
@@ -52,15 +53,18 @@ model::quantization quantization_of(const model_options& options) {
 
 model_source open_model(const model_options& options) {
   options.check();
+  model::quantization quant = quantization_of(options);
   model_source source;
   source.config = model::load_config(options.model_dir);
   source.generation = model::load_generation_config(options.model_dir, source.config);
-  source.weights = model::open_weights(options.model_dir, source.config,
-                                       {.dtype = dtype_choice_of(options.dtype),
-                                        .quant = quantization_of(options),
-                                        .cache = options.weights_cache,
-                                        .threads = options.num_threads(),
-                                        .progress = packing_lines()});
+  source.weights =
+      model::open_weights(options.model_dir, source.config,
+                          {.dtype = dtype_choice_of(options.dtype),
+                           .quant = quant,
+                           .set = quant.any() ? choose_isa(options).chosen : kernels::isa::portable,
+                           .cache = options.weights_cache,
+                           .threads = options.num_threads(),
+                           .progress = packing_lines()});
   source.type = source.weights->type();
   source.fingerprint = source.weights->fingerprint();
   source.numerics_class = model::numerics_class(source.type, source.weights->quant());

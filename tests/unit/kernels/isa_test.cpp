@@ -102,6 +102,13 @@ TEST(self_test, refuses_a_wrong_kernel_and_names_it) {
   table.bf16_direct = wrong_direct;
   EXPECT_EQ(self_test(table), "gemm bf16 direct, 5 rows");
   table = table_of(detect());
+  table.quant.int4_scale = [](const float* weights, std::size_t count, float max, float scale) {
+    int4_group_scale best = cpu::portable_table.quant.int4_scale(weights, count, max, scale);
+    best.scale = best.scale == 15 ? 14 : best.scale;
+    return best;
+  };
+  EXPECT_EQ(self_test(table), "int4 scale of 32");
+  table = table_of(detect());
   table.attention = wrong_attention;
   ASSERT_TRUE(self_test(table).has_value());
   EXPECT_TRUE(self_test(table)->starts_with("attention f32")) << *self_test(table);

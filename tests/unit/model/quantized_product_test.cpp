@@ -1,9 +1,11 @@
 // Quantized weights: which integers they become, and that every instruction set computes the documented sums.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/quant_table.hpp"
 #include "kernels/error.hpp"
 #include "kernels/expert_ffn.hpp"
 #include "kernels/gemm.hpp"
@@ -142,6 +144,22 @@ TEST(quantize, a_weight_that_dwarfs_its_channel_leaves_the_others_some_scale) {
   quantize_int4_groups(w, 32, q.data(), g.data());
   for (const std::int8_t scale : g)
     EXPECT_NE(scale, 0);
+}
+
+TEST(quantize, every_instruction_set_finds_the_same_integers) {
+  for (const std::size_t k : {std::size_t{1}, std::size_t{35}, std::size_t{64}, std::size_t{1000}})
+    for (unsigned seed = 0; seed < 20; ++seed) {
+      auto w = random_floats(3 * k, 300 + seed, 0.02F);
+      w[seed % w.size()] *= static_cast<float>(1U << seed); // from none to one that dwarfs the rest
+      for (const packed_format format : quantized_formats) {
+        const auto expected = packed_matrix::pack(format, view_of(w.data(), 3, k));
+        for (const isa set : supported_isas()) {
+          const auto got = packed_matrix::pack(format, view_of(w.data(), 3, k), set);
+          ASSERT_TRUE(std::ranges::equal(got.bytes(), expected.bytes()))
+              << name_of(format) << ", " << name_of(set) << ", k " << k << ", seed " << seed;
+        }
+      }
+    }
 }
 
 TEST(quantize, zeros_stay_zeros_and_what_is_not_finite_is_refused) {
