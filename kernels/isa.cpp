@@ -19,7 +19,7 @@ namespace troupe::kernels {
 
 namespace {
 
-constexpr std::array all_sets{isa::portable, isa::avx2, isa::avx512, isa::amx};
+constexpr std::array<isa, num_isas> all_sets{isa::portable, isa::avx2, isa::avx512, isa::amx};
 
 #if defined(TROUPE_X86_KERNELS)
 // Asks the processor (leaf 7, EDX: 22 AMX-BF16, 24 AMX-TILE, 25 AMX-INT8), then the system, which lends the

@@ -1,6 +1,7 @@
 // Instruction sets that the kernels are compiled for, and the choice among them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -11,6 +12,8 @@ namespace troupe::kernels {
 /// One table of kernels each, in order of preference, worst first. All give the same bits. `amx` is AVX-512
 /// with products and attention on tiles.
 enum class isa : std::uint8_t { portable = 0, avx2 = 1, avx512 = 2, amx = 3 };
+
+inline constexpr std::size_t num_isas = 4;
 
 /// "portable", "avx2", "avx512" or "amx".
 const char* name_of(isa set);

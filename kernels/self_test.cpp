@@ -1,6 +1,9 @@
 #include "kernels/self_test.hpp"
 
+#include <array>
+#include <mutex>
 #include <stdexcept>
+#include <utility>
 
 #include "kernels/self_test_cases.hpp"
 #include "kernels/thread_pool.hpp"
@@ -16,21 +19,42 @@ std::optional<std::string> self_test(const kernel_table& candidate) {
 }
 
 std::optional<std::string> self_test(isa set) {
-  return self_test(table_of(set));
+  // A process asks more than once: to pack weights, and to compute.
+  struct result {
+    std::once_flag once;
+    std::optional<std::string> failure;
+  };
+
+  static std::array<result, num_isas> results;
+  result& known = results.at(static_cast<std::size_t>(set));
+  std::call_once(known.once, [&] { known.failure = self_test(table_of(set)); });
+  return known.failure;
 }
 
-isa_selection select_isa(std::span<const kernel_table* const> candidates) {
+namespace {
+
+// Of `count`, the last that passes, or the first.
+template <class Set, class Test>
+isa_selection last_to_pass(std::size_t count, const Set& set, const Test& test) {
   isa_selection selection;
-  for (std::size_t i = candidates.size() - 1; i > 0; --i) {
-    auto failure = self_test(*candidates[i]);
+  for (std::size_t i = count - 1; i > 0; --i) {
+    std::optional<std::string> failure = test(i);
     if (!failure) {
-      selection.chosen = candidates[i]->set;
+      selection.chosen = set(i);
       return selection;
     }
-    selection.refused.push_back({candidates[i]->set, std::move(*failure)});
+    selection.refused.push_back({set(i), std::move(*failure)});
   }
-  selection.chosen = candidates.front()->set;
+  selection.chosen = set(0);
   return selection;
+}
+
+} // namespace
+
+isa_selection select_isa(std::span<const kernel_table* const> candidates) {
+  return last_to_pass(
+      candidates.size(), [&](std::size_t i) { return candidates[i]->set; },
+      [&](std::size_t i) { return self_test(*candidates[i]); });
 }
 
 isa_selection select_isa(std::optional<isa> forced) {
@@ -41,10 +65,9 @@ isa_selection select_isa(std::optional<isa> forced) {
                                + " gives other bits than the portable reference in " + *failure);
     return {*forced, {}};
   }
-  std::vector<const kernel_table*> candidates;
-  for (const isa set : supported_isas())
-    candidates.push_back(&table_of(set));
-  return select_isa(candidates);
+  const std::span<const isa> sets = supported_isas();
+  return last_to_pass(
+      sets.size(), [&](std::size_t i) { return sets[i]; }, [&](std::size_t i) { return self_test(sets[i]); });
 }
 
 } // namespace troupe::kernels

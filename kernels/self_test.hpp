@@ -25,8 +25,7 @@ struct isa_selection {
   std::vector<isa_refusal> refused;
 };
 
-/// Compares every op of `set` with the portable reference on small products (memcmp).
-/// Takes a few milliseconds.
+/// Compares every op of `set` with the portable reference on small products (memcmp), once in a process.
 /// @returns the op that differs, or nothing when all agree
 std::optional<std::string> self_test(isa set);
 

@@ -32,4 +32,34 @@ std::vector<bfloat16> bfloats(std::uint32_t stream, std::size_t count) {
   return values;
 }
 
+quantized_panels any_weights(std::uint32_t stream, packed_format format, std::size_t outputs,
+                             std::size_t inputs) {
+  const packed_shape shape{format, outputs, inputs, 1};
+  quantized_panels result{buffer(shape.bytes()), {}};
+  for (std::size_t i = 0; i < shape.bytes(); ++i) {
+    const auto word = philox4x32({static_cast<std::uint32_t>(i / 4), stream, 0, 0}, {1, 2})[i % 4];
+    const std::size_t at = i % shape.panel_bytes();
+    std::byte& byte = result.storage.data()[i];
+    if (at >= shape.panel_weight_bytes()) // a group's scale; what is a channel's is set below
+      byte = static_cast<std::byte>(static_cast<int>(word % (2 * max_group_scale + 1)) - max_group_scale);
+    else // −128 is no int8 weight
+      byte = static_cast<std::byte>(
+          format == packed_format::int8_channel && (word & 0xff) == 0x80 ? 0x81 : word & 0xff);
+  }
+  for (std::size_t panel = 0; panel < shape.panels(); ++panel) {
+    auto* scales = reinterpret_cast<float*>(result.storage.data() + panel * shape.panel_bytes()
+                                            + shape.panel_scales_offset());
+    for (std::size_t column = 0; column < panel_columns; ++column)
+      scales[column] = value_at(stream + 1, panel * panel_columns + column);
+  }
+  const std::byte* data = result.storage.data();
+  result.first = {format,
+                  data,
+                  shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes(),
+                  shape.group() / 32,
+                  reinterpret_cast<const float*>(data + shape.panel_scales_offset()),
+                  shape.panel_bytes()};
+  return result;
+}
+
 } // namespace troupe::kernels::proof

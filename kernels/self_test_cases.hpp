@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/bfloat16.hpp"
+#include "kernels/buffer.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 
 namespace troupe::kernels::proof {
@@ -17,6 +18,15 @@ namespace troupe::kernels::proof {
 /// them. Streams differ.
 std::vector<float> floats(std::uint32_t stream, std::size_t count);
 std::vector<bfloat16> bfloats(std::uint32_t stream, std::size_t count);
+
+/// Quantized weights of any integers, as `packed_matrix` lays them out: nobody has searched for their scales.
+struct quantized_panels {
+  buffer storage;
+  quant_panel first;
+};
+
+quantized_panels any_weights(std::uint32_t stream, packed_format format, std::size_t outputs,
+                             std::size_t inputs);
 
 template <class T>
 const std::byte* raw(const std::vector<T>& values) {

@@ -113,25 +113,14 @@ void check_int8_tiles(comparison& compare) {
   constexpr std::size_t stride = k * 4 + 64;
   constexpr std::size_t most_rows = 50;
   constexpr std::size_t columns = 48;
-  const auto weights = floats(24, columns * k);
   const auto x_f32 = floats(25, most_rows * k);
   const auto x_bf16 = bfloats(25, most_rows * k);
   for (const packed_format format :
-       {packed_format::int8_channel, packed_format::int4_channel, packed_format::int4_group32})
+       {packed_format::int8_channel, packed_format::int4_channel, packed_format::int4_group32}) {
+    const auto weights = any_weights(24, format, columns, k);
+    const auto panel_at = [&](std::size_t p) { return weights.first.next(p); };
     for (const dtype type : {dtype::f32, dtype::bf16})
       for (const std::size_t rows : {std::size_t{7}, std::size_t{33}, most_rows}) {
-        const auto packed = packed_matrix::pack(format, view_of(weights.data(), columns, k));
-        const packed_shape& shape = packed.shape();
-        const auto panel_at = [&](std::size_t p) {
-          const std::byte* data = packed.panel(p);
-          quant_panel panel;
-          panel.format = format;
-          panel.weights = data;
-          panel.group_scales = shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes();
-          panel.group_blocks = shape.group() / 32;
-          panel.scales = reinterpret_cast<const float*>(data + shape.panel_scales_offset());
-          return panel;
-        };
         const auto row = [&](std::size_t r) {
           return type == dtype::f32 ? raw(x_f32) + r * k * 4 : raw(x_bf16) + r * k * 2;
         };
@@ -161,8 +150,8 @@ void check_int8_tiles(comparison& compare) {
               tile_product product{.a = a,
                                    .a_stride = tile_stride,
                                    .rows = rows,
-                                   .panel = packed.panel(0),
-                                   .panel_stride = shape.panel_bytes(),
+                                   .panel = weights.first.weights,
+                                   .panel_stride = weights.first.stride,
                                    .panels = panels,
                                    .blocks = int8_row_sums(k) / 64,
                                    .c = c.data(),
@@ -181,24 +170,17 @@ void check_int8_tiles(comparison& compare) {
               }
             });
       }
+  }
 }
 
 void check_quantized(comparison& compare) {
   constexpr std::size_t k = 160;
   constexpr std::size_t blocks = k / 32;
   constexpr std::size_t panels = 7;
-  const auto weights = floats(17, panels * 16 * k);
   for (const packed_format format : {packed_format::int8_channel, packed_format::int4_channel,
                                      packed_format::int4_group32, packed_format::int4_group64}) {
-    const auto packed = packed_matrix::pack(format, view_of(weights.data(), panels * 16, k));
-    const packed_shape& shape = packed.shape();
-    const std::byte* data = packed.panel(0);
-    const quant_panel panel{format,
-                            data,
-                            shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes(),
-                            shape.group() / 32,
-                            reinterpret_cast<const float*>(data + shape.panel_scales_offset()),
-                            shape.panel_bytes()};
+    const auto weights = any_weights(17, format, panels * 16, k);
+    const quant_panel& panel = weights.first;
     const std::string name = std::string(" ") + name_of(format);
     compare.check("expand" + name, k * 16 * 4,
                   [&](const kernel_table& t, float* out) { t.quant.expand(panel, 0, blocks, out); });
