@@ -48,9 +48,9 @@ def frames():
     write("frame_fuzz", "metadata_in_data", frame(1, b"", 128, 1, 100))
 
 
-def record(kind, body):
+def record(kind, body, version=2):
     """A record of the rendezvous socket (actors/transport/record.hpp)."""
-    return struct.pack("<IHBBI", 0x48505254, 1, kind, 0, len(body)) + body
+    return struct.pack("<IHBBI", 0x48505254, version, kind, 0, len(body)) + body
 
 
 def text(value):
@@ -60,7 +60,7 @@ def text(value):
 def handshakes():
     nonce = bytes(range(32))
     introduction = (text(b"there") + text(b"model") + text(b"there:1") + struct.pack("<3Q", 18, 1000, 10)
-                    + text(b"address"))
+                    + text(b"address") + text(b"memory"))
     other_model = introduction.replace(b"model", b"other")
     write("handshake_fuzz", "to_server", b"\0\7" + record(1, nonce) + record(3, nonce + introduction))
     write("handshake_fuzz", "to_client", b"\1\377" + record(2, nonce) + record(3, nonce + introduction))
@@ -70,7 +70,7 @@ def handshakes():
     write("handshake_fuzz", "server_other_model", b"\3\0" + other_model)
     write("handshake_fuzz", "refusal", b"\4\3" + b"\1" + text(b"there") + text(b"models differ"))
     write("handshake_fuzz", "records", b"\5\4" + record(5, struct.pack("<2Q", 3, 4)) + record(1, nonce) + record(4, b""))
-    write("handshake_fuzz", "other_version", b"\5\0" + record(1, nonce).replace(b"\1\0", b"\2\0", 1))
+    write("handshake_fuzz", "other_version", b"\5\0" + record(1, nonce, 9))
 
 
 def requests():
