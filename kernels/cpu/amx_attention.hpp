@@ -205,22 +205,31 @@ static void add_values(const tile_attention& s, std::size_t row_tile, const tile
   }
 }
 
-static void tile_attention_block(const attention_block& block) {
-  const tile_attention s = begin_tile_attention(block);
-  const std::size_t rows = block.tokens * block.group;
+/// Calls `function(begin, keys, values)` for every chunk that some token of the block sees, in order: its
+/// first key, and two tiles of keys and of values each.
+template <class Function>
+TROUPE_INLINE void for_each_chunk(const attention_block& block, const Function& function) {
   auto first_key = static_cast<std::size_t>(-1);
   std::size_t end_key = 0;
   for (std::size_t t = 0; t < block.tokens; ++t) {
     first_key = smaller(first_key, block.first_key[t]);
     end_key = larger(end_key, block.end_key[t]);
   }
-  const tile_session session(tile_rows);
   for (std::size_t begin = first_key / chunk_keys * chunk_keys; begin < end_key; begin += chunk_keys) {
     // A chunk's second tile may not exist yet; nobody sees it then.
     const std::size_t tile = begin / tile_tokens;
     const std::size_t second = tile + 1 < block.num_tiles ? tile + 1 : tile;
     const std::byte* keys[2] = {block.key_tiles[tile], block.key_tiles[second]};
     const std::byte* values[2] = {block.value_tiles[tile], block.value_tiles[second]};
+    function(begin, keys, values);
+  }
+}
+
+static void tile_attention_block(const attention_block& block) {
+  const tile_attention s = begin_tile_attention(block);
+  const std::size_t rows = block.tokens * block.group;
+  const tile_session session(tile_rows);
+  for_each_chunk(block, [&](std::size_t begin, const std::byte* const* keys, const std::byte* const* values) {
     const bool finite = gather_values(s, values);
     for (std::size_t row = 0; row < rows; row += tile_rows) {
       const tile_mask mask = mask_of(block, row, smaller(tile_rows, rows - row), begin);
@@ -230,7 +239,7 @@ static void tile_attention_block(const attention_block& block) {
       softmax_tile(s, row / tile_rows, mask, block.scale);
       add_values(s, row / tile_rows, mask, values, finite);
     }
-  }
+  });
   finish_attention(block, s.state);
 }
 

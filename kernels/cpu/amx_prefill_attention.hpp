@@ -295,22 +295,11 @@ static void finish_prefill_attention(const attention_block& block, const prefill
 static void prefill_attention_block(const attention_block& block) {
   const prefill_attention s = begin_prefill_attention(block);
   const std::size_t rows = block.tokens * block.group;
-  auto first_key = static_cast<std::size_t>(-1);
-  std::size_t end_key = 0;
-  for (std::size_t t = 0; t < block.tokens; ++t) {
-    first_key = smaller(first_key, block.first_key[t]);
-    end_key = larger(end_key, block.end_key[t]);
-  }
   const vf scale = set1(block.scale);
   const vf lowest = set1(-std::numeric_limits<float>::infinity());
   const std::size_t query_tile = s.key_dim / block_k * tile_bytes;
   const tile_session session(tile_rows);
-  for (std::size_t begin = first_key / chunk_keys * chunk_keys; begin < end_key; begin += chunk_keys) {
-    // A chunk's second tile may not exist yet; nobody sees it then.
-    const std::size_t tile = begin / tile_tokens;
-    const std::size_t second = tile + 1 < block.num_tiles ? tile + 1 : tile;
-    const std::byte* keys[2] = {block.key_tiles[tile], block.key_tiles[second]};
-    const std::byte* values[2] = {block.value_tiles[tile], block.value_tiles[second]};
+  for_each_chunk(block, [&](std::size_t begin, const std::byte* const* keys, const std::byte* const* values) {
     const bool finite = transpose_chunk(s, keys, values);
     for (std::size_t pair = 0; pair < rows; pair += 2 * tile_rows) {
       tile_mask masks[2];
@@ -353,7 +342,7 @@ static void prefill_attention_block(const attention_block& block) {
           add_values_of_row(s, row + lowest_bit(left), factors[i], mask.keys[lowest_bit(left)], values);
       }
     }
-  }
+  });
   finish_prefill_attention(block, s);
 }
 

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "kernels/cpu/kernel_table.hpp"
-#include "kernels/cpu/simd.hpp"
+#include "kernels/cpu/v16.hpp"
 #include "kernels/cpu/weight_fetch.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {

@@ -8,7 +8,7 @@
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/math.hpp"
 #include "kernels/cpu/row_kernels.hpp"
-#include "kernels/cpu/simd.hpp"
+#include "kernels/cpu/v16.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 

@@ -6,7 +6,7 @@
 // that both kernels read them by broadcast from memory.
 #pragma once
 
-#include "kernels/cpu/simd.hpp"
+#include "kernels/cpu/v16.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/activation.hpp"
-#include "kernels/cpu/simd.hpp"
+#include "kernels/cpu/v16.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 

@@ -4,7 +4,7 @@
 #include "kernels/cpu/gemm_kernels.hpp"
 #include "kernels/cpu/quant_simd.hpp"
 #include "kernels/cpu/quant_table.hpp"
-#include "kernels/cpu/simd.hpp"
+#include "kernels/cpu/v16.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 

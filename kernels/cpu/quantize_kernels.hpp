@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/cpu/quant_table.hpp"
-#include "kernels/cpu/simd.hpp"
+#include "kernels/cpu/v16.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 

@@ -6,7 +6,7 @@
 #include "kernels/cpu/gemm_kernels.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/math.hpp"
-#include "kernels/cpu/simd.hpp"
+#include "kernels/cpu/v16.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
