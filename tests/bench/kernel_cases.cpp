@@ -4,6 +4,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/attention.hpp"
@@ -21,49 +22,72 @@ using namespace kernels;
 // Weights of a round: servers have L3 caches of hundreds of MiB.
 constexpr std::size_t beyond_caches = std::size_t{768} << 20;
 
+// Weights, and the rows that they meet.
+struct weight_kind {
+  const char* name;
+  packed_format format;
+  dtype row_type;
+  row_quant rows;
+  arithmetic unit;
+};
+
+constexpr weight_kind weight_kinds[] = {
+    {"bf16", packed_format::bf16_pair, dtype::bf16, row_quant::none, arithmetic::bf16},
+    {"int8, rows int8", packed_format::int8_channel, dtype::bf16, row_quant::int8, arithmetic::int8},
+    {"int4, rows int8", packed_format::int4_group32, dtype::bf16, row_quant::int8, arithmetic::int8},
+    {"f32", packed_format::f32_panel, dtype::f32, row_quant::none, arithmetic::f32},
+};
+
 class kernel_cases {
  public:
   kernel_cases(context& ctx, kernel_report& report) : ctx_(ctx), report_(report) {}
 
-  void products(dtype type) {
+  void products(const weight_kind& kind) {
     constexpr std::size_t k = 1024;
     constexpr std::size_t n = 3584;
-    const std::string name = std::string("gemm ") + name_of(type) + " 1024 x 3584, rows ";
+    const std::string name = std::string("gemm ") + kind.name + ", 1024 x 3584, rows ";
     if (!report_.wants_some_of(name))
       return;
-    const std::size_t num_bytes = bytes_of(type, n * k);
-    std::vector<packed_matrix> copies;
+    std::vector<matrix_copy> copies;
+    const packed_matrix original = weights(kind, n, k);
+    const std::size_t num_bytes = original.bytes().size();
     for (std::size_t total = 0; total < beyond_caches; total += num_bytes)
-      copies.push_back(weights(type, n, k));
-    tensor x = rows(type, 512, k);
+      copies.emplace_back(original);
+    tensor x = rows(kind.row_type, 512, k);
     tensor y(dtype::f32, 512, n);
     for (const std::size_t m : {1UL, 2UL, 4UL, 6UL, 8UL, 12UL, 16UL, 32UL, 128UL, 512UL})
       report_.measure(
           name + std::to_string(m), static_cast<double>(num_bytes), static_cast<double>(m) * n * k,
           [&](std::size_t i) {
-            gemm(ctx_, {.input = x.first(m), .weight = &copies[i % copies.size()], .output = y.first(m)});
+            gemm(ctx_,
+                 {.input = x.first(m), .weight = &copies[i % copies.size()].matrix, .output = y.first(m)});
           },
-          type);
+          kind.unit);
   }
 
-  void experts(dtype type) {
+  void experts(const weight_kind& kind) {
     constexpr std::size_t hidden = 1024;
     constexpr std::size_t ffn = 1792;
     constexpr std::size_t num_experts = 16;
-    const std::string name = std::string("expert_ffn ") + name_of(type) + " 1024 x 1792, 16 top-2, batch ";
+    const std::string name = std::string("expert_ffn ") + kind.name + ", 1024 x 1792, 16 top-2, batch ";
     if (!report_.wants_some_of(name))
       return;
+    const packed_matrix gate_up = weights(kind, ffn, hidden, true);
+    const packed_matrix down = weights(kind, hidden, ffn);
+    const std::size_t num_bytes = gate_up.bytes().size() + down.bytes().size();
     // So many layers that no cache keeps them.
-    const std::size_t layers =
-        std::max<std::size_t>(2, beyond_caches / (num_experts * bytes_of(type, 3 * hidden * ffn)));
+    const std::size_t layers = std::max<std::size_t>(2, beyond_caches / (num_experts * num_bytes));
+    std::vector<matrix_copy> copies;
     std::vector<expert_weights> all(layers * num_experts);
     for (auto& expert : all) {
-      expert.gate_up = weights(type, ffn, hidden, true);
-      expert.down = weights(type, hidden, ffn);
+      copies.emplace_back(gate_up);
+      expert.gate_up = std::move(copies.back().matrix);
+      copies.emplace_back(down);
+      expert.down = std::move(copies.back().matrix);
     }
     for (const std::size_t batch : {1UL, 8UL, 32UL, 512UL}) {
-      tensor x = rows(type, batch, hidden);
-      tensor y(type, 2 * batch, hidden);
+      tensor x = rows(kind.row_type, batch, hidden);
+      tensor y(kind.row_type, 2 * batch, hidden);
       // A few fixed routings, two distinct experts a token.
       constexpr std::size_t routings = 8;
       std::vector<std::vector<std::vector<const std::byte*>>> from(routings);
@@ -85,15 +109,15 @@ class kernel_cases {
       }
       std::vector<expert_segment> segments(num_experts);
       report_.measure(
-          name + std::to_string(batch), active * static_cast<double>(bytes_of(type, 3 * hidden * ffn)),
+          name + std::to_string(batch), active * static_cast<double>(num_bytes),
           static_cast<double>(2 * batch) * 3 * hidden * ffn,
           [&](std::size_t i) {
             const std::size_t v = i % routings;
             for (std::size_t e = 0; e < num_experts; ++e)
               segments[e] = {&all[i % layers * num_experts + e], from[v][e], to[v][e]};
-            expert_ffn(ctx_, {segments, type});
+            expert_ffn(ctx_, {segments, kind.row_type});
           },
-          type);
+          kind.unit);
     }
   }
 
@@ -145,7 +169,7 @@ class kernel_cases {
                              .scale = 0.125F,
                              .output = out.first(v.rows)});
           },
-          type);
+          type == dtype::bf16 ? arithmetic::bf16 : arithmetic::f32);
     }
     report_.measure(
         std::string("kv_write ") + name_of(type) + " 512 rows",
@@ -186,14 +210,26 @@ class kernel_cases {
   }
 
  private:
+  // The same weights somewhere else.
+  struct matrix_copy {
+    buffer bytes;
+    packed_matrix matrix;
+
+    explicit matrix_copy(const packed_matrix& from) : bytes(from.bytes().size()) {
+      std::ranges::copy(from.bytes(), bytes.data());
+      matrix = packed_matrix::view(from.shape(), bytes.bytes());
+      matrix.set_rows(from.rows());
+    }
+  };
+
   // Weights of mild values: denormals and infinities would have other speeds.
-  packed_matrix weights(dtype type, std::size_t n, std::size_t k, bool gate_up = false) {
-    if (plain_.view().type != type || plain_.view().rows != n || plain_.view().cols != k)
-      plain_ = rows(type, n, k);
-    const tensor& plain = plain_;
-    const packed_format format = format_for(type);
-    return gate_up ? packed_matrix::pack_gate_up(format, plain.view(), plain.view())
-                   : packed_matrix::pack(format, plain.view());
+  packed_matrix weights(const weight_kind& kind, std::size_t n, std::size_t k, bool gate_up = false) {
+    const tensor plain = rows(kind.row_type, n, k);
+    auto result =
+        gate_up ? packed_matrix::pack_gate_up(kind.format, plain.view(), plain.view(), ctx_.instruction_set())
+                : packed_matrix::pack(kind.format, plain.view(), ctx_.instruction_set());
+    result.set_rows(kind.rows);
+    return result;
   }
 
   void fill(tensor_view rows, std::size_t r) {
@@ -215,7 +251,6 @@ class kernel_cases {
 
   context& ctx_;
   kernel_report& report_;
-  tensor plain_; // what is packed again and again
   std::mt19937 random_{1};
 };
 
@@ -223,9 +258,9 @@ class kernel_cases {
 
 void measure_kernels(context& ctx, kernel_report& report) {
   kernel_cases cases(ctx, report);
-  for (const dtype type : {dtype::bf16, dtype::f32}) {
-    cases.products(type);
-    cases.experts(type);
+  for (const weight_kind& kind : weight_kinds) {
+    cases.products(kind);
+    cases.experts(kind);
   }
   for (const dtype type : {dtype::bf16, dtype::f32})
     cases.attentions(type);

@@ -20,6 +20,9 @@ struct kernel_report_options {
   clockid_t clock = CLOCK_MONOTONIC;
 };
 
+/// What multiplies: FP32 FMAs, or products of BF16 or int8, for which there may be a matrix unit.
+enum class arithmetic { f32, bf16, int8 };
+
 class kernel_report {
  public:
   /// Measures the machine's limits (seconds).
@@ -33,9 +36,8 @@ class kernel_report {
   /// Times `work`, which is called with a rising count, so that it can go round weights larger than the
   /// caches; prints a line. Nothing when the filter leaves it out.
   /// @param num_bytes  weights and cache that a call reads
-  /// @param type  bf16: the peak is that of AMX tiles where the set has them
   void measure(const std::string& name, double num_bytes, double multiply_adds,
-               const std::function<void(std::size_t)>& work, kernels::dtype type = kernels::dtype::f32);
+               const std::function<void(std::size_t)>& work, arithmetic unit = arithmetic::f32);
 
   /// @errors one line on stderr when the file cannot be written
   void write_json(const std::string& file) const;

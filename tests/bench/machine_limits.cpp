@@ -20,13 +20,16 @@ namespace {
 
 using kernels::isa;
 
-// A way through the memory: so many parts of it side by side, `step` bytes of each in turn.
+// A way through the memory: so many parts of it side by side, `step` bytes of each in turn, while lines
+// `ahead` bytes further on are fetched into L1, and `far` bytes further on into L2 (0: none).
 struct walk_shape {
-  std::size_t streams, step, ahead;
+  std::size_t streams, step, ahead, far;
 };
 
-constexpr walk_shape walks[] = {{1, 1024, 0},  {8, 1024, 0},  {8, 64, 0},
-                                {8, 256, 512}, {16, 64, 256}, {16, 256, 512}};
+// How far apart streams should be and how long a step is differ by processor.
+constexpr walk_shape walks[] = {{1, 1024, 0, 0},     {8, 1024, 0, 0},      {8, 64, 0, 0},
+                                {8, 256, 512, 0},    {16, 64, 256, 0},     {16, 256, 512, 0},
+                                {8, 256, 512, 4096}, {4, 1024, 1024, 4096}};
 
 std::int64_t read_words(const std::byte* data, std::size_t num_bytes) {
   std::int64_t sum = 0;
@@ -51,32 +54,20 @@ double multiply_add_plain(std::size_t steps, float* sink) {
 
 __attribute__((target("avx2"))) std::int64_t read_avx2(const std::byte* data, std::size_t num_bytes,
                                                        const walk_shape& walk) {
-  const auto [streams, step, ahead] = walk;
+  const auto [streams, step, ahead, far] = walk;
   __m256i sum = _mm256_setzero_si256();
   const std::size_t part = num_bytes / streams / step * step;
   for (std::size_t i = 0; i < part; i += step)
     for (std::size_t s = 0; s < streams; ++s) {
       const std::byte* from = data + s * part + i;
       for (std::size_t j = 0; j < step; j += 64) {
+        if (far > 0)
+          _mm_prefetch(reinterpret_cast<const char*>(from + j + far), _MM_HINT_T1);
         if (ahead > 0)
           _mm_prefetch(reinterpret_cast<const char*>(from + j + ahead), _MM_HINT_T0);
         const auto* line = reinterpret_cast<const __m256i*>(from + j);
         sum = _mm256_add_epi64(sum, _mm256_add_epi64(_mm256_loadu_si256(line), _mm256_loadu_si256(line + 1)));
       }
-    }
-  return _mm256_extract_epi64(sum, 0) + _mm256_extract_epi64(sum, 3);
-}
-
-// memory_walk::plain, a register at a time.
-__attribute__((target("avx2"))) std::int64_t read_plain_avx2(const std::byte* data, std::size_t num_bytes) {
-  constexpr std::size_t streams = 8;
-  __m256i sum = _mm256_setzero_si256();
-  const std::size_t part = num_bytes / streams;
-  for (std::size_t i = 0; i + 1024 <= part; i += 1024)
-    for (std::size_t s = 0; s < streams; ++s) {
-      const auto* from = reinterpret_cast<const __m256i*>(data + s * part + i);
-      for (std::size_t j = 0; j < 32; ++j)
-        sum = _mm256_add_epi64(sum, _mm256_loadu_si256(from + j));
     }
   return _mm256_extract_epi64(sum, 0) + _mm256_extract_epi64(sum, 3);
 }
@@ -158,10 +149,6 @@ __attribute__((target("amx-tile,amx-bf16,amx-int8"))) double multiply_tiles(bool
 
 #  undef TROUPE_TILE_LOOP
 
-std::int64_t read_plain(const std::byte* data, std::size_t num_bytes) {
-  return kernels::is_supported(isa::avx2) ? read_plain_avx2(data, num_bytes) : read_words(data, num_bytes);
-}
-
 std::int64_t read_memory(const std::byte* data, std::size_t num_bytes, const walk_shape& walk) {
   return kernels::is_supported(isa::avx2) ? read_avx2(data, num_bytes, walk) : read_words(data, num_bytes);
 }
@@ -173,10 +160,6 @@ double multiply_add(isa set, std::size_t steps, float* sink) {
 }
 
 #else
-
-std::int64_t read_plain(const std::byte* data, std::size_t num_bytes) {
-  return read_words(data, num_bytes);
-}
 
 std::int64_t read_memory(const std::byte* data, std::size_t num_bytes, const walk_shape&) {
   return read_words(data, num_bytes);
@@ -223,24 +206,17 @@ class calibration {
   clockid_t clock_;
 };
 
-double read_rate(calibration& run, std::size_t threads, memory_walk walk) {
+double read_rate(calibration& run, std::size_t threads) {
   const std::size_t part = (std::size_t{512} << 20U) / threads;
   kernels::buffer memory(part * threads);
   std::memset(memory.data(), 1, part * threads);
   std::vector<std::int64_t> sums(threads);
-  const auto rate_of = [&](const auto& read) {
-    const double seconds =
-        run.best_seconds([&](std::size_t p) { sums[p] = read(memory.data() + p * part, part); });
-    return static_cast<double>(part * threads) / seconds;
-  };
-  if (walk == memory_walk::plain)
-    return rate_of(read_plain);
-  double best = 0.0;
+  double least = INFINITY;
   for (const auto& shape : walks)
-    best = std::max(best, rate_of([&](const std::byte* data, std::size_t num_bytes) {
-                      return read_memory(data, num_bytes, shape);
-                    }));
-  return best;
+    least = std::min(least, run.best_seconds([&](std::size_t p) {
+      sums[p] = read_memory(memory.data() + p * part, part, shape);
+    }));
+  return static_cast<double>(part * threads) / least;
 }
 
 } // namespace
@@ -255,7 +231,7 @@ machine_limits measure_limits(kernels::thread_pool& pool, const limits_options& 
   constexpr std::size_t steps = 1'000'000;
   calibration run(pool, options.clock);
   machine_limits limits;
-  limits.read_bytes_per_second = read_rate(run, pool.threads(), options.walk);
+  limits.read_bytes_per_second = read_rate(run, pool.threads());
   std::vector<float> sink(pool.threads() * std::size_t{16});
   limits.f32_flops = run.rate([&](std::size_t p) { return multiply_add(options.set, steps, &sink[p * 16]); });
   if (options.set == isa::amx) {

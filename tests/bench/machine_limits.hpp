@@ -13,19 +13,12 @@ namespace troupe::bench {
 struct machine_limits {
   double read_bytes_per_second = 0.0; ///< memory far larger than the caches
   double f32_flops = 0.0;             ///< fused multiply-adds, 2 each
-  double bf16_flops = 0.0;            ///< AMX tiles, operands from the first-level cache
+  double bf16_flops = 0.0;            ///< AMX, products of tiles that stay in registers
   double int8_ops = 0.0;              ///< the same
-};
-
-/// How memory is walked; how far apart streams should be and how long a step is differ by processor.
-enum class memory_walk {
-  plain,        ///< eight streams, nothing fetched ahead: what docs/kernels.md holds kernels against
-  best_of_many, ///< the best of several numbers of streams, steps and distances of prefetch
 };
 
 struct limits_options {
   kernels::isa set = kernels::detect(); ///< whose instructions; FMAs are AVX2's at least where there are any
-  memory_walk walk = memory_walk::best_of_many;
   clockid_t clock = CLOCK_MONOTONIC;
 };
 
