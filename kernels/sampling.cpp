@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/error.hpp"
 #include "kernels/portable_math.hpp"
+#include "kernels/token_choice.hpp"
 
 namespace troupe::kernels {
 
@@ -37,15 +39,6 @@ raw_distribution distribution_of(const kernel_table& table, const float* logits,
   return {logits, vocab, max, portable_log(table.exp_sum(logits, max, 1.0F, vocab, nullptr))};
 }
 
-// Higher logit first, then lower id: a strict order.
-struct better {
-  const float* logits;
-
-  bool operator()(std::uint32_t a, std::uint32_t b) const {
-    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
-  }
-};
-
 // The best `wanted` tokens: a heap of those kept, the worst of them on top.
 std::uint32_t write_top(const raw_distribution& raw, std::uint32_t wanted, std::span<token_logprob> top) {
   expect(top.size() >= std::min<std::size_t>(wanted, raw.vocab), "sample: no room for the top logprobs");
@@ -74,6 +67,18 @@ std::uint32_t write_top(const raw_distribution& raw, std::uint32_t wanted, std::
   return static_cast<std::uint32_t>(kept);
 }
 
+// How many tokens have at least that logit; in lanes, so that a compiler may use vectors.
+std::uint32_t rank_of(const raw_distribution& raw, float logit) {
+  std::array<std::uint32_t, 16> counts{};
+  std::size_t i = 0;
+  for (; i + counts.size() <= raw.vocab; i += counts.size())
+    for (std::size_t j = 0; j < counts.size(); ++j)
+      counts[j] += raw.logits[i + j] >= logit ? 1U : 0U;
+  for (; i < raw.vocab; ++i)
+    counts[0] += raw.logits[i] >= logit ? 1U : 0U;
+  return std::accumulate(counts.begin(), counts.end(), 0U);
+}
+
 sampled_token describe(const raw_distribution& raw, std::uint32_t token, std::uint32_t wanted,
                        std::span<token_logprob> top) {
   sampled_token result;
@@ -85,8 +90,7 @@ sampled_token describe(const raw_distribution& raw, std::uint32_t token, std::ui
   }
   const float logit = raw.logits[token];
   result.logprob = raw.logprob(logit);
-  for (std::size_t i = 0; i < raw.vocab; ++i)
-    result.rank += raw.logits[i] >= logit ? 1U : 0U;
+  result.rank = rank_of(raw, logit);
   result.num_top = write_top(raw, wanted, top);
   return result;
 }
@@ -127,109 +131,15 @@ void change_logits(const sampling_row& row, float* logits, std::size_t vocab) {
   }
 }
 
-// What the filters leave: tokens of at least a share that are no worse than a
-// cutoff in the order of `better`. Top-k and top-p both keep a beginning of
-// that order, so that one cutoff says it all and nothing is sorted back by id.
-struct kept_tokens {
-  const float* logits;
-  const float* shares;
-  std::size_t vocab;
-  float min_share;
-  std::uint32_t cutoff;
-  bool cut;
-
-  // Calls `function(token)` in order of id until it returns true.
-  template <class Function>
-  void each(const Function& function) const {
-    const better order{logits};
-    for (std::uint32_t token = 0; token < vocab; ++token)
-      if (shares[token] > 0.0F && shares[token] >= min_share && !(cut && order(cutoff, token))
-          && function(token))
-        return;
-  }
-
-  double total() const {
-    double sum = 0.0;
-    each([&](std::uint32_t token) {
-      sum += static_cast<double>(shares[token]);
-      return false;
-    });
-    return sum;
-  }
-
-  void cut_after(std::uint32_t token) {
-    cutoff = token;
-    cut = true;
-  }
-};
-
-// Cuts after the k best.
-void keep_top_k(kept_tokens& kept, std::uint32_t* tokens, std::size_t count, std::size_t k) {
-  if (k >= count)
-    return;
-  std::nth_element(tokens, tokens + (k - 1), tokens + count, better{kept.logits});
-  kept.cut_after(tokens[k - 1]);
-}
-
-// Cuts where the share of the best reaches p. Sorts only as far as needed, in
-// growing steps.
-void keep_top_p(kept_tokens& kept, std::uint32_t* tokens, std::size_t count, double p) {
-  const better order{kept.logits};
-  const double wanted = p * kept.total();
-  double sum = 0.0;
-  std::size_t sorted = 0;
-  for (std::size_t step = 128; sorted < count; step *= 4) {
-    const std::size_t end = std::min(count, sorted + step);
-    if (end < count)
-      std::nth_element(tokens + sorted, tokens + end, tokens + count, order);
-    std::sort(tokens + sorted, tokens + end, order);
-    for (; sorted < end; ++sorted) {
-      sum += static_cast<double>(kept.shares[tokens[sorted]]);
-      if (sum >= wanted) {
-        kept.cut_after(tokens[sorted]);
-        return;
-      }
-    }
-  }
-}
-
-// The first token, in order of id, whose cumulated share exceeds the draw.
-std::uint32_t pick(const kept_tokens& kept, double uniform) {
-  const double target = uniform * kept.total();
-  double sum = 0.0;
-  std::uint32_t chosen = 0;
-  kept.each([&](std::uint32_t token) {
-    sum += static_cast<double>(kept.shares[token]);
-    chosen = token;
-    return sum > target;
-  });
-  return chosen;
-}
-
-// `shares` [vocab] and `tokens` [vocab] are scratch.
+// A distribution that is no number gives token 0.
 std::uint32_t draw(const kernel_table& table, const sampling_row& row, const float* logits, std::size_t vocab,
-                   float* shares, std::uint32_t* tokens) {
+                   float* shares, std::span<std::uint64_t> scratch) {
   const sampling_params& p = row.params;
   const float max = table.max_row(logits, vocab);
   if (!std::isfinite(table.exp_sum(logits, max, 1.0F / p.temperature, vocab, shares)))
     return 0;
-  // The best token's share is e⁰ = 1, so that min_p is a plain threshold.
-  kept_tokens kept{logits, shares, vocab, p.min_p, 0, false};
-  const bool top_k = p.top_k != 0 && p.top_k < vocab;
-  if (top_k || p.top_p < 1.0F) {
-    std::size_t count = 0;
-    kept.each([&](std::uint32_t token) {
-      tokens[count++] = token;
-      return false;
-    });
-    if (top_k) {
-      keep_top_k(kept, tokens, count, p.top_k);
-      count = std::min<std::size_t>(count, p.top_k);
-    }
-    if (p.top_p < 1.0F)
-      keep_top_p(kept, tokens, count, static_cast<double>(p.top_p));
-  }
-  return pick(kept, uniform_at(row.key));
+  return choose_token({logits, shares, vocab, max, p.temperature}, {p.top_k, p.top_p, p.min_p},
+                      uniform_at(row.key), scratch);
 }
 
 sampled_token sample_row(context& ctx, unsigned thread, const_tensor_view all, const sampling_row& row) {
@@ -239,16 +149,19 @@ sampled_token sample_row(context& ctx, unsigned thread, const_tensor_view all, c
   const raw_distribution raw = distribution_of(table, logits, vocab);
   if (raw.sick())
     return describe(raw, 0, 0, {});
-  auto* scratch = reinterpret_cast<float*>(ctx.thread_scratch(thread, 3 * vocab * sizeof(float)));
+  // Keys of tokens, shares, changed logits.
+  std::byte* scratch = ctx.thread_scratch(thread, vocab * (2 * sizeof(std::uint64_t) + 2 * sizeof(float)));
+  auto* keys = reinterpret_cast<std::uint64_t*>(scratch);
+  auto* shares = reinterpret_cast<float*>(keys + 2 * vocab);
   if (changes_logits(row)) {
-    std::copy_n(logits, vocab, scratch);
-    change_logits(row, scratch, vocab);
-    logits = scratch;
+    float* changed = shares + vocab;
+    std::copy_n(logits, vocab, changed);
+    change_logits(row, changed, vocab);
+    logits = changed;
   }
   const std::uint32_t token = row.params.temperature < greedy_temperature
                                   ? first_best(table, logits, vocab)
-                                  : draw(table, row, logits, vocab, scratch + vocab,
-                                         reinterpret_cast<std::uint32_t*>(scratch + 2 * vocab));
+                                  : draw(table, row, logits, vocab, shares, {keys, 2 * vocab});
   return describe(raw, token, row.num_logprobs, row.top);
 }
 

@@ -1,4 +1,5 @@
 #include "kernels/sampling.hpp"
+#include "kernels/token_choice.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -152,6 +153,90 @@ TEST(sample, top_p_agrees_with_a_full_sort) {
       EXPECT_TRUE(allowed[one(reference.ctx, logits, {.params = {.top_p = top_p}, .key = {9, 0, position, 0}})
                               .token]);
   }
+}
+
+namespace {
+
+// The documented choice with nothing but a stable sort.
+std::uint32_t documented_choice(const token_shares& row, const token_filters& filters, double uniform) {
+  std::vector<std::uint32_t> kept;
+  for (std::uint32_t token = 0; token < row.vocab; ++token)
+    if (row.shares[token] > 0.0F && row.shares[token] >= filters.min_p)
+      kept.push_back(token);
+  const auto total = [&] {
+    std::vector<std::uint32_t> by_id = kept;
+    std::sort(by_id.begin(), by_id.end());
+    double sum = 0.0;
+    for (const std::uint32_t token : by_id)
+      sum += static_cast<double>(row.shares[token]);
+    return sum;
+  };
+  std::stable_sort(kept.begin(), kept.end(), [&](auto a, auto b) { return row.logits[a] > row.logits[b]; });
+  if (filters.top_k != 0 && filters.top_k < kept.size())
+    kept.resize(filters.top_k);
+  if (filters.top_p < 1.0F) {
+    const double wanted = static_cast<double>(filters.top_p) * total();
+    double sum = 0.0;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      sum += static_cast<double>(row.shares[kept[i]]);
+      if (sum >= wanted) {
+        kept.resize(i + 1);
+        break;
+      }
+    }
+  }
+  const double target = uniform * total();
+  std::sort(kept.begin(), kept.end());
+  double sum = 0.0;
+  for (const std::uint32_t token : kept) {
+    sum += static_cast<double>(row.shares[token]);
+    if (sum > target)
+      return token;
+  }
+  return kept.empty() ? 0 : kept.back();
+}
+
+} // namespace
+
+TEST(choose_token, is_the_documented_choice_whatever_the_filters_and_the_distribution) {
+  std::size_t distinct = 0;
+  for (const std::size_t vocab : {std::size_t{1}, std::size_t{5}, std::size_t{16}, std::size_t{37},
+                                  std::size_t{300}, std::size_t{2500}})
+    // From flat to one that says nearly everything; rounded logits come up often.
+    for (const float spread : {0.0F, 0.1F, 1.0F, 5.0F, 40.0F})
+      for (const unsigned seed : {0U, 1U, 4U}) {
+        auto logits = random_floats(vocab, 700 + seed, spread);
+        for (std::size_t i = 0; i < vocab; ++i) {
+          if (seed % 2 == 1)
+            logits[i] = std::round(logits[i] * 4.0F) / 4.0F; // both zeros among them
+          if (seed == 4 && i % 3 == 1)
+            logits[i] = -std::numeric_limits<float>::infinity();
+        }
+        for (const float temperature : {0.3F, 1.0F, 1.7F}) {
+          const float best = *std::max_element(logits.begin(), logits.end());
+          std::vector<float> shares(vocab);
+          for (std::size_t i = 0; i < vocab; ++i) {
+            shares[i] = std::exp((logits[i] - best) / temperature);
+            if (shares[i] < std::numeric_limits<float>::min())
+              shares[i] = 0.0F;
+          }
+          const token_shares row{logits.data(), shares.data(), vocab, best, temperature};
+          std::vector<std::uint64_t> scratch(2 * vocab);
+          for (const std::uint32_t top_k : {0U, 1U, 7U, 256U, 257U, 2000U})
+            for (const float top_p : {0.01F, 0.5F, 0.9F, 0.999F, 0.9999999F, 1.0F})
+              for (const float min_p : {0.0F, 0.05F, 1.0F})
+                for (const double uniform : {0.0, 0.37, 0.9, 1.0 - 0x1p-53}) {
+                  const token_filters filters{top_k, top_p, min_p};
+                  const std::uint32_t expected = documented_choice(row, filters, uniform);
+                  ASSERT_EQ(choose_token(row, filters, uniform, scratch), expected)
+                      << "vocab " << vocab << ", spread " << spread << ", seed " << seed << ", temperature "
+                      << temperature << ", top_k " << top_k << ", top_p " << top_p << ", min_p " << min_p
+                      << ", uniform " << uniform;
+                  distinct += expected != 0 ? 1U : 0U;
+                }
+        }
+      }
+  EXPECT_GT(distinct, 10000U);
 }
 
 TEST(sample, applies_penalties_bias_and_bans) {

@@ -1,0 +1,37 @@
+// Which tokens top-k, top-p and min-p leave, and the one among them that a draw means.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace troupe::kernels {
+
+/// A row as the filters see it.
+struct token_shares {
+  /// [vocab], after bias and penalties; no NaN.
+  const float* logits;
+  /// [vocab]: e^((logit − best) / temperature), 0 where that is below FP32's normal range.
+  const float* shares;
+  std::size_t vocab;
+  /// The largest logit, finite.
+  float best;
+  float temperature;
+};
+
+struct token_filters {
+  std::uint32_t top_k = 0; ///< 0: off
+  float top_p = 1.0F;      ///< 1: off
+  float min_p = 0.0F;      ///< 0: off
+};
+
+/// The first kept token in order of id whose cumulated share exceeds `uniform` of the kept ones' sum; sums
+/// are in double, in order of id. Kept are shares above 0 and of at least `min_p`; of these the `top_k` best,
+/// higher logit first, then lower id; of these the beginning, in that order, whose sum reaches `top_p` of
+/// theirs. Costs a few passes over the row; only what may be kept is sorted.
+/// @param uniform  in [0, 1)
+/// @param scratch  [2 · vocab], anything
+std::uint32_t choose_token(const token_shares& row, const token_filters& filters, double uniform,
+                           std::span<std::uint64_t> scratch);
+
+} // namespace troupe::kernels
