@@ -7,6 +7,10 @@
 #include "kernels/cpu/quant_kernels.hpp"
 #if defined(TROUPE_ISA_AVX512)
 #  include "kernels/cpu/quant_vnni_kernels.hpp"
+#elif defined(TROUPE_ISA_AVX2)
+#  include "kernels/cpu/quant_avx2_kernels.hpp"
+#else
+#  include "kernels/cpu/quant_any_kernels.hpp"
 #endif
 #include "kernels/cpu/quantize_kernels.hpp"
 #include "kernels/cpu/row_kernels.hpp"
@@ -31,6 +35,8 @@ static constexpr kernel_table make_table(isa set) {
   table.quant.quantize_row = quantize_row;
 #if defined(TROUPE_ISA_AVX512)
   table.quant.integer = integer_panels_vnni;
+#elif defined(TROUPE_ISA_AVX2)
+  table.quant.integer = integer_panels_avx2;
 #else
   table.quant.integer = integer_panels;
 #endif

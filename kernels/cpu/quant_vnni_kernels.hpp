@@ -8,7 +8,7 @@
 
 #include <utility>
 
-#include "kernels/cpu/quant_integer_kernels.hpp"
+#include "kernels/cpu/quant_any_kernels.hpp"
 #include "kernels/cpu/weight_fetch.hpp"
 
 #define TROUPE_VNNI __attribute__((target("avx512vnni")))

@@ -266,6 +266,53 @@ TEST(quantized_gemm, is_a_product_with_the_unpacked_weights) {
     }
 }
 
+// Where sums of a few products are kept in 16 bits, these come closest to leaving them.
+TEST(quantized_gemm, the_largest_integers_meet_without_overflow) {
+  constexpr std::size_t n = 64;
+  constexpr std::size_t k = 192;
+  constexpr std::size_t rows = 9;
+  const auto sign = [](std::size_t pattern, std::size_t i) {
+    switch (pattern) {
+    case 0:
+      return 1.0F;
+    case 1:
+      return i % 8 < 4 ? 1.0F : -1.0F; // the two halves of int4's bytes
+    case 2:
+      return i % 4 < 2 ? 1.0F : -1.0F; // the two halves of a lane
+    default:
+      return i % 2 == 0 ? 1.0F : -1.0F;
+    }
+  };
+  for (const packed_format format : quantized_formats)
+    for (std::size_t weight_pattern = 0; weight_pattern < 4; ++weight_pattern) {
+      std::vector<float> w(n * k);
+      for (std::size_t c = 0; c < n; ++c)
+        for (std::size_t i = 0; i < k; ++i)
+          w[c * k + i] = (c % 2 == 0 ? 1.0F : -1.0F) * sign(weight_pattern, i);
+      auto packed = packed_matrix::pack(format, view_of(w.data(), n, k));
+      packed.set_rows(row_quant::int8);
+      std::vector<bfloat16> x(rows * k);
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t i = 0; i < k; ++i)
+          x[r * k + i] = to_bfloat16((r < 4 ? 1.0F : -1.0F) * sign(r % 4, i));
+      std::vector<float> expected(rows * n);
+      for (std::size_t c = 0; c < n; ++c) {
+        const channel weights = quantize(format, std::span(w).subspan(c * k, k));
+        for (std::size_t r = 0; r < rows; ++r)
+          expected[r * n + c] = documented_int8(x.data() + r * k, weights);
+      }
+      with_every_context([&](context& ctx) {
+        for (const std::size_t m : {1UL, 4UL, rows}) {
+          std::vector<float> y(m * n, poison);
+          gemm(ctx, {.input = view_of(x.data(), m, k), .weight = &packed, .output = view_of(y.data(), m, n)});
+          EXPECT_TRUE(same_bits(std::span<const float>(y), std::span<const float>(expected).first(m * n)))
+              << name_of(ctx.instruction_set()) << ' ' << name_of(format) << ", weights " << weight_pattern
+              << ", " << m << " rows";
+        }
+      });
+    }
+}
+
 TEST(quantized_gemm, a_sick_row_shows_and_zeros_stay_zeros) {
   const auto w = random_floats(20 * 64, 5);
   auto packed = packed_matrix::pack(packed_format::int8_channel, view_of(w.data(), 20, 64));
