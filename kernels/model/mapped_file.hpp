@@ -37,7 +37,8 @@ class mapped_file {
 void populate_pages(std::span<const std::byte> mapped) noexcept;
 
 /// Gives the whole pages of a part of a mapped file back to the page cache: its content has been copied.
-/// Reading it again is correct and only slower.
+/// Reading it again is correct and only slower. Of memory of the process the pages are zeros when they are
+/// read again.
 void release_pages(std::span<const std::byte> mapped) noexcept;
 
 } // namespace troupe::model

@@ -1,7 +1,5 @@
 #include "kernels/model/open_weights.hpp"
 
-#include "kernels/model/packed_source.hpp"
-
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -37,7 +35,7 @@ class file_lock {
 std::shared_ptr<const weight_source> open_packed_folder(const std::filesystem::path& file,
                                                         const model_config& config,
                                                         const open_options& options) {
-  auto source = packed_source::open(file, config, options.quant.rows);
+  auto source = packed_source::open(file, config, options.quant.rows, options.memory);
   const auto wanted = options.dtype == dtype_choice::float32    ? kernels::dtype::f32
                       : options.dtype == dtype_choice::bfloat16 ? kernels::dtype::bf16
                                                                 : source->type();
@@ -63,13 +61,13 @@ std::shared_ptr<const weight_source> open_cached(const checkpoint_source& source
   const file_lock lock(file.string() + ".lock");
   if (std::filesystem::exists(file)) {
     try {
-      return packed_source::open(file, source.config(), options.quant.rows);
+      return packed_source::open(file, source.config(), options.quant.rows, options.memory);
     } catch (const model_error&) {
       // Another version's, or damaged: it is ours to write again.
     }
   }
   write_packed(source, file, options.threads, options.progress);
-  return packed_source::open(file, source.config(), options.quant.rows);
+  return packed_source::open(file, source.config(), options.quant.rows, options.memory);
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/model/numerics.hpp"
+#include "kernels/model/packed_source.hpp"
 #include "kernels/model/packed_writer.hpp"
 #include "kernels/model/weight_source.hpp"
 
@@ -16,6 +17,8 @@ struct open_options {
   quantization quant{};
   /// Whose kernels help to quantize (`select_isa`): with every set's the bytes are the same.
   kernels::isa set = kernels::isa::portable;
+  /// Of packed weights.
+  weight_memory memory = weight_memory::mapped;
   /// Folder where a checkpoint is packed once and mapped from then on; empty: it is converted at every start.
   std::filesystem::path cache{};
   /// Threads that fill the cache.

@@ -7,7 +7,8 @@
 namespace troupe::model {
 
 std::shared_ptr<const packed_source> packed_source::open(const std::filesystem::path& path,
-                                                         model_config config, kernels::row_quant rows) {
+                                                         model_config config, kernels::row_quant rows,
+                                                         weight_memory memory) {
   mapped_file file(path);
   const auto bytes = file.bytes();
   const auto header = packed_header::decode(bytes, path.string());
@@ -19,13 +20,14 @@ std::shared_ptr<const packed_source> packed_source::open(const std::filesystem::
   if (index.config_checksum != checksum_of(config.canonical_json))
     throw model_error(path.string() + ": config.json is not the one that these weights were packed with");
   return std::shared_ptr<const packed_source>(
-      new packed_source(std::move(file), std::move(index), std::move(config), rows));
+      new packed_source(std::move(file), std::move(index), std::move(config), rows, memory));
 }
 
 packed_source::packed_source(mapped_file file, packed_index index, model_config config,
-                             kernels::row_quant rows)
+                             kernels::row_quant rows, weight_memory memory)
     : weight_source(std::move(config), index.type, {index.quant.experts, index.quant.dense, rows}),
       file_(std::move(file)),
+      copy_(memory == weight_memory::copied ? file_.bytes().size() : 0),
       fingerprint_(std::move(index.fingerprint)) {
   for (auto& extent : index.extents) {
     auto name = extent.name;
@@ -64,7 +66,12 @@ std::span<const std::byte> packed_source::read(const packed_extent& extent, exte
   populate_pages(bytes);
   if (checksum_of(bytes) != extent.checksum)
     fail(extent, "is damaged: its checksum differs");
-  return bytes;
+  if (copy_.size() == 0)
+    return bytes;
+  const auto copy = copy_.bytes().subspan(extent.offset, extent.num_bytes);
+  std::memcpy(copy.data(), bytes.data(), bytes.size());
+  release_pages(bytes);
+  return copy;
 }
 
 std::vector<float> packed_source::floats(const std::string& name) const {
@@ -119,7 +126,8 @@ std::span<const std::byte> packed_source::expert_bytes(std::size_t layer, std::s
 
 void packed_source::forget(std::size_t layer, std::size_t expert) const noexcept {
   if (const auto found = extents_.find(expert_extent_name(layer, expert)); found != extents_.end())
-    release_pages(bytes_of(found->second));
+    release_pages(copy_.size() == 0 ? bytes_of(found->second)
+                                    : copy_.bytes().subspan(found->second.offset, found->second.num_bytes));
 }
 
 embedding_rows packed_source::embeddings() const {

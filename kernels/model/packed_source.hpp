@@ -1,4 +1,4 @@
-// Weights from a packed file: mapped, checked, and used where they lie.
+// Weights from a packed file: mapped, checked, and used where they lie, or copied.
 #pragma once
 
 #include "kernels/model/mapped_file.hpp"
@@ -11,15 +11,23 @@
 
 namespace troupe::model {
 
+/// Where the weights of a packed file are used.
+enum class weight_memory {
+  mapped, ///< where they lie: pages of the page cache, shared by all processes of a host, there at once
+  copied, ///< in memory of the process, in huge pages where allowed
+};
+
 /// Opening reads header and index; an extent's pages are read, and its checksum is compared, when it is asked
 /// for.
 class packed_source final : public weight_source {
  public:
   /// @param file  as `write_packed` left it
   /// @param rows  how rows enter quantized weights
+  /// @param memory  where weights are used; copied ones take memory as they are asked for
   /// @errors  model_error: not such a file, damaged, or packed for another config.json
   static std::shared_ptr<const packed_source> open(const std::filesystem::path& file, model_config config,
-                                                   kernels::row_quant rows = kernels::row_quant::none);
+                                                   kernels::row_quant rows = kernels::row_quant::none,
+                                                   weight_memory memory = weight_memory::mapped);
 
   std::string fingerprint() const override { return fingerprint_; }
 
@@ -36,11 +44,13 @@ class packed_source final : public weight_source {
   std::span<const std::byte> expert_bytes(std::size_t layer, std::size_t expert) const;
 
  private:
-  packed_source(mapped_file file, packed_index index, model_config config, kernels::row_quant rows);
+  packed_source(mapped_file file, packed_index index, model_config config, kernels::row_quant rows,
+                weight_memory memory);
 
   const packed_extent& find(const std::string& name) const;
   std::span<const std::byte> bytes_of(const packed_extent& extent) const;
-  /// The extent's bytes, paged in and verified. @errors  model_error where shape or checksum differ
+  /// The extent's bytes, paged in and verified, where they are to be used.
+  /// @errors  model_error where shape or checksum differ
   std::span<const std::byte> read(const packed_extent& extent, extent_kind kind, std::string_view format,
                                   std::span<const std::size_t> shape) const;
   kernels::expert_weights read_mlp(const std::string& name, kernels::packed_format format,
@@ -48,6 +58,9 @@ class packed_source final : public weight_source {
   [[noreturn]] void fail(const packed_extent& extent, const std::string& what) const;
 
   mapped_file file_;
+  /// As long as the file, if weights are copied: extents lie where they lie there. Pages that nobody wrote
+  /// take no memory.
+  mutable kernels::buffer copy_;
   std::string fingerprint_;
   std::unordered_map<std::string, packed_extent> extents_;
   std::unordered_map<std::string, std::vector<std::size_t>> tensors_; // shapes that the config asks for

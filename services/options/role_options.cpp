@@ -19,6 +19,9 @@ void model_options::declare(option_parser& parser) {
       "weights-cache", "DIR",
       "pack the weights into this folder once and map them from there; default: convert at every start",
       &weights_cache);
+  parser.choice("weights-memory", {"mapped", "copied"},
+                "use packed weights where the file is mapped, or copy them into huge pages at start",
+                &weights_memory);
   parser.text("device", "auto|cpu|cuda[:N]", "where to compute", &device);
   parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512", "amx"},
                 "instruction set of the CPU kernels; all give the same bits", &cpu_isa);

@@ -18,6 +18,7 @@ struct model_options {
   std::string dense_quant = "none";
   std::string activation_quant = "none";
   std::string weights_cache; ///< empty: none
+  std::string weights_memory = "mapped";
   std::string device = "auto";
   std::string cpu_isa = "auto";
   uint32_t threads = 0;       ///< 0: one per processor

@@ -62,6 +62,8 @@ model_source open_model(const model_options& options) {
                           {.dtype = dtype_choice_of(options.dtype),
                            .quant = quant,
                            .set = quant.any() ? choose_isa(options).chosen : kernels::isa::portable,
+                           .memory = options.weights_memory == "copied" ? model::weight_memory::copied
+                                                                        : model::weight_memory::mapped,
                            .cache = options.weights_cache,
                            .threads = options.num_threads(),
                            .progress = packing_lines()});

@@ -64,6 +64,7 @@ void add_model(flag_words& flags, const model_options& o, uint32_t threads) {
       .add("dense-quant", o.dense_quant)
       .add("activation-quant", o.activation_quant)
       .add("weights-cache", o.weights_cache)
+      .add("weights-memory", o.weights_memory)
       .add("device", o.device)
       .add("cpu-isa", o.cpu_isa)
       .add_number("threads", threads)

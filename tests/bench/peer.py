@@ -96,10 +96,6 @@ def locked(path):
         yield
 
 
-def best_of(a, b):
-    return {key: max(a[key], b[key]) for key in a}
-
-
 def measure_column(args, name, config):
     bits, flags, candidates = COLUMNS[name]
     if args.candidates:
@@ -109,8 +105,8 @@ def measure_column(args, name, config):
     result = {"column": name, "flags": flags, "load_average": [os.getloadavg()[0]], "cells": {}}
     engines = []
     try:
-        # Packed once, then mapped: later starts take no time.
-        cache = ["--weights-cache", os.path.join(args.model, "packed")]
+        # Packed once. Copied into memory of its own, as the peer's files are that it repacks while it loads.
+        cache = ["--weights-cache", os.path.join(args.model, "packed"), "--weights-memory", "copied"]
         own = [*run_with, args.bench, os.path.join(args.model, "hf"), "--threads", str(args.threads), *cache, *flags]
         with locked(args.lock):
             try:
@@ -123,12 +119,13 @@ def measure_column(args, name, config):
                 engines.append(Engine(" ".join([file, *extra]), command))
             limiter = Engine("limits", [*own[: len(run_with) + 2], "--limits-only", "--threads", str(args.threads)])
         with locked(args.lock):
-            result["limits"] = limiter.ask("limits")
             result["greedy"] = {e.name: e.ask("greedy 16 4")["greedy"] for e in engines}
         result["about"] = {e.name: e.about for e in engines}
         rates = {cell: {e.name: [] for e in engines} for cell, _ in cells}
+        limits = []
         for number in range(args.rounds):
             with locked(args.lock):
+                limits.append(limiter.ask("limits"))
                 for cell, command in cells:
                     # Who begins changes from round to round.
                     for engine in engines[number % len(engines) :] + engines[: number % len(engines)]:
@@ -136,8 +133,8 @@ def measure_column(args, name, config):
                         rates[cell][engine.name].append(answer["tokens"] / answer["seconds"])
                         time.sleep(0.02)  # threads that spin for work go to sleep
             print(f"{name}: round {number + 1} of {args.rounds}", file=sys.stderr, flush=True)
-        with locked(args.lock):
-            result["limits"] = best_of(result["limits"], limiter.ask("limits"))
+        # Medians like everything else: the machine's best moment is not what the work was done in.
+        result["limits"] = {key: statistics.median(one[key] for one in limits) for key in limits[0]}
         limiter.close()
     finally:
         for engine in engines:

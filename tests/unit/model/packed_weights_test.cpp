@@ -100,6 +100,8 @@ TEST_F(packed_weights, give_the_bits_of_weights_that_are_packed_while_loading) {
       EXPECT_EQ(numerics_class(packed->type(), packed->quant()), numerics_class(type, quant));
       const auto expected = test::batch_runner(loaded).run(ctx, {{0, prompt}});
       EXPECT_EQ(test::batch_runner(packed).run(ctx, {{0, prompt}}), expected);
+      const auto copied = packed_source::open(file(), config_, quant.rows, weight_memory::copied);
+      EXPECT_EQ(test::batch_runner(copied).run(ctx, {{0, prompt}}), expected);
       EXPECT_NE(expected.front(), expected.back());
     }
 }
@@ -143,6 +145,21 @@ TEST_F(packed_weights, an_expert_is_one_extent_of_its_own) {
   EXPECT_EQ(std::memcmp(bytes.data(), expert.gate_up.bytes().data(), expert.gate_up.bytes().size()), 0);
   EXPECT_EQ(error_of([&] { packed->expert_bytes(0, 0); }),
             file().string() + ": extent 'layers.0.experts.0' is missing");
+}
+
+TEST_F(packed_weights, a_copied_expert_is_memory_of_the_process_and_comes_back_after_it_was_forgotten) {
+  const auto source = checkpoint_with(all_quants[1]);
+  write_packed(*source, file(), 1);
+  const auto packed = packed_source::open(file(), config_, {}, weight_memory::copied);
+  const auto expected = source->expert(1, 5);
+  for (int time = 0; time < 2; ++time) {
+    const auto expert = packed->expert(1, 5);
+    EXPECT_TRUE(std::ranges::equal(expert.gate_up.bytes(), expected.gate_up.bytes()));
+    EXPECT_TRUE(std::ranges::equal(expert.down.bytes(), expected.down.bytes()));
+    EXPECT_NE(static_cast<const void*>(expert.gate_up.bytes().data()),
+              static_cast<const void*>(packed->expert_bytes(1, 5).data()));
+    packed->forget(1, 5);
+  }
 }
 
 TEST_F(packed_weights, quantized_ones_are_smaller) {
