@@ -246,6 +246,14 @@ packed_matrix packed_matrix::view(const packed_shape& shape, std::span<const std
   return result;
 }
 
+packed_matrix packed_matrix::copy(const packed_shape& shape, std::span<const std::byte> bytes) {
+  packed_matrix result = view(shape, bytes);
+  result.storage_ = buffer(bytes.size());
+  std::memcpy(result.storage_.data(), bytes.data(), bytes.size());
+  result.data_ = result.storage_.data();
+  return result;
+}
+
 void packed_matrix::unpack_row(std::size_t output, std::span<float> out, std::size_t part) const {
   const std::byte* from = panel(output / panel_columns * shape_.interleave + part);
   const std::size_t column = output % panel_columns;

@@ -111,6 +111,10 @@ class packed_matrix {
   /// @errors kernel_error when size or alignment is wrong
   static packed_matrix view(const packed_shape& shape, std::span<const std::byte> bytes);
 
+  /// Copies packed bytes, which may go.
+  /// @errors kernel_error as `view`
+  static packed_matrix copy(const packed_shape& shape, std::span<const std::byte> bytes);
+
   const packed_shape& shape() const { return shape_; }
 
   std::size_t outputs() const { return shape_.outputs; }

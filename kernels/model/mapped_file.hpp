@@ -37,8 +37,7 @@ class mapped_file {
 void populate_pages(std::span<const std::byte> mapped) noexcept;
 
 /// Gives the whole pages of a part of a mapped file back to the page cache: its content has been copied.
-/// Reading it again is correct and only slower. Of memory of the process the pages are zeros when they are
-/// read again.
+/// Reading it again is correct and only slower.
 void release_pages(std::span<const std::byte> mapped) noexcept;
 
 } // namespace troupe::model

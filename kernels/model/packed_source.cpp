@@ -27,7 +27,7 @@ packed_source::packed_source(mapped_file file, packed_index index, model_config 
                              kernels::row_quant rows, weight_memory memory)
     : weight_source(std::move(config), index.type, {index.quant.experts, index.quant.dense, rows}),
       file_(std::move(file)),
-      copy_(memory == weight_memory::copied ? file_.bytes().size() : 0),
+      memory_(memory),
       fingerprint_(std::move(index.fingerprint)) {
   for (auto& extent : index.extents) {
     auto name = extent.name;
@@ -66,12 +66,16 @@ std::span<const std::byte> packed_source::read(const packed_extent& extent, exte
   populate_pages(bytes);
   if (checksum_of(bytes) != extent.checksum)
     fail(extent, "is damaged: its checksum differs");
-  if (copy_.size() == 0)
-    return bytes;
-  const auto copy = copy_.bytes().subspan(extent.offset, extent.num_bytes);
-  std::memcpy(copy.data(), bytes.data(), bytes.size());
+  return bytes;
+}
+
+kernels::packed_matrix packed_source::place(const kernels::packed_shape& shape,
+                                            std::span<const std::byte> bytes) const {
+  if (memory_ == weight_memory::mapped)
+    return kernels::packed_matrix::view(shape, bytes);
+  auto result = kernels::packed_matrix::copy(shape, bytes);
   release_pages(bytes);
-  return copy;
+  return result;
 }
 
 std::vector<float> packed_source::floats(const std::string& name) const {
@@ -92,9 +96,9 @@ kernels::packed_matrix packed_source::matrix(std::span<const std::string> names,
   for (const auto& name : names)
     outputs += tensors_.at(name).front();
   const std::size_t shape[] = {outputs, tensors_.at(names.front()).back()};
-  auto result = kernels::packed_matrix::view(
-      {format, shape[0], shape[1], 1},
-      read(find(matrix_extent_name(names)), extent_kind::matrix, kernels::name_of(format), shape));
+  auto result =
+      place({format, shape[0], shape[1], 1},
+            read(find(matrix_extent_name(names)), extent_kind::matrix, kernels::name_of(format), shape));
   finish(result);
   return result;
 }
@@ -105,8 +109,8 @@ kernels::expert_weights packed_source::read_mlp(const std::string& name, kernels
   const auto bytes = read(find(name), extent_kind::mlp, kernels::name_of(format), shape);
   const auto shapes = shapes_of_mlp(format, config().hidden, intermediate);
   kernels::expert_weights result;
-  result.gate_up = kernels::packed_matrix::view(shapes.gate_up, bytes.first(shapes.gate_up.bytes()));
-  result.down = kernels::packed_matrix::view(shapes.down, bytes.subspan(shapes.gate_up.bytes()));
+  result.gate_up = place(shapes.gate_up, bytes.first(shapes.gate_up.bytes()));
+  result.down = place(shapes.down, bytes.subspan(shapes.gate_up.bytes()));
   finish(result);
   return result;
 }
@@ -126,8 +130,7 @@ std::span<const std::byte> packed_source::expert_bytes(std::size_t layer, std::s
 
 void packed_source::forget(std::size_t layer, std::size_t expert) const noexcept {
   if (const auto found = extents_.find(expert_extent_name(layer, expert)); found != extents_.end())
-    release_pages(copy_.size() == 0 ? bytes_of(found->second)
-                                    : copy_.bytes().subspan(found->second.offset, found->second.num_bytes));
+    release_pages(bytes_of(found->second));
 }
 
 embedding_rows packed_source::embeddings() const {
@@ -137,15 +140,22 @@ embedding_rows packed_source::embeddings() const {
   const std::size_t expected[] = {config().vocab_size, config().hidden, shape.size() == 3 ? shape[2] : 0};
   const auto bytes = read(extent, extent_kind::embeddings, extent.format, expected);
   embedding_rows result;
+  const std::byte* data = bytes.data();
+  if (memory_ == weight_memory::copied) {
+    result.storage = kernels::buffer(bytes.size());
+    std::memcpy(result.storage.data(), bytes.data(), bytes.size());
+    release_pages(bytes);
+    data = result.storage.data();
+  }
   auto row_type = kernels::dtype::f32;
   for (const auto candidate : {kernels::dtype::bf16, kernels::dtype::f16, kernels::dtype::int8})
     if (extent.format == kernels::name_of(candidate))
       row_type = candidate;
   if ((row_type == kernels::dtype::int8) != (quant().dense != dense_quant::none))
     fail(extent, "is not what the file says of itself");
-  result.rows = {bytes.data(), row_type, config().vocab_size, config().hidden, shape[2], {}};
+  result.rows = {data, row_type, config().vocab_size, config().hidden, shape[2], {}};
   if (row_type == kernels::dtype::int8)
-    result.scales = reinterpret_cast<const float*>(bytes.data() + config().vocab_size * shape[2]);
+    result.scales = reinterpret_cast<const float*>(data + config().vocab_size * shape[2]);
   return result;
 }
 

@@ -49,18 +49,17 @@ class packed_source final : public weight_source {
 
   const packed_extent& find(const std::string& name) const;
   std::span<const std::byte> bytes_of(const packed_extent& extent) const;
-  /// The extent's bytes, paged in and verified, where they are to be used.
-  /// @errors  model_error where shape or checksum differ
+  /// The extent's bytes, paged in and verified. @errors  model_error where shape or checksum differ
   std::span<const std::byte> read(const packed_extent& extent, extent_kind kind, std::string_view format,
                                   std::span<const std::size_t> shape) const;
+  /// Bytes of the file as a matrix, where its weights are to be used.
+  kernels::packed_matrix place(const kernels::packed_shape& shape, std::span<const std::byte> bytes) const;
   kernels::expert_weights read_mlp(const std::string& name, kernels::packed_format format,
                                    std::size_t intermediate) const;
   [[noreturn]] void fail(const packed_extent& extent, const std::string& what) const;
 
   mapped_file file_;
-  /// As long as the file, if weights are copied: extents lie where they lie there. Pages that nobody wrote
-  /// take no memory.
-  mutable kernels::buffer copy_;
+  weight_memory memory_;
   std::string fingerprint_;
   std::unordered_map<std::string, packed_extent> extents_;
   std::unordered_map<std::string, std::vector<std::size_t>> tensors_; // shapes that the config asks for
