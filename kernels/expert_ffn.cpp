@@ -203,7 +203,7 @@ void run_product(context& ctx, const pass_memory& memory, const packed_matrix ex
   const auto panels_of = [&](const tile& t) {
     return cpu::panel_range{&(memory.pieces[t.piece].segment->weights->*product), t.panel, t.panels};
   };
-  cpu::over_tiles(ctx, tiles.size(), [&](unsigned thread, std::size_t i, std::size_t next) {
+  ctx.pool().parallel_items(tiles.size(), [&](unsigned thread, std::size_t i, std::size_t next) {
     const tile& t = tiles[i];
     const piece& p = memory.pieces[t.piece];
     const cpu::row_map map(ctx.table(), p.segment->weights->*product, p.rows);

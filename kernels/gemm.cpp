@@ -57,7 +57,7 @@ void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_
   };
   const std::size_t count = row_tiles * panel_tiles;
   const std::size_t scratch_bytes = cpu::tile_scratch_bytes(table, weight, rows, tile);
-  cpu::over_tiles(ctx, count, [&](unsigned thread, std::size_t i, std::size_t next) {
+  ctx.pool().parallel_items(count, [&](unsigned thread, std::size_t i, std::size_t next) {
     const std::size_t first_row = i / panel_tiles * tile.rows;
     const cpu::tile_work work{table,
                               map.layout(),

@@ -16,6 +16,8 @@
 #  include <xmmintrin.h>
 #endif
 
+#include "kernels/work_shares.hpp"
+
 namespace troupe::kernels {
 
 namespace {
@@ -75,25 +77,40 @@ struct thread_pool::state {
   std::atomic<std::uint32_t> gate{0};
   std::atomic<bool> stop{false};
 
-  // The job, written while the gate is closed and empty.
-  const range_function* function = nullptr;
-  std::size_t count = 0;
-  std::size_t parts = 0;
-  std::size_t grain = 0; // 0: `parts` equal parts
-  std::atomic<std::size_t> next{0};
+  // [0, count) in parts: of `grain`, or, if that is 0, equal ones. `one_ahead`: parts are single items, and
+  // the next one is told.
+  struct job {
+    std::size_t count = 0;
+    std::size_t parts = 0;
+    std::size_t grain = 0;
+    bool one_ahead = false;
+    const range_function* function = nullptr;
+  };
+
+  // Written while the gate is closed and empty.
+  job current;
+  work_shares shares;
 
   std::chrono::microseconds spin{};
   std::vector<std::thread> workers;
 
+  explicit state(unsigned threads) : shares(threads) {}
+
   void work(unsigned thread) {
-    for (;;) {
-      const std::size_t part = next.fetch_add(1, std::memory_order_relaxed);
-      if (part >= parts)
-        return;
+    const auto& [count, parts, grain, one_ahead, function] = current;
+    for (std::size_t part = shares.take(thread); part < parts;) {
+      if (one_ahead) {
+        // Ahead of time only of its own: another thread may be free before this one is.
+        const std::size_t next = shares.take_own(thread);
+        (*function)(thread, part, next);
+        part = next < parts ? next : shares.take(thread);
+        continue;
+      }
       const std::size_t begin = grain != 0 ? part * grain : count * part / parts;
       const std::size_t end = grain != 0 ? std::min(begin + grain, count) : count * (part + 1) / parts;
       if (begin < end)
         (*function)(thread, begin, end);
+      part = shares.take(thread);
     }
   }
 
@@ -121,20 +138,22 @@ struct thread_pool::state {
     }
   }
 
-  void run(std::size_t total, std::size_t part_count, std::size_t part_grain, const range_function& f) {
+  void run(const job& next) {
     const float_mode_guard mode;
-    if (part_count == 0)
+    if (next.parts == 0)
       return;
-    if (part_count == 1 || workers.empty()) {
-      f(0, 0, total);
+    if (workers.empty() && next.one_ahead) {
+      for (std::size_t item = 0; item < next.count; ++item)
+        (*next.function)(0, item, item + 1);
+      return;
+    }
+    if (next.parts == 1 || workers.empty()) {
+      (*next.function)(0, 0, next.count);
       return;
     }
     const std::lock_guard lock(turn);
-    function = &f;
-    count = total;
-    parts = part_count;
-    grain = part_grain;
-    next.store(0, std::memory_order_relaxed);
+    current = next;
+    shares.deal(next.parts);
     gate.store(open, std::memory_order_release);
     generation.fetch_add(1, std::memory_order_release);
     generation.notify_all();
@@ -155,9 +174,10 @@ struct thread_pool::state {
   }
 };
 
-thread_pool::thread_pool(const thread_pool_options& options) : state_(std::make_unique<state>()) {
-  state_->spin = options.spin;
+thread_pool::thread_pool(const thread_pool_options& options) {
   const unsigned threads = options.threads != 0 ? options.threads : usable_cores();
+  state_ = std::make_unique<state>(threads);
+  state_->spin = options.spin;
   state_->workers.reserve(threads - 1);
   try {
     for (unsigned i = 1; i < threads; ++i) {
@@ -187,11 +207,15 @@ unsigned thread_pool::threads() const {
 }
 
 void thread_pool::parallel_static(std::size_t count, range_function function) {
-  state_->run(count, std::min<std::size_t>(count, threads()), 0, function);
+  state_->run({.count = count, .parts = std::min<std::size_t>(count, threads()), .function = &function});
 }
 
 void thread_pool::parallel_dynamic(std::size_t count, std::size_t grain, range_function function) {
-  state_->run(count, (count + grain - 1) / grain, grain, function);
+  state_->run({.count = count, .parts = (count + grain - 1) / grain, .grain = grain, .function = &function});
+}
+
+void thread_pool::parallel_items(std::size_t count, range_function function) {
+  state_->run({.count = count, .parts = count, .one_ahead = true, .function = &function});
 }
 
 } // namespace troupe::kernels

@@ -67,12 +67,19 @@ class thread_pool {
   unsigned threads() const;
 
   /// Splits [0, count) into one contiguous part per thread, equal to within one; returns when all are done.
-  /// The function sees (thread, begin, end) with thread < threads(); a thread that comes late may find its
-  /// part taken by another, so the thread number only says whose scratch to use.
+  /// The function sees (thread, begin, end) with thread < threads(). Part t is thread t's, so that it finds
+  /// in its core's cache what it wrote an op before; a thread that comes late may find its part taken by
+  /// another, so the thread number only says whose scratch to use.
   void parallel_static(std::size_t count, range_function function);
 
-  /// Hands out [0, count) in parts of `grain` to whichever thread is free; returns when all are done.
+  /// Hands out [0, count) in parts of `grain`: each thread has a contiguous share of them, takes those first,
+  /// then what others have left. Returns when all are done.
   void parallel_dynamic(std::size_t count, std::size_t grain, range_function function);
+
+  /// Hands out [0, count) one by one in the same way, and tells what follows: the function sees (thread,
+  /// item, next), `next` being what the same thread is called with next, or `count` where that is not known
+  /// yet.
+  void parallel_items(std::size_t count, range_function function);
 
  private:
   struct state;

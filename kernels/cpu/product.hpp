@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -127,22 +126,6 @@ void multiply_tile(const tile_work& work, std::byte* scratch, const Finish& fini
       finish(panels, row, rows, multiply_part(work, panels, row, rows, scratch, fetch), fetch);
     }
   }
-}
-
-/// Calls `function(thread, index, next)` for every index below `count`, on all threads; `next` is what the
-/// same thread will be called with next, or `count`.
-template <class Function>
-void over_tiles(context& ctx, std::size_t count, const Function& function) {
-  std::atomic<std::size_t> taken{0};
-  const auto take = [&] { return std::min(taken.fetch_add(1, std::memory_order_relaxed), count); };
-  ctx.pool().parallel_static(std::min<std::size_t>(count, ctx.threads()),
-                             [&](unsigned thread, std::size_t, std::size_t) {
-                               for (std::size_t i = take(); i < count;) {
-                                 const std::size_t next = take();
-                                 function(thread, i, next);
-                                 i = next;
-                               }
-                             });
 }
 
 } // namespace troupe::kernels::cpu

@@ -202,13 +202,21 @@ void wrap_embed(context& ctx, const_tensor_view table, std::span<const std::uint
 
 #define TROUPE_STATIC "_ZN6troupe7kernels11thread_pool15parallel_staticEmNS0_14range_functionE"
 #define TROUPE_DYNAMIC "_ZN6troupe7kernels11thread_pool16parallel_dynamicEmmNS0_14range_functionE"
+#define TROUPE_ITEMS "_ZN6troupe7kernels11thread_pool14parallel_itemsEmNS0_14range_functionE"
 void real_static(thread_pool*, std::size_t, range_function) __asm__("__real_" TROUPE_STATIC);
 void wrap_static(thread_pool*, std::size_t, range_function) __asm__("__wrap_" TROUPE_STATIC);
 void real_dynamic(thread_pool*, std::size_t, std::size_t, range_function) __asm__("__real_" TROUPE_DYNAMIC);
 void wrap_dynamic(thread_pool*, std::size_t, std::size_t, range_function) __asm__("__wrap_" TROUPE_DYNAMIC);
 
+void real_items(thread_pool*, std::size_t, range_function) __asm__("__real_" TROUPE_ITEMS);
+void wrap_items(thread_pool*, std::size_t, range_function) __asm__("__wrap_" TROUPE_ITEMS);
+
 void wrap_static(thread_pool* pool, std::size_t count, range_function function) {
   troupe::bench::parallel(pool->threads(), function, [&](range_function f) { real_static(pool, count, f); });
+}
+
+void wrap_items(thread_pool* pool, std::size_t count, range_function function) {
+  troupe::bench::parallel(pool->threads(), function, [&](range_function f) { real_items(pool, count, f); });
 }
 
 void wrap_dynamic(thread_pool* pool, std::size_t count, std::size_t grain, range_function function) {

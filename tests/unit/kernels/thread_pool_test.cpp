@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/work_shares.hpp"
+
 namespace troupe::kernels {
 
 namespace {
@@ -36,9 +38,35 @@ TEST(thread_pool, covers_every_index_once) {
         for (std::size_t i = begin; i < end; ++i)
           ++seen[i];
       });
-      EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [](const auto& n) { return n == 2; }));
+      std::vector<std::size_t> promised(threads, count);
+      pool.parallel_items(count, [&](unsigned thread, std::size_t item, std::size_t next) {
+        if (promised[thread] != count) {
+          EXPECT_EQ(item, promised[thread]);
+        }
+        promised[thread] = next;
+        ++seen[item];
+      });
+      EXPECT_EQ(promised, std::vector<std::size_t>(threads, count));
+      EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [](const auto& n) { return n == 3; }));
     }
   }
+}
+
+TEST(work_shares, a_thread_takes_its_own_items_before_those_of_others) {
+  work_shares shares(3);
+  shares.deal(8); // 0 1, 2 3 4, 5 6 7
+  std::vector<std::size_t> taken;
+  for (int i = 0; i < 6; ++i)
+    taken.push_back(shares.take(1));
+  EXPECT_EQ(taken, (std::vector<std::size_t>{2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(shares.take_own(1), 8U);
+  EXPECT_EQ(shares.take_own(0), 0U);
+  EXPECT_EQ(shares.take(2), 1U);
+  EXPECT_EQ(shares.take(0), 8U);
+  shares.deal(1); // the last thread's
+  EXPECT_EQ(shares.take_own(0), 1U);
+  EXPECT_EQ(shares.take(0), 0U);
+  EXPECT_EQ(shares.take(2), 1U);
 }
 
 TEST(thread_pool, callers_take_turns) {
