@@ -18,8 +18,10 @@ constexpr std::size_t block_rows = 64;
 constexpr std::size_t most_block_rows = 256;
 constexpr std::size_t blocks_per_thread = 4;
 
-// Multiply-adds below which waking other threads costs more than it saves: some 5 µs of one core.
+// Multiply-adds below which waking other threads costs more than it saves: some 5 µs of one core. A head of
+// KV waits for memory as long as this many would take.
 constexpr std::size_t worth_forking = 200'000;
+constexpr std::size_t worth_of_head = 40'000;
 
 // Rows [first, first + tokens) of the batch, of one sequence.
 struct row_block {
@@ -151,16 +153,16 @@ void attention(context& ctx, const attention_args& args) {
     tiles = std::max(tiles, row.position / tile_tokens + 1);
     work += (row.position + 1 - first_key(args, row.position)) * args.heads * shape.head_dim * 2;
   }
-  // Last blocks first: in a prefill they have the most keys.
+  const std::size_t num_bytes =
+      pointer_bytes(tiles, max_tokens) + attention_scratch_bytes(max_tokens * group, shape.head_dim);
+  const std::size_t items = blocks.size() * shape.kv_heads;
   const auto run = [&](unsigned thread, std::size_t begin, std::size_t end) {
-    const std::size_t num_bytes =
-        pointer_bytes(tiles, max_tokens) + attention_scratch_bytes(max_tokens * group, shape.head_dim);
     const block_memory memory = carve(ctx.thread_scratch(thread, num_bytes), tiles, max_tokens);
     for (std::size_t i = begin; i < end; ++i)
-      run_block(args, ctx.table(), blocks[blocks.size() - 1 - i / shape.kv_heads], i % shape.kv_heads,
-                memory);
+      run_block(args, ctx.table(), blocks[i / shape.kv_heads], i % shape.kv_heads, memory);
   };
-  const std::size_t items = blocks.size() * shape.kv_heads;
+  // In rising order, so that threads begin with the sequences whose keys they have just written.
+  work += items * worth_of_head;
   ctx.pool().parallel_dynamic(items, work < worth_forking ? items : 1, run);
 }
 

@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::size_t max_top_k = 64;
 
+// Choosing among logits takes as long as so many elements of a plain op.
+constexpr std::size_t work_of_logit = 4;
+
 // The k best of `keys`, best first; equal keys keep the order of their index. Insertion: k is small.
 void choose(const float* keys, std::size_t count, std::size_t k, std::uint32_t* chosen) {
   std::size_t kept = 0;
@@ -93,7 +96,7 @@ void route(context& ctx, const router_args& args) {
       route_row(ctx.table(), args, args.logits.row_as<float>(r), scores, scores + experts,
                 args.experts.data() + r * args.top_k, args.weights.data() + r * args.top_k);
   };
-  if (rows * experts < cpu::worth_forking)
+  if (rows * experts * work_of_logit < cpu::worth_forking)
     ctx.pool().parallel_dynamic(rows, std::max<std::size_t>(rows, 1), run);
   else
     ctx.pool().parallel_static(rows, run);
