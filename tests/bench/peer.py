@@ -182,7 +182,7 @@ def main():
     parser.add_argument("--columns", default=",".join(COLUMNS), help=f"of {', '.join(COLUMNS)}")
     parser.add_argument("--cells", default="", help="only cells whose name contains this, e.g. prefill")
     parser.add_argument("--candidates", default="", help="only these files of the peer's, if memory is short")
-    parser.add_argument("--run-with", default="", help='put before every engine, e.g. "chrt -r 1" on a shared machine')
+    parser.add_argument("--run-with", default="", help='put before every engine, e.g. "nice -n -20" on a shared machine')
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--lock", help="a file to lock while loading and in every round")
