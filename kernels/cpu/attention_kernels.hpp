@@ -239,7 +239,7 @@ static void score_rows(const attention_block& block, const attention_state& s, c
   for (std::size_t tile = 0; tile < 2; ++tile) {
     float* to = score + tile * tile_tokens;
     if (block.cache_type == dtype::bf16)
-      bf16_direct(query, s.key_dim, rows, tiles[tile], s.key_dim / block_k, to, chunk_keys);
+      bf16_alone(query, s.key_dim, rows, tiles[tile], s.key_dim / block_k, to, chunk_keys);
     else
       f32_panel(query, s.key_dim, rows, reinterpret_cast<const float*>(tiles[tile]), block.head_dim, to,
                 chunk_keys);

@@ -17,63 +17,121 @@ constexpr std::size_t panel_block_bytes = half_block * 16 * 4;
 // Rows per register block. 6 × 16 columns fill AVX2's registers (12 sums, 2
 // weights, 1 broadcast); AVX-512 has twice as many of twice the width.
 constexpr std::size_t max_row_block = lanes == 16 ? 12 : 6;
+constexpr std::size_t max_sums = lanes == 16 ? 24 : 12;
 
-/// c += even + odd over `blocks` blocks straight from the packed pairs: shift
-/// and mask make the FP32 weights. `Columns` vectors at a time, so that sums of
-/// even and odd stay in registers.
-template <std::size_t Rows, std::size_t Columns>
-TROUPE_INLINE void direct_columns(const float* a, std::size_t a_stride, const std::byte* panel,
-                                  std::size_t blocks, float* c, std::size_t c_stride) {
-  for (std::size_t b = 0; b < blocks; ++b) {
-    vf even[Rows][Columns];
-    vf odd[Rows][Columns];
+// Widening weights again for each register block costs AVX-512 one instruction in twelve, AVX2 one in six.
+#if defined(TROUPE_ISA_AVX512)
+constexpr std::size_t most_direct_rows = ~std::size_t{0};
+#else
+constexpr std::size_t most_direct_rows = 18;
+#endif
+
+/// Fetches what is read a few steps later: of four panels that are read by turns of 1 KiB the processor
+/// itself fetches little.
+TROUPE_INLINE void fetch_ahead(const std::byte* line) {
+  constexpr std::size_t bytes_ahead = 4096;
+  __builtin_prefetch(line + bytes_ahead);
+}
+
+/// c += even + odd.
+template <std::size_t Rows>
+TROUPE_INLINE void add_block(const vf (&even)[Rows][parts], const vf (&odd)[Rows][parts], float* c,
+                             std::size_t c_stride) {
 #pragma GCC unroll 16
-    for (std::size_t r = 0; r < Rows; ++r)
+  for (std::size_t r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
-      for (std::size_t j = 0; j < Columns; ++j)
-        even[r][j] = odd[r][j] = set1(0.0F);
+    for (std::size_t j = 0; j < parts; ++j) {
+      float* to = c + r * c_stride + j * lanes;
+      store(to, add(load(to), add(even[r][j], odd[r][j])));
+    }
+}
+
+/// c += even + odd for one block straight from the packed pairs: shift and mask make the FP32 weights.
+template <std::size_t Rows, bool Fetch>
+TROUPE_INLINE void direct_together(const float* a, std::size_t a_stride, const std::byte* panel, float* c,
+                                   std::size_t c_stride) {
+  vf even[Rows][parts];
+  vf odd[Rows][parts];
+#pragma GCC unroll 16
+  for (std::size_t r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
+    for (std::size_t j = 0; j < parts; ++j)
+      even[r][j] = odd[r][j] = set1(0.0F);
 // Not unrolled: AVX2's 16 registers hold 12 sums, two weights, a mask and one
 // value, and any overlap of steps spills.
 #pragma GCC unroll 1
-    for (std::size_t k = 0; k < half_block; ++k) {
-      vf w_even[Columns];
-      vf w_odd[Columns];
+  for (std::size_t k = 0; k < half_block; ++k) {
+    vf w_even[parts];
+    vf w_odd[parts];
+    if constexpr (Fetch)
+      fetch_ahead(panel + k * 64);
 #pragma GCC unroll 16
-      for (std::size_t j = 0; j < Columns; ++j) {
-        const vi pairs = load_pairs(panel + k * 64 + j * lanes * 4);
-        w_even[j] = even_of(pairs);
-        w_odd[j] = odd_of(pairs);
-      }
+    for (std::size_t j = 0; j < parts; ++j) {
+      const vi pairs = load_pairs(panel + k * 64 + j * lanes * 4);
+      w_even[j] = even_of(pairs);
+      w_odd[j] = odd_of(pairs);
+    }
 #pragma GCC unroll 16
-      for (std::size_t r = 0; r < Rows; ++r) {
-        const vf x_even = set1(a[r * a_stride + k]);
-        const vf x_odd = set1(a[r * a_stride + half_block + k]);
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const vf x_even = set1(a[r * a_stride + k]);
+      const vf x_odd = set1(a[r * a_stride + half_block + k]);
 #pragma GCC unroll 16
-        for (std::size_t j = 0; j < Columns; ++j) {
-          even[r][j] = fma(x_even, w_even[j], even[r][j]);
-          odd[r][j] = fma(x_odd, w_odd[j], odd[r][j]);
-        }
+      for (std::size_t j = 0; j < parts; ++j) {
+        even[r][j] = fma(x_even, w_even[j], even[r][j]);
+        odd[r][j] = fma(x_odd, w_odd[j], odd[r][j]);
       }
     }
+  }
+  add_block<Rows>(even, odd, c, c_stride);
+}
+
+/// The same for more rows: a pass over the even k, one over the odd, each with all columns, so that a row's
+/// value is read once for all of them.
+template <std::size_t Rows, bool Fetch>
+TROUPE_INLINE void direct_in_turn(const float* a, std::size_t a_stride, const std::byte* panel, float* c,
+                                  std::size_t c_stride) {
+  vf even[Rows][parts];
+  vf odd[Rows][parts];
+  const auto pass = [&](const float* x, vf(&sum)[Rows][parts], const auto& weights_of) {
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < Rows; ++r)
 #pragma GCC unroll 16
-      for (std::size_t j = 0; j < Columns; ++j) {
-        float* to = c + r * c_stride + j * lanes;
-        store(to, add(load(to), add(even[r][j], odd[r][j])));
+      for (std::size_t j = 0; j < parts; ++j)
+        sum[r][j] = set1(0.0F);
+#pragma GCC unroll 2
+    for (std::size_t k = 0; k < half_block; ++k) {
+      vf w[parts];
+      if constexpr (Fetch)
+        if (x == a)
+          fetch_ahead(panel + k * 64);
+#pragma GCC unroll 16
+      for (std::size_t j = 0; j < parts; ++j)
+        w[j] = weights_of(load_pairs(panel + k * 64 + j * lanes * 4));
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < Rows; ++r) {
+        const vf value = set1(x[r * a_stride + k]);
+#pragma GCC unroll 16
+        for (std::size_t j = 0; j < parts; ++j)
+          sum[r][j] = fma(value, w[j], sum[r][j]);
       }
-    a += block_k;
-    panel += panel_block_bytes;
-  }
+    }
+  };
+  pass(a, even, [](vi pairs) { return even_of(pairs); });
+  pass(a + half_block, odd, [](vi pairs) { return odd_of(pairs); });
+  add_block<Rows>(even, odd, c, c_stride);
 }
 
+template <bool Fetch>
 struct direct_kernel {
   template <std::size_t Rows>
   TROUPE_INLINE void run(const float* a, std::size_t a_stride, const std::byte* panel, std::size_t blocks,
                          float* c, std::size_t c_stride) {
-    constexpr std::size_t columns = Rows * parts <= max_row_block ? parts : 1;
-    for (std::size_t j = 0; j < parts; j += columns)
-      direct_columns<Rows, columns>(a, a_stride, panel + j * lanes * 4, blocks, c + j * lanes, c_stride);
+    for (std::size_t b = 0; b < blocks; ++b, a += block_k, panel += panel_block_bytes) {
+      if constexpr (2 * Rows * parts <= max_sums)
+        direct_together<Rows, Fetch>(a, a_stride, panel, c, c_stride);
+      else
+        direct_in_turn<Rows, Fetch>(a, a_stride, panel, c, c_stride);
+    }
   }
 };
 
@@ -110,13 +168,7 @@ struct expanded_kernel {
       vf odd[Rows][parts];
       pass<Rows>(a, a_stride, panel, even);
       pass<Rows>(a + half_block, a_stride, panel + half_block * 16, odd);
-#pragma GCC unroll 16
-      for (std::size_t r = 0; r < Rows; ++r)
-#pragma GCC unroll 16
-        for (std::size_t j = 0; j < parts; ++j) {
-          float* to = c + r * c_stride + j * lanes;
-          store(to, add(load(to), add(even[r][j], odd[r][j])));
-        }
+      add_block<Rows>(even, odd, c, c_stride);
       a += block_k;
       panel += block_k * 16;
     }
@@ -196,7 +248,13 @@ TROUPE_INLINE void over_rows(const float* a, std::size_t a_stride, std::size_t r
 
 static void bf16_direct(const float* a, std::size_t a_stride, std::size_t rows, const std::byte* panel,
                         std::size_t blocks, float* c, std::size_t c_stride) {
-  over_rows<direct_kernel>(a, a_stride, rows, panel, blocks, c, c_stride);
+  over_rows<direct_kernel<true>>(a, a_stride, rows, panel, blocks, c, c_stride);
+}
+
+/// The same where nothing follows: keys of a block.
+static void bf16_alone(const float* a, std::size_t a_stride, std::size_t rows, const std::byte* panel,
+                       std::size_t blocks, float* c, std::size_t c_stride) {
+  over_rows<direct_kernel<false>>(a, a_stride, rows, panel, blocks, c, c_stride);
 }
 
 static void bf16_expanded(const float* a, std::size_t a_stride, std::size_t rows, const float* panel,
@@ -211,10 +269,13 @@ static void f32_panel(const float* a, std::size_t a_stride, std::size_t rows, co
 
 static void expand_bf16(const std::byte* panel, std::size_t blocks, float* out) {
   for (std::size_t b = 0; b < blocks; ++b) {
-    for (std::size_t i = 0; i < half_block * 16; i += lanes) {
-      const vi pairs = load_pairs(panel + i * 4);
-      store(out + i, even_of(pairs));
-      store(out + half_block * 16 + i, odd_of(pairs));
+    for (std::size_t k = 0; k < half_block; ++k) {
+      fetch_ahead(panel + k * 64);
+      for (std::size_t i = k * 16; i < (k + 1) * 16; i += lanes) {
+        const vi pairs = load_pairs(panel + i * 4);
+        store(out + i, even_of(pairs));
+        store(out + half_block * 16 + i, odd_of(pairs));
+      }
     }
     panel += panel_block_bytes;
     out += block_k * 16;

@@ -25,6 +25,7 @@ static constexpr kernel_table make_table(isa set) {
   table.pack_row_bf16 = pack_row_bf16;
   table.pack_row_f32 = pack_row_f32;
   table.bf16_direct = bf16_direct;
+  table.bf16_direct_rows = most_direct_rows;
   table.expand_bf16 = expand_bf16;
   table.bf16_expanded = bf16_expanded;
   table.f32_panel = f32_panel;

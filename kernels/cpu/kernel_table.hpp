@@ -180,10 +180,14 @@ struct kernel_table {
   void (*pack_row_bf16)(const std::byte* row, dtype type, std::size_t k, float* out) = nullptr;
   void (*pack_row_f32)(const std::byte* row, dtype type, std::size_t k, float* out) = nullptr;
 
-  /// c[r][0 … 15] += a[r] · panel for `rows` rows over `blocks` blocks of 32 of K, weights as packed.
+  /// c[r][0 … 15] += a[r] · panel for `rows` rows over `blocks` blocks of 32 of K, weights as packed; what
+  /// lies behind them is fetched.
   void (*bf16_direct)(const float* a, std::size_t a_stride, std::size_t rows, const std::byte* panel,
                       std::size_t blocks, float* c, std::size_t c_stride) = nullptr;
-  /// A packed panel's blocks as FP32: per block 16 even rows of 16, then 16 odd rows of 16.
+  /// More rows than these are faster with a panel that is widened once.
+  std::size_t bf16_direct_rows = 0;
+  /// A packed panel's blocks as FP32: per block 16 even rows of 16, then 16 odd rows of 16; what lies behind
+  /// them is fetched.
   void (*expand_bf16)(const std::byte* panel, std::size_t blocks, float* out) = nullptr;
   /// As `bf16_direct`, with the expanded panel.
   void (*bf16_expanded)(const float* a, std::size_t a_stride, std::size_t rows, const float* panel,

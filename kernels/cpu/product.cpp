@@ -12,11 +12,10 @@ namespace {
 constexpr std::size_t block_k = 32;
 constexpr std::size_t block_bytes = 1024; // a panel's 32 of K in BF16
 
-// Up to this many rows the weights are expanded in registers, again for every register block of rows; with
-// more, once into FP32 in L1.
-constexpr std::size_t direct_rows = 12;
+// Up to this many rows are limited by memory: panels are read by short turns, four side by side.
+constexpr std::size_t few_rows = 12;
 
-// K of an expanded panel chunk: 16 KiB of L1.
+// K of a panel chunk, widened or unpacked: 16 KiB of L1.
 constexpr std::size_t chunk_blocks = 8;
 constexpr std::size_t chunk_k = chunk_blocks * block_k;
 
@@ -52,7 +51,7 @@ void multiply_bf16(const kernel_table& table, const packed_matrix& weight, const
                    std::size_t first, std::size_t panels, float* c, float* expanded) {
   const std::size_t stride = product_stride(weight.inputs());
   const std::size_t blocks = weight.shape().padded_inputs() / block_k;
-  if (rows <= direct_rows) {
+  if (rows <= table.bf16_direct_rows) {
     // One block of each panel in turn: streams interleave by 1 KiB.
     for (std::size_t b = 0; b < blocks; ++b)
       for (std::size_t p = 0; p < panels; ++p)
@@ -74,7 +73,7 @@ void multiply_f32(const kernel_table& table, const packed_matrix& weight, const 
                   std::size_t first, std::size_t panels, float* c) {
   const std::size_t stride = product_stride(weight.inputs());
   const std::size_t inputs = weight.inputs();
-  const std::size_t step = rows <= direct_rows ? 16 : chunk_k;
+  const std::size_t step = rows <= few_rows ? 16 : chunk_k;
   for (std::size_t k = 0; k < inputs; k += step)
     for (std::size_t p = 0; p < panels; ++p)
       table.f32_panel(a + k, stride, rows,
@@ -207,7 +206,7 @@ tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std
   const packed_shape& shape = weight.shape();
   const row_layout layout = layout_for(table, weight, rows);
   // Integer products walk four panels and fetch the next four.
-  const bool few = rows <= direct_rows && layout != row_layout::int8;
+  const bool few = rows <= few_rows && layout != row_layout::int8;
   tile_shape tile{std::min(rows, many_rows), few ? streams : many_panels};
   if (layout == row_layout::bf16_tiles || layout == row_layout::int8_tiles)
     tile = matrix_unit_tile(layout, shape, rows);
