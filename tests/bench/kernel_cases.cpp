@@ -112,9 +112,11 @@ class kernel_cases {
           name + std::to_string(batch), active * static_cast<double>(num_bytes),
           static_cast<double>(2 * batch) * 3 * hidden * ffn,
           [&](std::size_t i) {
+            // Every routing meets every layer: at batch 1 fewer of them would stay in the third-level cache.
             const std::size_t v = i % routings;
+            const std::size_t layer = (i + i / routings) % layers;
             for (std::size_t e = 0; e < num_experts; ++e)
-              segments[e] = {&all[i % layers * num_experts + e], from[v][e], to[v][e]};
+              segments[e] = {&all[layer * num_experts + e], from[v][e], to[v][e]};
             expert_ffn(ctx_, {segments, kind.row_type});
           },
           kind.unit);
