@@ -17,7 +17,7 @@ constexpr std::size_t panel_block_bytes = half_block * 16 * 4;
 // Rows per register block. 6 × 16 columns fill AVX2's registers (12 sums, 2
 // weights, 1 broadcast); AVX-512 has twice as many of twice the width.
 constexpr std::size_t max_row_block = lanes == 16 ? 12 : 6;
-constexpr std::size_t max_sums = lanes == 16 ? 24 : 12;
+constexpr std::size_t max_sums = 2 * max_row_block; // vectors, of even and odd k
 
 // Widening weights again for each register block costs AVX-512 one instruction in twelve, AVX2 one in six.
 #if defined(TROUPE_ISA_AVX512)
