@@ -158,10 +158,10 @@ void attention(context& ctx, const attention_args& args) {
   const std::size_t items = blocks.size() * shape.kv_heads;
   const auto run = [&](unsigned thread, std::size_t begin, std::size_t end) {
     const block_memory memory = carve(ctx.thread_scratch(thread, num_bytes), tiles, max_tokens);
+    // In rising order: threads begin with the sequences whose keys they have just written.
     for (std::size_t i = begin; i < end; ++i)
       run_block(args, ctx.table(), blocks[i / shape.kv_heads], i % shape.kv_heads, memory);
   };
-  // In rising order, so that threads begin with the sequences whose keys they have just written.
   work += items * worth_of_head;
   ctx.pool().parallel_dynamic(items, work < worth_forking ? items : 1, run);
 }

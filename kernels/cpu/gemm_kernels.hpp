@@ -85,39 +85,49 @@ TROUPE_INLINE void direct_together(const float* a, std::size_t a_stride, const s
   add_block<Rows>(even, odd, c, c_stride);
 }
 
-/// The same for more rows: a pass over the even k, one over the odd, each with all columns, so that a row's
-/// value is read once for all of them.
+/// The sums of the even or of the odd k of a block: x[r][k] · weights(k, j), 16 of them, from zero.
+template <std::size_t Rows, class Weights>
+TROUPE_INLINE void sum_half(const float* x, std::size_t x_stride, const Weights& weights,
+                            vf (&sum)[Rows][parts]) {
+#pragma GCC unroll 16
+  for (std::size_t r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
+    for (std::size_t j = 0; j < parts; ++j)
+      sum[r][j] = set1(0.0F);
+#pragma GCC unroll 2
+  for (std::size_t k = 0; k < half_block; ++k) {
+    vf w[parts];
+#pragma GCC unroll 16
+    for (std::size_t j = 0; j < parts; ++j)
+      w[j] = weights(k, j);
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const vf value = set1(x[r * x_stride + k]);
+#pragma GCC unroll 16
+      for (std::size_t j = 0; j < parts; ++j)
+        sum[r][j] = fma(value, w[j], sum[r][j]);
+    }
+  }
+}
+
+/// `direct_together` for more rows: the even k, then the odd, each with all columns, so that a row's value is
+/// read once for all of them.
 template <std::size_t Rows, bool Fetch>
 TROUPE_INLINE void direct_in_turn(const float* a, std::size_t a_stride, const std::byte* panel, float* c,
                                   std::size_t c_stride) {
   vf even[Rows][parts];
   vf odd[Rows][parts];
-  const auto pass = [&](const float* x, vf(&sum)[Rows][parts], const auto& weights_of) {
-#pragma GCC unroll 16
-    for (std::size_t r = 0; r < Rows; ++r)
-#pragma GCC unroll 16
-      for (std::size_t j = 0; j < parts; ++j)
-        sum[r][j] = set1(0.0F);
-#pragma GCC unroll 2
-    for (std::size_t k = 0; k < half_block; ++k) {
-      vf w[parts];
-      if constexpr (Fetch)
-        if (x == a)
+  const auto pairs = [&](std::size_t k, std::size_t j) { return load_pairs(panel + k * 64 + j * lanes * 4); };
+  sum_half<Rows>(
+      a, a_stride,
+      [&](std::size_t k, std::size_t j) {
+        if (Fetch && j == 0)
           fetch_ahead(panel + k * 64);
-#pragma GCC unroll 16
-      for (std::size_t j = 0; j < parts; ++j)
-        w[j] = weights_of(load_pairs(panel + k * 64 + j * lanes * 4));
-#pragma GCC unroll 16
-      for (std::size_t r = 0; r < Rows; ++r) {
-        const vf value = set1(x[r * a_stride + k]);
-#pragma GCC unroll 16
-        for (std::size_t j = 0; j < parts; ++j)
-          sum[r][j] = fma(value, w[j], sum[r][j]);
-      }
-    }
-  };
-  pass(a, even, [](vi pairs) { return even_of(pairs); });
-  pass(a + half_block, odd, [](vi pairs) { return odd_of(pairs); });
+        return even_of(pairs(k, j));
+      },
+      even);
+  sum_half<Rows>(
+      a + half_block, a_stride, [&](std::size_t k, std::size_t j) { return odd_of(pairs(k, j)); }, odd);
   add_block<Rows>(even, odd, c, c_stride);
 }
 
@@ -135,39 +145,18 @@ struct direct_kernel {
   }
 };
 
-/// The same on an expanded panel: a pass over the even k, one over the odd.
+/// The same on an expanded panel: 16 even rows, then 16 odd rows.
 struct expanded_kernel {
-  template <std::size_t Rows>
-  TROUPE_INLINE void pass(const float* a, std::size_t a_stride, const float* panel, vf (&sum)[Rows][parts]) {
-#pragma GCC unroll 16
-    for (std::size_t r = 0; r < Rows; ++r)
-#pragma GCC unroll 16
-      for (std::size_t j = 0; j < parts; ++j)
-        sum[r][j] = set1(0.0F);
-#pragma GCC unroll 16
-    for (std::size_t k = 0; k < half_block; ++k) {
-      vf w[parts];
-#pragma GCC unroll 16
-      for (std::size_t j = 0; j < parts; ++j)
-        w[j] = load(panel + k * 16 + j * lanes);
-#pragma GCC unroll 16
-      for (std::size_t r = 0; r < Rows; ++r) {
-        const vf x = set1(a[r * a_stride + k]);
-#pragma GCC unroll 16
-        for (std::size_t j = 0; j < parts; ++j)
-          sum[r][j] = fma(x, w[j], sum[r][j]);
-      }
-    }
-  }
-
   template <std::size_t Rows>
   TROUPE_INLINE void run(const float* a, std::size_t a_stride, const float* panel, std::size_t blocks,
                          float* c, std::size_t c_stride) {
     for (std::size_t b = 0; b < blocks; ++b) {
       vf even[Rows][parts];
       vf odd[Rows][parts];
-      pass<Rows>(a, a_stride, panel, even);
-      pass<Rows>(a + half_block, a_stride, panel + half_block * 16, odd);
+      const auto even_row = [&](std::size_t k, std::size_t j) { return load(panel + k * 16 + j * lanes); };
+      const auto odd_row = [&](std::size_t k, std::size_t j) { return even_row(half_block + k, j); };
+      sum_half<Rows>(a, a_stride, even_row, even);
+      sum_half<Rows>(a + half_block, a_stride, odd_row, odd);
       add_block<Rows>(even, odd, c, c_stride);
       a += block_k;
       panel += block_k * 16;

@@ -172,7 +172,7 @@ def main():
     parser.add_argument("--rates", default="0.75,1.5,0", help="requests a second; 0: all at once")
     parser.add_argument("--requests", type=int, default=40, help="of each Poisson run")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--run-with", default="", help='put before every server and engine, e.g. "nice -n -20"')
+    parser.add_argument("--run-with", default="", help='put before every server and engine, e.g. "nice -n -10"')
     parser.add_argument("--client-with", default="", help='put before the load client, e.g. "nice -n -20"')
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--lock", help="a file to lock in every round")
