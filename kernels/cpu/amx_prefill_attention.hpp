@@ -120,25 +120,33 @@ static bool transpose_chunk(const prefill_attention& s, const std::byte* const* 
 }
 
 /// Scores of two tiles of rows, [key][row], unscaled. In four tile registers, as all products of many rows
-/// (amx_tiles.hpp).
+/// (amx_tiles.hpp); sums leave theirs when the next ones need them.
 TROUPE_INLINE void score_columns(const prefill_attention& s, const std::byte* query, std::size_t query_tile) {
   const std::size_t keys_tile = s.key_dim / block_k * tile_bytes;
+  float* second = s.score + chunk_keys * tile_rows;
   finish_stores();
   for (std::size_t half = 0; half < 2; ++half) {
     const std::byte* keys = s.keys + half * keys_tile;
-    float* score = s.score + half * tile_rows * tile_rows;
-    _tile_zero(0);
-    _tile_zero(1);
     for (std::size_t offset = 0; offset < keys_tile; offset += tile_bytes) {
       _tile_loadd(4, keys + offset, 64);
       _tile_loadd(6, query + offset, 64);
+      if (offset == 0) {
+        if (half != 0)
+          _tile_stored(0, s.score, 64);
+        _tile_zero(0);
+      }
       _tile_dpbf16ps(0, 4, 6);
       _tile_loadd(6, query + query_tile + offset, 64);
+      if (offset == 0) {
+        if (half != 0)
+          _tile_stored(1, second, 64);
+        _tile_zero(1);
+      }
       _tile_dpbf16ps(1, 4, 6);
     }
-    _tile_stored(0, score, 64);
-    _tile_stored(1, score + chunk_keys * tile_rows, 64);
   }
+  _tile_stored(0, s.score + tile_floats, 64);
+  _tile_stored(1, second + tile_floats, 64);
   finish_stores();
 }
 
@@ -243,19 +251,24 @@ static void add_values_of_row(const prefill_attention& s, std::size_t row, vf fa
 
 /// What a chunk adds to two tiles of rows: even + odd.
 TROUPE_INLINE void multiply_values(const prefill_attention& s) {
+  float* to = s.fresh;
   float* second = s.fresh + s.value_dim * tile_rows;
   finish_stores();
   for (std::size_t d = 0; d < s.value_dim; d += 16) {
-    _tile_zero(0);
-    _tile_zero(1);
     _tile_loadd(4, s.values + d * 64, 64);
     _tile_loadd(6, s.probabilities, 64);
+    if (d != 0)
+      _tile_stored(0, to + (d - 16) * tile_rows, 64);
+    _tile_zero(0);
     _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(6, s.probabilities + tile_bytes, 64);
+    if (d != 0)
+      _tile_stored(1, second + (d - 16) * tile_rows, 64);
+    _tile_zero(1);
     _tile_dpbf16ps(1, 4, 6);
-    _tile_stored(0, s.fresh + d * tile_rows, 64);
-    _tile_stored(1, second + d * tile_rows, 64);
   }
+  _tile_stored(0, to + (s.value_dim - 16) * tile_rows, 64);
+  _tile_stored(1, second + (s.value_dim - 16) * tile_rows, 64);
   finish_stores();
 }
 

@@ -13,6 +13,7 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t tile_rows = 16;
 constexpr std::size_t tile_bytes = 1024;
+constexpr std::size_t tile_floats = tile_rows * 16;
 
 // Not the standard library's: a copy of a template that is compiled with this unit's flags could end up where
 // any processor runs it.
@@ -136,41 +137,49 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
     _tile_stored(3, c + 3 * c_stride, 64);
 }
 
-/// Sums of two or three tiles of rows, `a_stride` apart, with one panel. C is in 0 to 2, rows in 4, weights
-/// in 6: on a core that others use too, each register more can make all of this slower, 2 × 2 tiles in eight
-/// registers by half (docs/kernels.md, "Tile registers").
+// Register `t` begins sums: its tile of `c`, or zeros. What it held goes to its tile of `before`.
+#define TROUPE_BEGIN_SUMS(t)                                                                                 \
+  do {                                                                                                       \
+    if (before != nullptr)                                                                                   \
+      _tile_stored(t, before + (t)*tile_floats, 64);                                                         \
+    if (c != nullptr)                                                                                        \
+      _tile_loadd(t, c + (t)*tile_floats, 64);                                                               \
+    else                                                                                                     \
+      _tile_zero(t);                                                                                         \
+  } while (false)
+
+/// Products of two or three tiles of rows, `a_stride` apart, with one panel. Sums are in 0 to 2, rows in 4,
+/// weights in 6: a register that holds anything is one less to rename to, and on a core that others use too
+/// there are few (docs/kernels.md, "Tile registers"). Sums begin as those at `c` (null: zeros) and stay in
+/// their registers; what was there goes to `before` (null: nowhere), each tile just before its register is
+/// needed: stored right after its last product it would be waited for.
 template <bool Integers, std::size_t RowTiles>
 TROUPE_INLINE void multiply_row_tiles(const std::byte* a, std::size_t a_stride, const std::byte* panel,
-                                      std::size_t blocks, bool accumulate, float* c, panel_fetch& fetcher) {
-  constexpr std::size_t tile_floats = tile_rows * 16;
+                                      std::size_t blocks, const float* c, float* before, panel_fetch& fetch) {
   static_assert(RowTiles == 2 || RowTiles == 3);
-  if (accumulate) {
-    _tile_loadd(0, c, 64);
-    _tile_loadd(1, c + tile_floats, 64);
-    if constexpr (RowTiles > 2)
-      _tile_loadd(2, c + 2 * tile_floats, 64);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    if constexpr (RowTiles > 2)
-      _tile_zero(2);
-  }
-  for (std::size_t offset = 0; offset < blocks * tile_bytes; offset += tile_bytes) {
-    fetcher.step();
+  const auto step = [&]<bool First>(std::size_t offset) __attribute__((always_inline)) {
     _tile_loadd(6, panel + offset, 64);
     _tile_loadd(4, a + offset, 64);
+    if constexpr (First)
+      TROUPE_BEGIN_SUMS(0);
     TROUPE_TILE_PRODUCT(0, 4, 6);
+    fetch.step();
     _tile_loadd(4, a + a_stride + offset, 64);
+    if constexpr (First)
+      TROUPE_BEGIN_SUMS(1);
     TROUPE_TILE_PRODUCT(1, 4, 6);
+    fetch.step();
     if constexpr (RowTiles > 2) {
       _tile_loadd(4, a + 2 * a_stride + offset, 64);
+      if constexpr (First)
+        TROUPE_BEGIN_SUMS(2);
       TROUPE_TILE_PRODUCT(2, 4, 6);
+      fetch.step();
     }
-  }
-  _tile_stored(0, c, 64);
-  _tile_stored(1, c + tile_floats, 64);
-  if constexpr (RowTiles > 2)
-    _tile_stored(2, c + 2 * tile_floats, 64);
+  };
+  step.template operator()<true>(0);
+  for (std::size_t offset = tile_bytes; offset < blocks * tile_bytes; offset += tile_bytes)
+    step.template operator()<false>(offset);
 }
 
 /// One tile of rows with 1 to 4 panels.
@@ -218,12 +227,22 @@ template <bool Integers, std::size_t RowTiles>
 static void multiply_row_group(const tile_product& p, std::size_t first, panel_fetch& fetch) {
   const std::size_t pieces = (p.blocks * RowTiles + row_tiles_in_l1 - 1) / row_tiles_in_l1;
   const std::size_t piece = (p.blocks + pieces - 1) / pieces;
+  float* before = nullptr;
   for (std::size_t b = 0; b < p.blocks; b += piece)
-    for (std::size_t i = 0; i < p.panels; ++i)
+    for (std::size_t i = 0; i < p.panels; ++i) {
+      float* c = p.c + i * p.c_stride + first * tile_floats;
       multiply_row_tiles<Integers, RowTiles>(p.a + first * p.a_stride + b * tile_bytes, p.a_stride,
                                              p.panel + i * p.panel_stride + b * tile_bytes,
-                                             smaller(piece, p.blocks - b), p.accumulate || b != 0,
-                                             p.c + i * p.c_stride + first * tile_rows * 16, fetch);
+                                             smaller(piece, p.blocks - b),
+                                             p.accumulate || b != 0 ? c : nullptr, before, fetch);
+      before = c;
+    }
+  _tile_stored(0, before, 64);
+  _tile_stored(1, before + tile_floats, 64);
+  if constexpr (RowTiles > 2) {
+    _tile_stored(2, before + 2 * tile_floats, 64);
+    _tile_zero(2); // two more tiles of rows may follow, which do not use it
+  }
 }
 
 /// More rows: by threes and twos of tiles, while what comes next is fetched.

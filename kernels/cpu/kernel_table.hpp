@@ -61,31 +61,36 @@ enum class row_layout : std::uint8_t {
   bf16,
 };
 
-/// Fetches panels into L2 while others are multiplied, some turns at every step: 256 bytes of each panel in
-/// turn, since one stream does not reach half of the bandwidth. The last turn of a panel may end behind it.
-/// Always inlined: units of several instruction sets use it.
+/// Fetches panels into L2 while others are multiplied, evenly over the steps of that: 256 bytes of each panel
+/// in turn, since one stream does not reach half of the bandwidth. More at a time would hold up what is
+/// loaded between. The last turn of a panel may end behind it. Always inlined: units of several instruction
+/// sets use it.
 struct panel_fetch {
   const std::byte* at = nullptr;
   std::size_t stride = 0; // bytes between panels
   std::size_t panels = 0;
   std::size_t panel = 0; // the one whose turn it is
   std::size_t left = 0;  // turns
-  std::size_t per_step = 0;
+  std::size_t turns = 0; // of all
+  std::size_t steps = 0;
+  std::size_t owed = 0; // turns, times `steps`
 
-  /// All of `count` panels from `first` on, `bytes` apart, within `steps` calls of `step`.
+  /// All of `count` panels from `first` on, `bytes` apart, within `num_steps` calls of `step`.
   inline __attribute__((always_inline)) void begin(const std::byte* first, std::size_t bytes,
-                                                   std::size_t count, std::size_t steps) {
+                                                   std::size_t count, std::size_t num_steps) {
     at = first;
     stride = bytes;
     panels = count;
-    left = count * ((bytes + turn_bytes - 1) / turn_bytes);
-    per_step = (left + steps - 1) / steps;
+    panel = 0;
+    left = turns = count * ((bytes + turn_bytes - 1) / turn_bytes);
+    steps = num_steps;
+    owed = 0;
   }
 
   inline __attribute__((always_inline)) void step() {
-    std::size_t turns = per_step < left ? per_step : left;
-    left -= turns;
-    for (; turns != 0; --turns) {
+    if (left == 0)
+      return;
+    for (owed += turns; owed >= steps && left != 0; owed -= steps, --left) {
 #pragma GCC unroll 4
       for (std::size_t line = 0; line < turn_bytes; line += 64)
         __builtin_prefetch(at + line, 0, 2);
@@ -123,7 +128,7 @@ struct tile_product {
   bool streamed = true;
   /// And what is multiplied next.
   upcoming_panels next{};
-  /// More rows: what to fetch meanwhile, a step per block, panel and up to 48 rows; or null.
+  /// More rows: what to fetch meanwhile, a step per block, panel and 16 rows; or null.
   panel_fetch* fetch = nullptr;
 };
 

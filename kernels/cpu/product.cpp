@@ -237,11 +237,11 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
   if (!tiles || work.rows <= 16)
     return;
   if (next.weight != nullptr) {
-    // A step of a product and one of a row that is finished take about the same time.
+    // A step for each product of tiles, and one for each row that is finished.
     const std::size_t blocks = ceil_div(weight.inputs(), work.layout == row_layout::int8_tiles ? 64 : 32);
     fetch.begin(next.weight->panel(next.first), next.weight->shape().panel_bytes(),
                 std::min(next.count, tile_part.panels),
-                ceil_div(work.rows, 48) * panels.count * blocks + work.rows);
+                ceil_div(work.rows, 16) * panels.count * blocks + work.rows);
   }
   if (unpacks_int4(work.layout, weight))
     for (std::size_t p = 0; p < panels.count; ++p)
