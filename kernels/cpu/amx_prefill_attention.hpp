@@ -136,6 +136,7 @@ TROUPE_INLINE void score_columns(const prefill_attention& s, const std::byte* qu
         _tile_zero(0);
       }
       _tile_dpbf16ps(0, 4, 6);
+      TROUPE_RELEASE_TILE(6);
       _tile_loadd(6, query + query_tile + offset, 64);
       if (offset == 0) {
         if (half != 0)
@@ -143,6 +144,8 @@ TROUPE_INLINE void score_columns(const prefill_attention& s, const std::byte* qu
         _tile_zero(1);
       }
       _tile_dpbf16ps(1, 4, 6);
+      TROUPE_RELEASE_TILE(6);
+      TROUPE_RELEASE_TILE(4);
     }
   }
   _tile_stored(0, s.score + tile_floats, 64);
@@ -261,11 +264,14 @@ TROUPE_INLINE void multiply_values(const prefill_attention& s) {
       _tile_stored(0, to + (d - 16) * tile_rows, 64);
     _tile_zero(0);
     _tile_dpbf16ps(0, 4, 6);
+    TROUPE_RELEASE_TILE(6);
     _tile_loadd(6, s.probabilities + tile_bytes, 64);
     if (d != 0)
       _tile_stored(1, second + (d - 16) * tile_rows, 64);
     _tile_zero(1);
     _tile_dpbf16ps(1, 4, 6);
+    TROUPE_RELEASE_TILE(6);
+    TROUPE_RELEASE_TILE(4);
   }
   _tile_stored(0, to + (s.value_dim - 16) * tile_rows, 64);
   _tile_stored(1, second + (s.value_dim - 16) * tile_rows, 64);

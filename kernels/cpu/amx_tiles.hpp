@@ -33,7 +33,7 @@ struct alignas(64) tile_config {
   std::uint16_t column_bytes[16] = {};
   std::uint8_t rows[16] = {};
 
-  /// Tiles 0 to 5 (sums and rows) with `rows` rows, 6 and 7 (weights) with 16.
+  /// Tiles 0 to 5 (sums and rows) with `num_rows` rows, 6 and 7 (weights) with 16.
   constexpr explicit tile_config(std::size_t num_rows) {
     for (std::size_t i = 0; i < 8; ++i) {
       column_bytes[i] = 64;
@@ -52,11 +52,15 @@ TROUPE_INLINE void finish_stores() {
 /// unconfigured thread also saves the system 8 KiB at every switch.
 class tile_session {
  public:
-  explicit tile_session(std::size_t rows) {
-    const tile_config config(rows);
+  /// @param last  rows of tiles 3 and 5
+  explicit tile_session(std::size_t rows, std::size_t last) {
+    tile_config config(rows);
+    config.rows[3] = config.rows[5] = static_cast<std::uint8_t>(last);
     finish_stores();
     __asm__ volatile("ldtilecfg %0" : : "m"(config)); // GCC's intrinsic names its first 8 bytes only
   }
+
+  explicit tile_session(std::size_t rows) : tile_session(rows, rows) {}
 
   ~tile_session() { _tile_release(); }
 
@@ -137,45 +141,62 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
     _tile_stored(3, c + 3 * c_stride, 64);
 }
 
-// Register `t` begins sums: its tile of `c`, or zeros. What it held goes to its tile of `before`.
-#define TROUPE_BEGIN_SUMS(t)                                                                                 \
+// What register `t` holds is not needed any more. One that is zeroed takes none of those that the processor
+// has, and on a core that others use too there are few to rename to (docs/kernels.md, "Tile registers").
+#define TROUPE_RELEASE_TILE(t) _tile_zero(t)
+
+// Register `t` begins the sums of row tile `i`: what is in `c`, or zeros. What it held goes to `before`.
+#define TROUPE_BEGIN_SUMS(t, i)                                                                              \
   do {                                                                                                       \
     if (before != nullptr)                                                                                   \
-      _tile_stored(t, before + (t)*tile_floats, 64);                                                         \
+      _tile_stored(t, before + (i)*tile_floats, 64);                                                         \
     if (c != nullptr)                                                                                        \
-      _tile_loadd(t, c + (t)*tile_floats, 64);                                                               \
+      _tile_loadd(t, c + (i)*tile_floats, 64);                                                               \
     else                                                                                                     \
       _tile_zero(t);                                                                                         \
   } while (false)
 
 /// Products of two or three tiles of rows, `a_stride` apart, with one panel. Sums are in 0 to 2, rows in 4,
-/// weights in 6: a register that holds anything is one less to rename to, and on a core that others use too
-/// there are few (docs/kernels.md, "Tile registers"). Sums begin as those at `c` (null: zeros) and stay in
-/// their registers; what was there goes to `before` (null: nowhere), each tile just before its register is
-/// needed: stored right after its last product it would be waited for.
-template <bool Integers, std::size_t RowTiles>
+/// weights in 6; of the `Last` tile of all rows, which may have fewer rows, sums are in 3 and rows in 5. Sums
+/// begin as those at `c` (null: zeros) and stay in their registers; what was there goes to `before` (null:
+/// nowhere), each tile just before its register is needed: stored right after its last product it would be
+/// waited for.
+template <bool Integers, std::size_t RowTiles, bool Last>
 TROUPE_INLINE void multiply_row_tiles(const std::byte* a, std::size_t a_stride, const std::byte* panel,
                                       std::size_t blocks, const float* c, float* before, panel_fetch& fetch) {
   static_assert(RowTiles == 2 || RowTiles == 3);
   const auto step = [&]<bool First>(std::size_t offset) __attribute__((always_inline)) {
+    const std::byte* last = a + (RowTiles - 1) * a_stride + offset;
     _tile_loadd(6, panel + offset, 64);
     _tile_loadd(4, a + offset, 64);
     if constexpr (First)
-      TROUPE_BEGIN_SUMS(0);
+      TROUPE_BEGIN_SUMS(0, 0);
     TROUPE_TILE_PRODUCT(0, 4, 6);
-    fetch.step();
-    _tile_loadd(4, a + a_stride + offset, 64);
-    if constexpr (First)
-      TROUPE_BEGIN_SUMS(1);
-    TROUPE_TILE_PRODUCT(1, 4, 6);
+    TROUPE_RELEASE_TILE(4);
     fetch.step();
     if constexpr (RowTiles > 2) {
-      _tile_loadd(4, a + 2 * a_stride + offset, 64);
+      _tile_loadd(4, a + a_stride + offset, 64);
       if constexpr (First)
-        TROUPE_BEGIN_SUMS(2);
-      TROUPE_TILE_PRODUCT(2, 4, 6);
+        TROUPE_BEGIN_SUMS(1, 1);
+      TROUPE_TILE_PRODUCT(1, 4, 6);
+      TROUPE_RELEASE_TILE(4);
       fetch.step();
     }
+    if constexpr (Last) {
+      _tile_loadd(5, last, 64);
+      if constexpr (First)
+        TROUPE_BEGIN_SUMS(3, RowTiles - 1);
+      TROUPE_TILE_PRODUCT(3, 5, 6);
+      TROUPE_RELEASE_TILE(5);
+    } else {
+      _tile_loadd(4, last, 64);
+      if constexpr (First)
+        TROUPE_BEGIN_SUMS(2, RowTiles - 1);
+      TROUPE_TILE_PRODUCT(2, 4, 6);
+      TROUPE_RELEASE_TILE(4);
+    }
+    TROUPE_RELEASE_TILE(6);
+    fetch.step();
   };
   step.template operator()<true>(0);
   for (std::size_t offset = tile_bytes; offset < blocks * tile_bytes; offset += tile_bytes)
@@ -223,7 +244,7 @@ static void multiply_few_rows(const tile_product& p) {
 constexpr std::size_t row_tiles_in_l1 = 24;
 
 /// `RowTiles` tiles of rows from the `first` on with all panels, a part of K after another.
-template <bool Integers, std::size_t RowTiles>
+template <bool Integers, std::size_t RowTiles, bool Last>
 static void multiply_row_group(const tile_product& p, std::size_t first, panel_fetch& fetch) {
   const std::size_t pieces = (p.blocks * RowTiles + row_tiles_in_l1 - 1) / row_tiles_in_l1;
   const std::size_t piece = (p.blocks + pieces - 1) / pieces;
@@ -231,36 +252,44 @@ static void multiply_row_group(const tile_product& p, std::size_t first, panel_f
   for (std::size_t b = 0; b < p.blocks; b += piece)
     for (std::size_t i = 0; i < p.panels; ++i) {
       float* c = p.c + i * p.c_stride + first * tile_floats;
-      multiply_row_tiles<Integers, RowTiles>(p.a + first * p.a_stride + b * tile_bytes, p.a_stride,
-                                             p.panel + i * p.panel_stride + b * tile_bytes,
-                                             smaller(piece, p.blocks - b),
-                                             p.accumulate || b != 0 ? c : nullptr, before, fetch);
+      multiply_row_tiles<Integers, RowTiles, Last>(p.a + first * p.a_stride + b * tile_bytes, p.a_stride,
+                                                   p.panel + i * p.panel_stride + b * tile_bytes,
+                                                   smaller(piece, p.blocks - b),
+                                                   p.accumulate || b != 0 ? c : nullptr, before, fetch);
       before = c;
     }
   _tile_stored(0, before, 64);
-  _tile_stored(1, before + tile_floats, 64);
+  TROUPE_RELEASE_TILE(0);
   if constexpr (RowTiles > 2) {
-    _tile_stored(2, before + 2 * tile_floats, 64);
-    _tile_zero(2); // two more tiles of rows may follow, which do not use it
+    _tile_stored(1, before + tile_floats, 64);
+    TROUPE_RELEASE_TILE(1);
+  }
+  if constexpr (Last) {
+    _tile_stored(3, before + (RowTiles - 1) * tile_floats, 64);
+  } else {
+    _tile_stored(2, before + (RowTiles - 1) * tile_floats, 64);
+    TROUPE_RELEASE_TILE(2);
   }
 }
 
 /// More rows: by threes and twos of tiles, while what comes next is fetched.
 template <bool Integers>
 static void multiply_many_rows(const tile_product& p) {
-  const tile_session session(tile_rows);
+  const std::size_t row_tiles = (p.rows + tile_rows - 1) / tile_rows;
+  const tile_session session(tile_rows, p.rows - (row_tiles - 1) * tile_rows);
   panel_fetch none;
   panel_fetch& fetch = p.fetch != nullptr ? *p.fetch : none;
-  const std::size_t row_tiles = (p.rows + tile_rows - 1) / tile_rows;
-  for (std::size_t t = 0; t < row_tiles;) {
-    if (row_tiles - t == 2 || row_tiles - t == 4) {
-      multiply_row_group<Integers, 2>(p, t, fetch);
-      t += 2;
-    } else {
-      multiply_row_group<Integers, 3>(p, t, fetch);
-      t += 3;
-    }
+  std::size_t t = 0;
+  for (; row_tiles - t > 4; t += 3)
+    multiply_row_group<Integers, 3, false>(p, t, fetch);
+  if (row_tiles - t == 4) {
+    multiply_row_group<Integers, 2, false>(p, t, fetch);
+    t += 2;
   }
+  if (row_tiles - t == 3)
+    multiply_row_group<Integers, 3, true>(p, t, fetch);
+  else
+    multiply_row_group<Integers, 2, true>(p, t, fetch);
 }
 
 template <bool Integers>
