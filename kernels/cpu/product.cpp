@@ -39,8 +39,10 @@ constexpr std::size_t tile_rows_bytes = std::size_t{1} << 19;
 constexpr std::size_t tile_floats = std::size_t{64} * 1024;
 constexpr std::size_t tile_panels = 16;
 
-// Sums that a matrix unit makes at a time, at most 24 KiB: they are still in L1 when they are used.
-constexpr tile_shape tile_part{96, 4};
+// Sums that a matrix unit makes at a time, at most 48 KiB. More panels would read rows from L2 less often, but
+// sums would leave it.
+constexpr tile_shape tile_part{96, 8};
+constexpr std::size_t unpacked_part_panels = 4; // of weights that are unpacked for BF16 rows, however many
 
 // So many int8 rows and fewer are rows of their own, not tiles: with int4, which would be unpacked for all of
 // K first, twice as many.
@@ -152,7 +154,7 @@ tile_shape part_of(row_layout layout, const packed_matrix& weight, const tile_sh
     return tile;
   // Weights that are unpacked for BF16 rows are so again for every part.
   if (layout == row_layout::bf16_tiles && is_quantized(weight.format()))
-    return {tile.rows, tile_part.panels};
+    return {tile.rows, unpacked_part_panels};
   return {ceil_div(ceil_div(tile.rows, ceil_div(tile.rows, tile_part.rows)), 32) * 32, tile_part.panels};
 }
 

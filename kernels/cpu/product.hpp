@@ -91,7 +91,7 @@ struct tile_work {
   panel_range next{};
 };
 
-/// How a tile's sums are made: so many rows and panels at a time, that they stay in L1 until they are used.
+/// How a tile's sums are made: so many rows and panels at a time that they stay near until they are used.
 tile_shape part_of(const tile_work& work);
 
 /// Scratch of `multiply_tile`, bytes.
