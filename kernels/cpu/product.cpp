@@ -39,8 +39,8 @@ constexpr std::size_t tile_rows_bytes = std::size_t{1} << 19;
 constexpr std::size_t tile_floats = std::size_t{64} * 1024;
 constexpr std::size_t tile_panels = 16;
 
-// Sums that a matrix unit makes at a time, at most 48 KiB. More panels would read rows from L2 less often, but
-// sums would leave it.
+// Sums that a matrix unit makes at a time, at most 48 KiB. With more panels rows would be read from L2 less
+// often, but sums would leave it.
 constexpr tile_shape tile_part{96, 8};
 constexpr std::size_t unpacked_part_panels = 4; // of weights that are unpacked for BF16 rows, however many
 
