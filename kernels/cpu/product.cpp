@@ -42,7 +42,7 @@ constexpr std::size_t tile_panels = 16;
 // Sums that a matrix unit makes at a time, at most 48 KiB. With more panels rows would be read from L2 less
 // often, but sums would leave it.
 constexpr tile_shape tile_part{96, 8};
-constexpr std::size_t unpacked_part_panels = 4; // of weights that are unpacked for BF16 rows, however many
+constexpr std::size_t unpacked_part_panels = 4; // of weights that BF16 rows have unpacked
 
 // So many int8 rows and fewer are rows of their own, not tiles: with int4, which would be unpacked for all of
 // K first, twice as many.
