@@ -148,8 +148,8 @@ TROUPE_INLINE void score_columns(const prefill_attention& s, const std::byte* qu
       TROUPE_RELEASE_TILE(4);
     }
   }
-  _tile_stored(0, s.score + tile_floats, 64);
-  _tile_stored(1, second + tile_floats, 64);
+  _tile_stored(0, s.score + sums_of_tile, 64);
+  _tile_stored(1, second + sums_of_tile, 64);
   finish_stores();
 }
 
@@ -254,14 +254,13 @@ static void add_values_of_row(const prefill_attention& s, std::size_t row, vf fa
 
 /// What a chunk adds to two tiles of rows: even + odd.
 TROUPE_INLINE void multiply_values(const prefill_attention& s) {
-  float* to = s.fresh;
   float* second = s.fresh + s.value_dim * tile_rows;
   finish_stores();
   for (std::size_t d = 0; d < s.value_dim; d += 16) {
     _tile_loadd(4, s.values + d * 64, 64);
     _tile_loadd(6, s.probabilities, 64);
     if (d != 0)
-      _tile_stored(0, to + (d - 16) * tile_rows, 64);
+      _tile_stored(0, s.fresh + (d - 16) * tile_rows, 64);
     _tile_zero(0);
     _tile_dpbf16ps(0, 4, 6);
     TROUPE_RELEASE_TILE(6);
@@ -273,7 +272,7 @@ TROUPE_INLINE void multiply_values(const prefill_attention& s) {
     TROUPE_RELEASE_TILE(6);
     TROUPE_RELEASE_TILE(4);
   }
-  _tile_stored(0, to + (s.value_dim - 16) * tile_rows, 64);
+  _tile_stored(0, s.fresh + (s.value_dim - 16) * tile_rows, 64);
   _tile_stored(1, second + (s.value_dim - 16) * tile_rows, 64);
   finish_stores();
 }

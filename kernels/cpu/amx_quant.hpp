@@ -159,7 +159,6 @@ TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& 
 /// Two tiles of rows with `Panels` ≤ 2 panels: every tile that is loaded is used twice.
 template <std::size_t Panels, class Weights>
 TROUPE_INLINE void multiply_two_row_tiles(const integer_tiles& t, const Weights& weights) {
-  constexpr std::size_t tile_ints = tile_rows * 16;
   const std::byte* a_second = t.a + tile_rows * t.a_stride;
   std::int32_t* c_second = t.c + t.c_stride;
   _tile_zero(0);
@@ -182,10 +181,10 @@ TROUPE_INLINE void multiply_two_row_tiles(const integer_tiles& t, const Weights&
     }
   }
   _tile_stored(0, t.c, 64);
-  _tile_stored(2, t.c + tile_ints, 64);
+  _tile_stored(2, t.c + sums_of_tile, 64);
   if constexpr (Panels > 1) {
     _tile_stored(1, c_second, 64);
-    _tile_stored(3, c_second + tile_ints, 64);
+    _tile_stored(3, c_second + sums_of_tile, 64);
   }
 }
 

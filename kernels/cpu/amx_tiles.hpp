@@ -13,7 +13,7 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t tile_rows = 16;
 constexpr std::size_t tile_bytes = 1024;
-constexpr std::size_t tile_floats = tile_rows * 16;
+constexpr std::size_t sums_of_tile = tile_rows * 16; // FP32 or int32
 
 // Not the standard library's: a copy of a template that is compiled with this unit's flags could end up where
 // any processor runs it.
@@ -149,9 +149,9 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
 #define TROUPE_BEGIN_SUMS(t, i)                                                                              \
   do {                                                                                                       \
     if (before != nullptr)                                                                                   \
-      _tile_stored(t, before + (i)*tile_floats, 64);                                                         \
+      _tile_stored(t, before + (i)*sums_of_tile, 64);                                                        \
     if (c != nullptr)                                                                                        \
-      _tile_loadd(t, c + (i)*tile_floats, 64);                                                               \
+      _tile_loadd(t, c + (i)*sums_of_tile, 64);                                                              \
     else                                                                                                     \
       _tile_zero(t);                                                                                         \
   } while (false)
@@ -251,7 +251,7 @@ static void multiply_row_group(const tile_product& p, std::size_t first, panel_f
   float* before = nullptr;
   for (std::size_t b = 0; b < p.blocks; b += piece)
     for (std::size_t i = 0; i < p.panels; ++i) {
-      float* c = p.c + i * p.c_stride + first * tile_floats;
+      float* c = p.c + i * p.c_stride + first * sums_of_tile;
       multiply_row_tiles<Integers, RowTiles, Last>(p.a + first * p.a_stride + b * tile_bytes, p.a_stride,
                                                    p.panel + i * p.panel_stride + b * tile_bytes,
                                                    smaller(piece, p.blocks - b),
@@ -261,13 +261,13 @@ static void multiply_row_group(const tile_product& p, std::size_t first, panel_f
   _tile_stored(0, before, 64);
   TROUPE_RELEASE_TILE(0);
   if constexpr (RowTiles > 2) {
-    _tile_stored(1, before + tile_floats, 64);
+    _tile_stored(1, before + sums_of_tile, 64);
     TROUPE_RELEASE_TILE(1);
   }
   if constexpr (Last) {
-    _tile_stored(3, before + (RowTiles - 1) * tile_floats, 64);
+    _tile_stored(3, before + (RowTiles - 1) * sums_of_tile, 64);
   } else {
-    _tile_stored(2, before + (RowTiles - 1) * tile_floats, 64);
+    _tile_stored(2, before + (RowTiles - 1) * sums_of_tile, 64);
     TROUPE_RELEASE_TILE(2);
   }
 }

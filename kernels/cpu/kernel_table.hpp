@@ -90,7 +90,7 @@ struct panel_fetch {
   inline __attribute__((always_inline)) void step() {
     if (left == 0)
       return;
-    for (owed += turns; owed >= steps && left != 0; owed -= steps, --left) {
+    for (owed += turns; owed >= steps; owed -= steps, --left) {
 #pragma GCC unroll 4
       for (std::size_t line = 0; line < turn_bytes; line += 64)
         __builtin_prefetch(at + line, 0, 2);

@@ -39,8 +39,8 @@ constexpr std::size_t tile_rows_bytes = std::size_t{1} << 19;
 constexpr std::size_t tile_floats = std::size_t{64} * 1024;
 constexpr std::size_t tile_panels = 16;
 
-// Sums that a matrix unit makes at a time, at most 48 KiB. With more panels rows would be read from L2 less
-// often, but sums would leave it.
+// Sums that a matrix unit makes at a time, at most 48 KiB. With fewer panels rows are read from L2 more
+// often, with more it was no faster.
 constexpr tile_shape tile_part{96, 8};
 constexpr std::size_t unpacked_part_panels = 4; // of weights that BF16 rows have unpacked
 
@@ -239,7 +239,8 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
   if (!tiles || work.rows <= 16)
     return;
   if (next.weight != nullptr) {
-    // A step for each product of tiles, and one for each row that is finished.
+    // A step for each product of tiles, and one for each row that is finished. Unpacked weights make only the
+    // latter: a part of what is next is not fetched then.
     const std::size_t blocks = ceil_div(weight.inputs(), work.layout == row_layout::int8_tiles ? 64 : 32);
     fetch.begin(next.weight->panel(next.first), next.weight->shape().panel_bytes(),
                 std::min(next.count, tile_part.panels),
