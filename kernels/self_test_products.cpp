@@ -28,13 +28,22 @@ void check_float_products(comparison& compare) {
   }
   compare.check("expand_bf16", k * 16 * 4,
                 [&](const kernel_table& t, float* out) { t.expand_bf16(raw(panel), blocks, out); });
+  constexpr std::size_t panels = 7; // some side by side, and what is left of them
+  const auto panels_bf16 = bfloats(5, panels * blocks * 512);
   // Every register block: 1 to 12 rows, and more than one of them.
   for (std::size_t rows = 1; rows <= 14; ++rows) {
     constexpr std::size_t stride = k + 16;
     const auto a = floats(4, rows * stride);
     const std::string name = ", " + std::to_string(rows) + " rows";
-    compare.check("gemm bf16 direct" + name, rows * 16 * 4, [&](const kernel_table& t, float* out) {
-      t.bf16_direct(a.data(), stride, rows, raw(panel), blocks, out, 16);
+    compare.check("gemm bf16 direct" + name, panels * rows * 16 * 4, [&](const kernel_table& t, float* out) {
+      t.bf16_direct({.a = a.data(),
+                     .a_stride = stride,
+                     .rows = rows,
+                     .panel = raw(panels_bf16),
+                     .panel_stride = blocks * 1024,
+                     .panels = panels,
+                     .blocks = blocks,
+                     .c = out});
     });
     compare.check("gemm bf16 expanded" + name, rows * 16 * 4, [&](const kernel_table& t, float* out) {
       t.bf16_expanded(a.data(), stride, rows, panel_f32.data(), blocks, out, 16);
@@ -77,12 +86,16 @@ void check_tiles(comparison& compare) {
           if (t.bf16_tiles == nullptr) {
             for (std::size_t r = 0; r < rows; ++r)
               t.pack_row_bf16(row(r), type, k, split.data() + r * stride);
-            for (std::size_t p = 0; p < count; ++p) {
-              float* c = out + p * rows * 16;
-              std::fill_n(c, rows * 16, 0.0F);
-              for (int i = 0; i < 2; ++i)
-                t.bf16_direct(split.data(), stride, rows, raw(weights) + p * blocks * 1024, blocks, c, 16);
-            }
+            std::fill_n(out, count * rows * 16, 0.0F);
+            for (int i = 0; i < 2; ++i)
+              t.bf16_direct({.a = split.data(),
+                             .a_stride = stride,
+                             .rows = rows,
+                             .panel = raw(weights),
+                             .panel_stride = blocks * 1024,
+                             .panels = count,
+                             .blocks = blocks,
+                             .c = out});
             return;
           }
           for (std::size_t r = 0; r < rows; ++r)

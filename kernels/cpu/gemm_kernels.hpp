@@ -6,6 +6,7 @@
 // that both kernels read them by broadcast from memory.
 #pragma once
 
+#include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/v16.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
@@ -235,9 +236,18 @@ TROUPE_INLINE void over_rows(const float* a, std::size_t a_stride, std::size_t r
   }
 }
 
-static void bf16_direct(const float* a, std::size_t a_stride, std::size_t rows, const std::byte* panel,
-                        std::size_t blocks, float* c, std::size_t c_stride) {
-  over_rows<direct_kernel<true>>(a, a_stride, rows, panel, blocks, c, c_stride);
+/// Panels take turns block by block, so that several streams come from memory.
+template <class Kernel>
+TROUPE_INLINE void over_panels(const panel_product& product) {
+  for (std::size_t b = 0; b < product.blocks; ++b)
+    for (std::size_t p = 0; p < product.panels; ++p)
+      over_rows<Kernel>(product.a + b * block_k, product.a_stride, product.rows,
+                        product.panel + p * product.panel_stride + b * panel_block_bytes, 1,
+                        product.c + p * product.rows * 16, 16);
+}
+
+static void bf16_direct(const panel_product& product) {
+  over_panels<direct_kernel<true>>(product);
 }
 
 /// The same where nothing follows: keys of a block.

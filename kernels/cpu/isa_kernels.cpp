@@ -8,6 +8,7 @@
 #if defined(TROUPE_ISA_AVX512)
 #  include "kernels/cpu/quant_vnni_kernels.hpp"
 #elif defined(TROUPE_ISA_AVX2)
+#  include "kernels/cpu/gemm_avx2_kernels.hpp"
 #  include "kernels/cpu/quant_avx2_kernels.hpp"
 #else
 #  include "kernels/cpu/quant_any_kernels.hpp"
@@ -38,6 +39,8 @@ static constexpr kernel_table make_table(isa set) {
   table.quant.integer = integer_panels_vnni;
 #elif defined(TROUPE_ISA_AVX2)
   table.quant.integer = integer_panels_avx2;
+  table.bf16_direct = bf16_direct_avx2;
+  table.bf16_expanded = bf16_expanded_avx2;
 #else
   table.quant.integer = integer_panels;
 #endif

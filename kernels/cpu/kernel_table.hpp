@@ -132,6 +132,24 @@ struct tile_product {
   panel_fetch* fetch = nullptr;
 };
 
+/// A product of rows for products with packed panels: c[p][r][0 … 15] += a[r] · panel p over `blocks` blocks
+/// of 32 of K.
+struct panel_product {
+  /// Of the first block; `a_stride` floats between rows.
+  const float* a = nullptr;
+  std::size_t a_stride = 0;
+  std::size_t rows = 0;
+  /// Likewise; `panel_stride` bytes between panels.
+  const std::byte* panel = nullptr;
+  std::size_t panel_stride = 0;
+  std::size_t panels = 0;
+  std::size_t blocks = 0;
+  /// [panels][rows][16].
+  float* c = nullptr;
+  /// What is multiplied next: fetched meanwhile.
+  upcoming_panels next{};
+};
+
 /// Sums that become output rows: out = sum + bias, or out += with `accumulate`.
 struct finish_block {
   /// 16 to a panel: row r of panel p at `sum + p · panel_stride + r · 16`.
@@ -185,16 +203,15 @@ struct kernel_table {
   void (*pack_row_bf16)(const std::byte* row, dtype type, std::size_t k, float* out) = nullptr;
   void (*pack_row_f32)(const std::byte* row, dtype type, std::size_t k, float* out) = nullptr;
 
-  /// c[r][0 … 15] += a[r] · panel for `rows` rows over `blocks` blocks of 32 of K, weights as packed; what
-  /// lies behind them is fetched.
-  void (*bf16_direct)(const float* a, std::size_t a_stride, std::size_t rows, const std::byte* panel,
-                      std::size_t blocks, float* c, std::size_t c_stride) = nullptr;
+  /// Few rows: BF16 weights as packed, widened in registers.
+  void (*bf16_direct)(const panel_product& product) = nullptr;
   /// More rows than these are faster with a panel that is widened once.
   std::size_t bf16_direct_rows = 0;
   /// A packed panel's blocks as FP32: per block 16 even rows of 16, then 16 odd rows of 16; what lies behind
   /// them is fetched.
   void (*expand_bf16)(const std::byte* panel, std::size_t blocks, float* out) = nullptr;
-  /// As `bf16_direct`, with the expanded panel.
+  /// c[r][0 … 15] += a[r] · panel over `blocks` blocks, in the order of `bf16_direct`, with the expanded
+  /// panel.
   void (*bf16_expanded)(const float* a, std::size_t a_stride, std::size_t rows, const float* panel,
                         std::size_t blocks, float* c, std::size_t c_stride) = nullptr;
   /// c[r][0 … 15] += a[r] · panel over `k` of K, [k][16] FP32 weights.

@@ -49,22 +49,39 @@ constexpr std::size_t unpacked_part_panels = 4; // of weights that BF16 rows hav
 constexpr std::size_t few_int8_rows = 16;
 constexpr std::size_t few_int8_rows_with_int4 = 32;
 
+// Into L2, while what is there already is multiplied.
+void fetch_chunk(const std::byte* chunk, std::size_t bytes) {
+  if (chunk != nullptr)
+    for (std::size_t line = 0; line < bytes; line += 64)
+      __builtin_prefetch(chunk + line, 0, 2);
+}
+
 void multiply_bf16(const kernel_table& table, const packed_matrix& weight, const float* a, std::size_t rows,
-                   std::size_t first, std::size_t panels, float* c, float* expanded) {
+                   std::size_t first, std::size_t panels, const upcoming_panels& next, float* c,
+                   float* expanded) {
   const std::size_t stride = product_stride(weight.inputs());
   const std::size_t blocks = weight.shape().padded_inputs() / block_k;
   if (rows <= table.bf16_direct_rows) {
-    // One block of each panel in turn: streams interleave by 1 KiB.
-    for (std::size_t b = 0; b < blocks; ++b)
-      for (std::size_t p = 0; p < panels; ++p)
-        table.bf16_direct(a + b * block_k, stride, rows, weight.panel(first + p) + b * block_bytes, 1,
-                          c + p * rows * panel_columns, panel_columns);
+    table.bf16_direct({.a = a,
+                       .a_stride = stride,
+                       .rows = rows,
+                       .panel = weight.panel(first),
+                       .panel_stride = weight.shape().panel_bytes(),
+                       .panels = panels,
+                       .blocks = blocks,
+                       .c = c,
+                       .next = next});
     return;
   }
   for (std::size_t b = 0; b < blocks; b += chunk_blocks) {
     const std::size_t count = std::min(chunk_blocks, blocks - b);
+    const bool last = b + count == blocks;
     for (std::size_t p = 0; p < panels; ++p) {
       table.expand_bf16(weight.panel(first + p) + b * block_bytes, count, expanded);
+      fetch_chunk(p + 1 < panels ? weight.panel(first + p + 1) + b * block_bytes
+                  : last         ? next.first
+                                 : weight.panel(first) + (b + count) * block_bytes,
+                  count * block_bytes);
       table.bf16_expanded(a + b * block_k, stride, rows, expanded, count, c + p * rows * panel_columns,
                           panel_columns);
     }
@@ -300,7 +317,7 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
     multiply_quantized(table, weight, x, stride, rows, panels.first, panels.count, c, expanded, chunk_blocks,
                        upcoming(work));
   else
-    multiply_bf16(table, weight, x, rows, panels.first, panels.count, c, expanded);
+    multiply_bf16(table, weight, x, rows, panels.first, panels.count, upcoming(work), c, expanded);
   return {c, rows * panel_columns};
 }
 

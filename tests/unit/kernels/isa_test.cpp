@@ -15,11 +15,11 @@ namespace troupe::kernels {
 namespace {
 
 // A product that is right to the eye and wrong in the last bit of one value.
-void wrong_direct(const float* a, std::size_t a_stride, std::size_t rows, const std::byte* panel,
-                  std::size_t blocks, float* c, std::size_t c_stride) {
-  cpu::portable_table.bf16_direct(a, a_stride, rows, panel, blocks, c, c_stride);
-  if (rows == 5)
-    c[4 * c_stride + 3] = std::nextafter(c[4 * c_stride + 3], 1e30F);
+void wrong_direct(const panel_product& product) {
+  cpu::portable_table.bf16_direct(product);
+  float& value = product.c[4 * 16 + 3];
+  if (product.rows == 5)
+    value = std::nextafter(value, 1e30F);
 }
 
 void wrong_attention(const attention_block& block) {
@@ -82,8 +82,13 @@ TEST(self_test, refuses_a_matrix_unit_that_adds_in_another_order) {
         for (std::size_t b = 0; b < p.blocks; ++b, a += 1024) {
           float row[32];
           cpu::portable_table.pack_row_bf16(a, dtype::bf16, 32, row);
-          cpu::portable_table.bf16_direct(row, 32, 1, p.panel + i * p.panel_stride + b * 1024, 1,
-                                          p.c + i * p.c_stride + r * 16, 16);
+          cpu::portable_table.bf16_direct({.a = row,
+                                           .a_stride = 32,
+                                           .rows = 1,
+                                           .panel = p.panel + i * p.panel_stride + b * 1024,
+                                           .panels = 1,
+                                           .blocks = 1,
+                                           .c = p.c + i * p.c_stride + r * 16});
         }
       }
   };

@@ -1,0 +1,209 @@
+// BF16 products on AVX2. Included by isa_kernels.cpp only, and there for AVX2 only.
+//
+// Sixteen registers hold the sums of up to six rows and 16 columns for the even or for the odd k of a block,
+// not for both: a pass over either, and the even sums wait in memory meanwhile.
+#pragma once
+
+#include <utility>
+
+#include "kernels/cpu/gemm_kernels.hpp"
+#include "kernels/cpu/row_pointers.hpp"
+#include "kernels/cpu/weight_fetch.hpp"
+
+namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
+
+/// Calls `run<Count>(row)` for register blocks of at most `Most` rows, as even as they come: 8 rows are 4
+/// + 4.
+template <std::size_t Most, class Run>
+TROUPE_INLINE void in_row_blocks(std::size_t rows, const Run& run) {
+  std::size_t blocks = (rows + Most - 1) / Most;
+  for (std::size_t row = 0; row < rows; --blocks) {
+    const std::size_t count = (rows - row + blocks - 1) / blocks;
+    [&]<std::size_t... Less>(std::index_sequence<Less...>) {
+      // One of them: as many rows as there are.
+      ((count == Less + 1 ? run.template operator()<Less + 1>(row) : void()), ...);
+    }
+    (std::make_index_sequence<Most>{});
+    row += count;
+  }
+}
+
+TROUPE_INLINE void fetch_line(const std::byte* line) {
+  _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
+}
+
+/// The sums of the even or of the odd k of a block: x[r][k] · weights(k, j), 16 of them, from zero. Leaves
+/// `rows` behind them.
+template <std::size_t Rows, class Weights>
+TROUPE_INLINE void avx2_sum_half(row_pointers<Rows>& rows, const Weights& weights, vf (&sum)[Rows][parts]) {
+  constexpr std::size_t together = 4;
+#pragma GCC unroll 6
+  for (std::size_t r = 0; r < Rows; ++r)
+    sum[r][0] = sum[r][1] = set1(0.0F);
+#pragma GCC unroll 1
+  for (std::size_t k = 0; k < half_block; k += together) {
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < together; ++i) {
+      const vf w[parts] = {weights(k + i, 0), weights(k + i, 1)};
+#pragma GCC unroll 6
+      for (std::size_t r = 0; r < Rows; ++r) {
+        const vf x = set1(*reinterpret_cast<const float*>(rows.at(r, i * sizeof(float))));
+        sum[r][0] = fma(x, w[0], sum[r][0]);
+        sum[r][1] = fma(x, w[1], sum[r][1]);
+      }
+    }
+    rows.advance(together * sizeof(float));
+  }
+}
+
+/// c += even + odd for `blocks` blocks.
+/// @param half  half(b, odd) gives the weights of half a block as `avx2_sum_half` takes them
+template <std::size_t Rows, class Half>
+TROUPE_INLINE void avx2_blocks(const float* a, std::size_t a_stride, std::size_t blocks, float* c,
+                               std::size_t c_stride, const Half& half) {
+  row_pointers<Rows> rows(a, a_stride * sizeof(float));
+  for (std::size_t b = 0; b < blocks; ++b) {
+    alignas(32) float even[Rows][parts][lanes];
+    {
+      vf sum[Rows][parts];
+      avx2_sum_half<Rows>(rows, half(b, false), sum);
+#pragma GCC unroll 6
+      for (std::size_t r = 0; r < Rows; ++r)
+        for (std::size_t j = 0; j < parts; ++j)
+          store(even[r][j], sum[r][j]);
+      __asm__("" : : "r"(&even) : "memory");
+    }
+    vf odd[Rows][parts];
+    avx2_sum_half<Rows>(rows, half(b, true), odd);
+#pragma GCC unroll 6
+    for (std::size_t r = 0; r < Rows; ++r)
+      for (std::size_t j = 0; j < parts; ++j) {
+        float* to = c + r * c_stride + j * lanes;
+        store(to, add(load(to), add(load(even[r][j]), odd[r][j])));
+      }
+  }
+}
+
+/// Widened weights: 16 even rows of 16, then 16 odd ones. Blocks of six rows were slower than of five.
+static void bf16_expanded_avx2(const float* a, std::size_t a_stride, std::size_t rows, const float* panel,
+                               std::size_t blocks, float* c, std::size_t c_stride) {
+  in_row_blocks<5>(rows, [&]<std::size_t Rows>(std::size_t row) {
+    avx2_blocks<Rows>(
+        a + row * a_stride, a_stride, blocks, c + row * c_stride, c_stride, [&](std::size_t b, bool odd) {
+          const float* from = panel + (2 * b + odd) * half_block * 16;
+          return [from](std::size_t k, std::size_t j) { return load(from + k * 16 + j * lanes); };
+        });
+  });
+}
+
+/// One block of packed pairs: shift and mask make the FP32 weights. Up to two rows or panels: the even and
+/// the odd k together.
+/// @param fetch  a line to fetch for each that is read, of each panel
+template <std::size_t Rows, std::size_t Panels>
+TROUPE_INLINE void avx2_together(const float* a, std::size_t a_stride, const std::byte* const (&from)[Panels],
+                                 const std::byte* const (&fetch)[Panels], float* c) {
+  vf even[Rows * Panels][parts];
+  vf odd[Rows * Panels][parts];
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < Rows * Panels; ++i)
+    even[i][0] = even[i][1] = odd[i][0] = odd[i][1] = set1(0.0F);
+#pragma GCC unroll 2
+  for (std::size_t k = 0; k < half_block; ++k) {
+    vf x_even[Rows];
+    vf x_odd[Rows];
+#pragma GCC unroll 2
+    for (std::size_t r = 0; r < Rows; ++r) {
+      x_even[r] = set1(a[r * a_stride + k]);
+      x_odd[r] = set1(a[r * a_stride + half_block + k]);
+    }
+#pragma GCC unroll 2
+    for (std::size_t p = 0; p < Panels; ++p) {
+      fetch_line(fetch[p] + k * 64);
+#pragma GCC unroll 2
+      for (std::size_t j = 0; j < parts; ++j) {
+        const vi pairs = load_pairs(from[p] + k * 64 + j * lanes * 4);
+        const vf w_even = even_of(pairs);
+        const vf w_odd = odd_of(pairs);
+#pragma GCC unroll 2
+        for (std::size_t r = 0; r < Rows; ++r) {
+          even[p * Rows + r][j] = fma(x_even[r], w_even, even[p * Rows + r][j]);
+          odd[p * Rows + r][j] = fma(x_odd[r], w_odd, odd[p * Rows + r][j]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < Rows * Panels; ++i)
+#pragma GCC unroll 2
+    for (std::size_t j = 0; j < parts; ++j) {
+      float* to = c + i * 16 + j * lanes;
+      store(to, add(load(to), add(even[i][j], odd[i][j])));
+    }
+}
+
+template <std::size_t Rows>
+TROUPE_INLINE void avx2_in_turn(const float* a, std::size_t a_stride, const std::byte* from,
+                                const std::byte* fetch, float* c) {
+  avx2_blocks<Rows>(a, a_stride, 1, c, 16, [&](std::size_t, bool odd) {
+    return [from, fetch, odd](std::size_t k, std::size_t j) {
+      if (!odd && j == 0)
+        fetch_line(fetch + k * 64);
+      const vi pairs = load_pairs(from + k * 64 + j * lanes * 4);
+      return odd ? odd_of(pairs) : even_of(pairs);
+    };
+  });
+}
+
+/// Rows [row, row + Rows) of a product.
+/// @param fetch  whether the panels come from memory
+template <std::size_t Rows>
+static void avx2_direct_rows(const panel_product& product, std::size_t row, bool fetch) {
+  constexpr std::size_t streams = 4;
+  const float* a = product.a + row * product.a_stride;
+  const std::size_t bytes = product.blocks * panel_block_bytes;
+  const std::size_t c_stride = product.rows * 16;
+  for (std::size_t first = 0; first < product.panels; first += streams) {
+    const std::size_t count = product.panels - first < streams ? product.panels - first : streams;
+    const std::byte* panel = product.panel + first * product.panel_stride;
+    const weight_fetcher fetcher(panel, product.panel_stride, bytes, count,
+                                 fetch ? product.panels - first : 0,
+                                 fetch ? product.next : upcoming_panels{});
+    float* c = product.c + first * c_stride + row * 16;
+    for (std::size_t b = 0; b < product.blocks; ++b) {
+      const std::size_t offset = b * panel_block_bytes;
+      const float* x = a + b * block_k;
+      const auto from = [&](std::size_t p) { return panel + p * product.panel_stride + offset; };
+      const auto ahead = [&](std::size_t p) { return fetcher(p, offset); };
+      std::size_t p = 0;
+      if constexpr (Rows == 1) {
+        for (; p + 2 <= count; p += 2) {
+          float sums[2][16];
+          for (std::size_t i = 0; i < 16; i += lanes) {
+            store(sums[0] + i, load(c + p * c_stride + i));
+            store(sums[1] + i, load(c + (p + 1) * c_stride + i));
+          }
+          avx2_together<1, 2>(x, 0, {from(p), from(p + 1)}, {ahead(p), ahead(p + 1)}, sums[0]);
+          for (std::size_t i = 0; i < 16; i += lanes) {
+            store(c + p * c_stride + i, load(sums[0] + i));
+            store(c + (p + 1) * c_stride + i, load(sums[1] + i));
+          }
+        }
+      }
+      for (; p < count; ++p) {
+        if constexpr (Rows <= 2)
+          avx2_together<Rows, 1>(x, product.a_stride, {from(p)}, {ahead(p)}, c + p * c_stride);
+        else
+          avx2_in_turn<Rows>(x, product.a_stride, from(p), ahead(p), c + p * c_stride);
+      }
+    }
+  }
+}
+
+static void bf16_direct_avx2(const panel_product& product) {
+  // Fetched once: what follows finds the panels in the cache.
+  in_row_blocks<6>(product.rows, [&]<std::size_t Rows>(std::size_t row) {
+    avx2_direct_rows<Rows>(product, row, row == 0);
+  });
+}
+
+} // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
