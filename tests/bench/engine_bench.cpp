@@ -142,7 +142,7 @@ std::string limits_of(kernels::thread_pool& pool) {
   std::ostringstream out;
   out << R"({"read_gbps": )" << limits.read_bytes_per_second * 1e-9 << R"(, "f32_gflops": )"
       << limits.f32_flops * 1e-9 << R"(, "bf16_gflops": )" << limits.bf16_flops * 1e-9 << R"(, "int8_gops": )"
-      << limits.int8_ops * 1e-9 << "}";
+      << limits.int8_ops * 1e-9 << R"(, "int4_gops": )" << limits.int4_ops * 1e-9 << "}";
   return out.str();
 }
 

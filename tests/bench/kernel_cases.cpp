@@ -34,7 +34,7 @@ struct weight_kind {
 constexpr weight_kind weight_kinds[] = {
     {"bf16", packed_format::bf16_pair, dtype::bf16, row_quant::none, arithmetic::bf16},
     {"int8, rows int8", packed_format::int8_channel, dtype::bf16, row_quant::int8, arithmetic::int8},
-    {"int4, rows int8", packed_format::int4_group32, dtype::bf16, row_quant::int8, arithmetic::int8},
+    {"int4, rows int8", packed_format::int4_group32, dtype::bf16, row_quant::int8, arithmetic::int4},
     {"f32", packed_format::f32_panel, dtype::f32, row_quant::none, arithmetic::f32},
 };
 

@@ -10,14 +10,14 @@ namespace troupe::bench {
 
 namespace {
 
-// Where there is no matrix unit, BF16 weights are widened for FMAs; what bounds integer products there is not
-// measured.
+// Where there is no matrix unit, BF16 weights are widened for FMAs; what bounds integer products on AVX-512
+// is not measured.
 machine_limits limits_of(kernels::thread_pool& pool, kernels::isa set, clockid_t clock) {
   auto limits = measure_limits(pool, {.set = set, .clock = clock});
   if (limits.bf16_flops == 0.0)
     limits.bf16_flops = limits.f32_flops;
   if (limits.int8_ops == 0.0)
-    limits.int8_ops = INFINITY;
+    limits.int8_ops = limits.int4_ops = INFINITY;
   return limits;
 }
 
@@ -30,10 +30,11 @@ kernel_report::kernel_report(kernels::thread_pool& pool, kernels::isa set, kerne
       limits_(limits_of(pool, set, options_.clock)) {}
 
 void kernel_report::print_head() const {
-  std::printf("%s, %u threads; measured: read %.1f GB/s, FMA %.1f GFLOP/s, BF16 products %.1f GFLOP/s, int8 "
-              "products %.1f GOP/s\n\n",
-              name_of(set_), threads_, limits_.read_bytes_per_second * 1e-9, limits_.f32_flops * 1e-9,
-              limits_.bf16_flops * 1e-9, limits_.int8_ops * 1e-9);
+  std::printf(
+      "%s, %u threads; measured: read %.1f GB/s, FMA %.1f GFLOP/s, BF16 products %.1f GFLOP/s, integer "
+      "products with int8 %.1f, with int4 %.1f GOP/s\n\n",
+      name_of(set_), threads_, limits_.read_bytes_per_second * 1e-9, limits_.f32_flops * 1e-9,
+      limits_.bf16_flops * 1e-9, limits_.int8_ops * 1e-9, limits_.int4_ops * 1e-9);
   std::printf("%-44s %12s %9s %9s %9s\n", "kernel", "median us", "GB/s", "GFLOP/s", "of floor");
 }
 
@@ -70,6 +71,7 @@ void kernel_report::measure(const std::string& name, double num_bytes, double mu
                          / static_cast<double>(calls);
   const double peak = unit == arithmetic::bf16   ? limits_.bf16_flops
                       : unit == arithmetic::int8 ? limits_.int8_ops
+                      : unit == arithmetic::int4 ? limits_.int4_ops
                                                  : limits_.f32_flops;
   const result r{name, seconds, num_bytes / seconds, 2 * multiply_adds / seconds,
                  std::max(num_bytes / limits_.read_bytes_per_second, 2 * multiply_adds / peak)};

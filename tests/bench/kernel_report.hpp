@@ -21,7 +21,7 @@ struct kernel_report_options {
 };
 
 /// What multiplies: FP32 FMAs, or products of BF16 or int8, for which there may be a matrix unit.
-enum class arithmetic { f32, bf16, int8 };
+enum class arithmetic { f32, bf16, int8, int4 };
 
 class kernel_report {
  public:

@@ -83,7 +83,7 @@ def floor_tokens_per_second(config, bits, limits, cell):
     distinct = experts * (1 - (1 - top_k / experts) ** tokens)
     num_bytes = (dense + vocab * hidden + layers * distinct * expert) * bits / 8
     operations = 2 * (tokens * (dense + layers * top_k * expert) + logits_rows * vocab * hidden)
-    peak = (limits["bf16_gflops"] if bits == 16 else limits["int8_gops"]) or limits["f32_gflops"]
+    peak = limits[{16.0: "bf16_gflops", 8.5: "int8_gops", 4.5: "int4_gops"}[bits]] or limits["f32_gflops"]
     return tokens / max(num_bytes / (limits["read_gbps"] * 1e9), operations / (peak * 1e9))
 
 
@@ -168,7 +168,8 @@ def markdown(results):
         lines.append("")
         lines.append(
             f"{result['column']}: read {limits['read_gbps']:.1f} GB/s, FP32 {limits['f32_gflops']:.0f} GFLOP/s,"
-            f" BF16 tiles {limits['bf16_gflops']:.0f} GFLOP/s, int8 tiles {limits['int8_gops']:.0f} GOP/s; load average"
+            f" BF16 tiles {limits['bf16_gflops']:.0f} GFLOP/s, integers with int8 {limits['int8_gops']:.0f}, with int4"
+            f" {limits['int4_gops']:.0f} GOP/s; load average"
             f" {result['load_average'][0]:.1f} to {result['load_average'][1]:.1f}."
         )
     return "\n".join(lines)
