@@ -1,0 +1,225 @@
+// The loops of integer products on AVX2, which multiplies unsigned with signed bytes and adds pairs of them
+// in 16 bits (VPMADDUBSW): a few rows and a panel's 16 columns, sums in registers. Included by
+// isa_kernels.cpp only, and there for AVX2 only.
+#pragma once
+
+#include "kernels/cpu/quant_integer_kernels.hpp"
+#include "kernels/cpu/row_pointers.hpp"
+#include "kernels/cpu/weight_fetch.hpp"
+
+namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
+
+// A loop that is a function of its own: among others the compiler finds no registers for its sums.
+#define TROUPE_LOOP static __attribute__((noinline))
+
+constexpr std::size_t halves = 2; // of a panel's 16 columns
+
+/// What was summed up before a loop begins, and is when it ends.
+template <std::size_t Rows>
+struct integer_sums {
+  vi row[Rows][halves];
+};
+
+/// Four bytes of row `r`, in every lane.
+template <std::size_t Rows>
+TROUPE_INLINE vi row_bytes(const row_pointers<Rows>& rows, std::size_t r, std::size_t offset) {
+  return broadcast_bytes(rows.at(r, offset));
+}
+
+/// A sum stays in its register, and what is added to it in the order of the program: integers may be added in
+/// any, and the compiler would rather keep many products and spill the sums.
+TROUPE_INLINE void keep(vi& sum) {
+  __asm__("" : "+x"(sum));
+}
+
+template <std::size_t Rows>
+TROUPE_INLINE void load_sums(const integer_sums<Rows>& from, vi (&sums)[Rows][halves]) {
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < Rows; ++r) {
+    sums[r][0] = from.row[r][0];
+    sums[r][1] = from.row[r][1];
+  }
+}
+
+template <std::size_t Rows>
+TROUPE_INLINE void store_sums(const vi (&sums)[Rows][halves], integer_sums<Rows>& to) {
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < Rows; ++r) {
+    to.row[r][0] = sums[r][0];
+    to.row[r][1] = sums[r][1];
+  }
+}
+
+/// `count` of K, a multiple of 8, of a panel of int8: |w| times x with w's sign stays within 127 · 127, so
+/// that pairs fit 16 bits.
+/// @param fetch  a line to fetch for each that is read
+template <std::size_t Rows>
+TROUPE_INLINE void avx2_int8_signs(const std::byte* a, std::size_t a_stride, const std::byte* from,
+                                   const std::byte* fetch, std::size_t count, integer_sums<Rows>& out) {
+  vi sums[Rows][halves];
+  load_sums(out, sums);
+  row_pointers<Rows> rows(a, a_stride);
+  const vi ones = _mm256_set1_epi16(1);
+  constexpr std::size_t together = 2;
+#pragma GCC unroll 1
+  for (std::size_t k = 0; k < count; k += 4 * together) {
+#pragma GCC unroll 2
+    for (std::size_t i = 0; i < together; ++i) {
+      weight_fetcher::fetch_line<1024>(fetch + i * 64, from + i * 64);
+      const vi w[halves] = {load_pairs(from + i * 64), load_pairs(from + i * 64 + 32)};
+      const vi magnitude[halves] = {_mm256_abs_epi8(w[0]), _mm256_abs_epi8(w[1])};
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < Rows; ++r) {
+        const vi x = row_bytes<Rows>(rows, r, 4 * i);
+#pragma GCC unroll 2
+        for (std::size_t h = 0; h < halves; ++h) {
+          const vi pairs = _mm256_maddubs_epi16(magnitude[h], _mm256_sign_epi8(x, w[h]));
+          sums[r][h] = _mm256_add_epi32(sums[r][h], _mm256_madd_epi16(pairs, ones));
+          if constexpr (Rows > 2)
+            keep(sums[r][h]);
+        }
+      }
+    }
+    rows.advance(4 * together);
+    from += 64 * together;
+    fetch += 64 * together;
+  }
+  store_sums(sums, out);
+}
+
+/// The same for rows that are many. A processor may have VPSIGNB where it has VPMADDUBSW, but an exclusive or
+/// anywhere: with the bits of x turned where w is negative, |w| · (−x − 1) is w · x less |w|, which is the
+/// same for every row (`avx2_negative_sums`) and is to be in `out` already.
+template <std::size_t Rows>
+TROUPE_LOOP void avx2_int8_turned(const std::byte* a, std::size_t a_stride, const std::byte* from,
+                                  std::size_t count, integer_sums<Rows>& out) {
+  vi sums[Rows][halves];
+  load_sums(out, sums);
+  row_pointers<Rows> rows(a, a_stride);
+  const vi ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 1
+  for (std::size_t k = 0; k < count; k += 4, from += 64) {
+    const vi w[halves] = {load_pairs(from), load_pairs(from + 32)};
+    const vi magnitude[halves] = {_mm256_abs_epi8(w[0]), _mm256_abs_epi8(w[1])};
+    const vi negative[halves] = {_mm256_cmpgt_epi8(_mm256_setzero_si256(), w[0]),
+                                 _mm256_cmpgt_epi8(_mm256_setzero_si256(), w[1])};
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const vi x = row_bytes<Rows>(rows, r, 0);
+      const vi turned[halves] = {_mm256_xor_si256(x, negative[0]), _mm256_xor_si256(x, negative[1])};
+      const vi pairs[halves] = {_mm256_maddubs_epi16(magnitude[0], turned[0]),
+                                _mm256_maddubs_epi16(magnitude[1], turned[1])};
+      const vi four[halves] = {_mm256_madd_epi16(pairs[0], ones), _mm256_madd_epi16(pairs[1], ones)};
+      sums[r][0] = _mm256_add_epi32(sums[r][0], four[0]);
+      sums[r][1] = _mm256_add_epi32(sums[r][1], four[1]);
+    }
+    rows.advance(4);
+  }
+  store_sums(sums, out);
+}
+
+/// Σ |w| over the negative w of each column.
+TROUPE_INLINE void avx2_negative_sums(const std::byte* from, std::size_t count, vi (&sums)[halves]) {
+  const vi ones = _mm256_set1_epi8(1);
+  const vi ones_16 = _mm256_set1_epi16(1);
+  const vi zero = _mm256_setzero_si256();
+  sums[0] = sums[1] = zero;
+  for (std::size_t k = 0; k < count; k += 4, from += 64)
+    for (std::size_t h = 0; h < halves; ++h) {
+      const vi negative = _mm256_sub_epi8(zero, _mm256_min_epi8(load_pairs(from + h * 32), zero)); // ≤ 127
+      sums[h] = _mm256_add_epi32(sums[h], _mm256_madd_epi16(_mm256_maddubs_epi16(negative, ones), ones_16));
+    }
+}
+
+// int4: a group's sum is kept in two parts of 16 bits: −8 Σ x of all 32, which takes away what making half
+// bytes unsigned adds, and u · x of 16 of them; and u · x of the other 16. With u = q + 8, every term of the
+// first is at most 8 · 127, done or not: 32 of them stay inside, and so do 16 · 15 · 127. Multiplying both
+// with the group's scale and adding them up is one instruction.
+
+/// What the sum of a block of 32 of K begins with in row `r`.
+/// @param offsets  −8 Σ x of the block in each row
+template <std::size_t Rows>
+TROUPE_INLINE vi group_offset(const row_pointers<Rows>& offsets, std::size_t r) {
+  return _mm256_blend_epi16(broadcast_bytes(offsets.at(r, 0)), _mm256_setzero_si256(), 0xaa);
+}
+
+/// block += u · x of four of K.
+TROUPE_INLINE void add_half_bytes(vi (&block)[halves], const vi (&u)[halves], vi x) {
+#pragma GCC unroll 2
+  for (std::size_t h = 0; h < halves; ++h) {
+    block[h] = _mm256_add_epi16(block[h], _mm256_maddubs_epi16(u[h], x));
+    keep(block[h]);
+  }
+}
+
+/// Scales of block `b` of 32 of K, each in both parts of a lane; ones where there are no groups.
+TROUPE_INLINE void group_scales(const quant_panel& panel, std::size_t b, vi (&scales)[halves]) {
+#pragma GCC unroll 2
+  for (std::size_t h = 0; h < halves; ++h) {
+    scales[h] = _mm256_set1_epi16(1);
+    if (panel.group_scales != nullptr) {
+      const vi g = load_int8_int(panel.group_scales_of(b) + h * 8);
+      scales[h] = _mm256_or_si256(_mm256_slli_epi32(g, 16), _mm256_and_si256(g, _mm256_set1_epi32(0xffff)));
+    }
+  }
+}
+
+/// sums += block · scales.
+TROUPE_INLINE void add_group(vi (&sums)[halves], const vi (&block)[halves], const vi (&scales)[halves]) {
+#pragma GCC unroll 2
+  for (std::size_t h = 0; h < halves; ++h)
+    sums[h] = _mm256_add_epi32(sums[h], _mm256_madd_epi16(block[h], scales[h]));
+}
+
+/// `blocks` blocks of 32 of K from `k` on of a panel of int4.
+/// @param a      the rows, from their beginning on, `inputs` long
+/// @param fetch  a line to fetch for each that is read
+template <std::size_t Rows, bool Fetch>
+TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, std::size_t inputs,
+                                    const quant_panel& panel, const std::byte* fetch, std::size_t k,
+                                    std::size_t blocks, integer_sums<Rows>& sums) {
+  row_pointers<Rows> rows(a + k, a_stride);
+  row_pointers<Rows> offsets(block_offsets(a, inputs) + k / block_k, a_stride);
+  const std::byte* from = panel.weights + k / block_k * int4_block_bytes;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    vi scales[halves];
+    group_scales(panel, k / block_k + b, scales);
+    vi block[Rows][halves];
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < Rows; ++r)
+      block[r][0] = block[r][1] = group_offset(offsets, r);
+#pragma GCC unroll 1
+    for (std::size_t i = 0; i < block_k; i += 8, from += 64) {
+      if constexpr (Fetch) {
+        weight_fetcher::fetch_line<512>(fetch, from);
+        fetch += 64;
+      }
+      const vi bytes[halves] = {load_pairs(from), load_pairs(from + 32)};
+      const vi low[halves] = {low_half_bytes(bytes[0]), low_half_bytes(bytes[1])};
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < Rows; ++r)
+        add_half_bytes(block[r], low, row_bytes<Rows>(rows, r, 0));
+      const vi high[halves] = {high_half_bytes(bytes[0]), high_half_bytes(bytes[1])};
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < Rows; ++r)
+        add_half_bytes(block[r], high, row_bytes<Rows>(rows, r, 4));
+      rows.advance(8);
+    }
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < Rows; ++r)
+      add_group(sums.row[r], block[r], scales);
+    offsets.advance(sizeof(std::int32_t));
+  }
+}
+
+/// The same for rows that are many: the panel is in L1.
+template <std::size_t Rows>
+TROUPE_LOOP void avx2_int4_many(const std::byte* a, std::size_t a_stride, std::size_t inputs,
+                                const quant_panel& panel, std::size_t k, std::size_t blocks,
+                                integer_sums<Rows>& sums) {
+  avx2_int4_packed<Rows, false>(a, a_stride, inputs, panel, nullptr, k, blocks, sums);
+}
+
+#undef TROUPE_LOOP
+
+} // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
