@@ -1,7 +1,7 @@
 // Integer products on AVX2. Included by isa_kernels.cpp only, and there for AVX2 only.
 //
-// Few rows: four panels are read by turns of 64 of K, straight from the packed bytes, and fetched ahead. Many
-// rows: a panel at a time, which stays in L1 while rows pass; what comes next is fetched meanwhile.
+// Few rows read panels as they come from memory, of int8 one after the other, of int4 four side by side. Many
+// rows pass a part of a panel that stays in L1, and what comes next is fetched meanwhile.
 #pragma once
 
 #include "kernels/cpu/gemm_avx2_kernels.hpp"
@@ -11,11 +11,9 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 4; // whose sums registers hold, of both halves
 
-// So many rows and fewer read four panels side by side, and one after the other: more rows would not find
-// them in L1 again.
-constexpr std::size_t side_by_side_rows = 8;
-// With more int8 rows it pays to look at a panel once before.
+// So many rows and fewer are few: with more int8 rows it pays to look at a panel once before.
 constexpr std::size_t few_int8_rows = 24;
+constexpr std::size_t few_int4_rows = 8;
 
 template <std::size_t Rows>
 TROUPE_INLINE void store_results(float* c, const integer_sums<Rows>& sums, const std::byte* a,
@@ -25,42 +23,44 @@ TROUPE_INLINE void store_results(float* c, const integer_sums<Rows>& sums, const
       store_integer_result(c + r * 16 + h * 8, sums.row[r][h], a + r * a_stride, k, scales + h * 8);
 }
 
-/// Rows with `Panels` panels side by side.
+/// Few rows of int8, with one panel.
+template <std::size_t Rows>
+static void avx2_few_int8(const std::byte* a, std::size_t a_stride, const quant_panel& panel, std::size_t k,
+                          float* c) {
+  integer_sums<Rows> sums = {};
+  avx2_int8_signs<Rows>(a, a_stride, panel.weights, int8_row_sums(k), sums);
+  store_results(c, sums, a, a_stride, k, panel.scales);
+}
+
+/// Few rows with panels of int4 side by side, by turns of 64 of K: of one alone the group scales would come
+/// unannounced.
 template <std::size_t Rows, std::size_t Panels>
-static void avx2_few_rows(const std::byte* a, std::size_t a_stride, const quant_panel& first,
+static void avx2_few_int4(const std::byte* a, std::size_t a_stride, const quant_panel& first,
                           const weight_fetcher& fetcher, std::size_t k, float* c, std::size_t c_stride) {
-  const bool int8 = first.format == packed_format::int8_channel;
   const std::size_t bytes = step_bytes(first.format);
   integer_sums<Rows> sums[Panels] = {};
   for (std::size_t from = 0; from < k; from += step_k) {
     const std::size_t blocks = ((k - from < step_k ? k - from : step_k) + block_k - 1) / block_k;
-    for (std::size_t p = 0; p < Panels; ++p) {
-      const quant_panel panel = first.next(p);
-      const std::size_t offset = from / step_k * bytes;
-      const std::byte* fetch = fetcher(p, offset);
-      if (int8)
-        avx2_int8_signs<Rows>(a + from, a_stride, panel.weights + offset, fetch, step_k, sums[p]);
-      else
-        avx2_int4_packed<Rows, true>(a, a_stride, k, panel, fetch, from, blocks, sums[p]);
-    }
+    for (std::size_t p = 0; p < Panels; ++p)
+      avx2_int4_packed<Rows, true>(a, a_stride, k, first.next(p), fetcher(p, from / step_k * bytes), from,
+                                   blocks, sums[p]);
   }
   for (std::size_t p = 0; p < Panels; ++p)
     store_results(c + p * c_stride, sums[p], a, a_stride, k, first.next(p).scales);
 }
 
-/// Rows that are few, with as many groups of `Panels` panels as there are from panel `p` on. Returns the
-/// panel behind them.
+/// As many groups of `Panels` panels of int4 as there are from panel `p` on. Returns the panel behind them.
 template <std::size_t Panels>
-static std::size_t avx2_side_by_side(const std::byte* a, std::size_t a_stride, std::size_t rows,
-                                     const quant_panel& first, std::size_t p, std::size_t panels,
-                                     const upcoming_panels& next, std::size_t k, float* c) {
+static std::size_t avx2_int4_side_by_side(const std::byte* a, std::size_t a_stride, std::size_t rows,
+                                          const quant_panel& first, std::size_t p, std::size_t panels,
+                                          const upcoming_panels& next, std::size_t k, float* c) {
   const std::size_t c_stride = rows * 16;
   for (; p + Panels <= panels; p += Panels)
     in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
       // Fetched once: what follows finds the panels in the cache.
       const weight_fetcher fetcher(first.next(p), Panels, row == 0 ? panels - p : 0, k,
                                    row == 0 ? next : upcoming_panels{});
-      avx2_few_rows<Rows, Panels>(a + row * a_stride, a_stride, first.next(p), fetcher, k,
+      avx2_few_int4<Rows, Panels>(a + row * a_stride, a_stride, first.next(p), fetcher, k,
                                   c + p * c_stride + row * 16, c_stride);
     });
   return p;
@@ -152,14 +152,22 @@ static void avx2_panel(const std::byte* a, std::size_t a_stride, std::size_t row
 static void integer_panels_avx2(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& first, std::size_t panels, const upcoming_panels& next,
                                 std::size_t k, float* c) {
+  const bool int8 = first.format == packed_format::int8_channel;
   std::size_t p = 0;
-  if (rows <= side_by_side_rows)
-    p = avx2_side_by_side<4>(a, a_stride, rows, first, p, panels, next, k, c);
-  if (rows <= (first.format == packed_format::int8_channel ? few_int8_rows : side_by_side_rows))
-    p = avx2_side_by_side<1>(a, a_stride, rows, first, p, panels, next, k, c);
-  for (; p < panels; ++p)
-    avx2_panel(a, a_stride, rows, first.next(p), p + 1 < panels ? first.next(p + 1).weights : next.first, k,
-               c + p * rows * 16);
+  if (!int8 && rows <= few_int4_rows) {
+    p = avx2_int4_side_by_side<4>(a, a_stride, rows, first, p, panels, next, k, c);
+    p = avx2_int4_side_by_side<1>(a, a_stride, rows, first, p, panels, next, k, c);
+  }
+  for (; p < panels; ++p) {
+    const quant_panel panel = first.next(p);
+    float* sums = c + p * rows * 16;
+    if (int8 && rows <= few_int8_rows)
+      in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
+        avx2_few_int8<Rows>(a + row * a_stride, a_stride, panel, k, sums + row * 16);
+      });
+    else
+      avx2_panel(a, a_stride, rows, panel, p + 1 < panels ? first.next(p + 1).weights : next.first, k, sums);
+  }
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -3,6 +3,7 @@
 // isa_kernels.cpp only, and there for AVX2 only.
 #pragma once
 
+#include "kernels/cpu/gemm_kernels.hpp"
 #include "kernels/cpu/quant_integer_kernels.hpp"
 #include "kernels/cpu/row_pointers.hpp"
 #include "kernels/cpu/weight_fetch.hpp"
@@ -51,11 +52,10 @@ TROUPE_INLINE void store_sums(const vi (&sums)[Rows][halves], integer_sums<Rows>
 }
 
 /// `count` of K, a multiple of 8, of a panel of int8: |w| times x with w's sign stays within 127 · 127, so
-/// that pairs fit 16 bits.
-/// @param fetch  a line to fetch for each that is read
+/// that pairs fit 16 bits. Fetches what lies behind.
 template <std::size_t Rows>
 TROUPE_INLINE void avx2_int8_signs(const std::byte* a, std::size_t a_stride, const std::byte* from,
-                                   const std::byte* fetch, std::size_t count, integer_sums<Rows>& out) {
+                                   std::size_t count, integer_sums<Rows>& out) {
   vi sums[Rows][halves];
   load_sums(out, sums);
   row_pointers<Rows> rows(a, a_stride);
@@ -65,7 +65,7 @@ TROUPE_INLINE void avx2_int8_signs(const std::byte* a, std::size_t a_stride, con
   for (std::size_t k = 0; k < count; k += 4 * together) {
 #pragma GCC unroll 2
     for (std::size_t i = 0; i < together; ++i) {
-      weight_fetcher::fetch_line<1024>(fetch + i * 64, from + i * 64);
+      fetch_ahead(from + i * 64);
       const vi w[halves] = {load_pairs(from + i * 64), load_pairs(from + i * 64 + 32)};
       const vi magnitude[halves] = {_mm256_abs_epi8(w[0]), _mm256_abs_epi8(w[1])};
 #pragma GCC unroll 4
@@ -82,7 +82,6 @@ TROUPE_INLINE void avx2_int8_signs(const std::byte* a, std::size_t a_stride, con
     }
     rows.advance(4 * together);
     from += 64 * together;
-    fetch += 64 * together;
   }
   store_sums(sums, out);
 }
