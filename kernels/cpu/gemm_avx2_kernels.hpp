@@ -175,20 +175,10 @@ static void avx2_direct_rows(const panel_product& product, std::size_t row, bool
       const auto from = [&](std::size_t p) { return panel + p * product.panel_stride + offset; };
       const auto ahead = [&](std::size_t p) { return fetcher(p, offset); };
       std::size_t p = 0;
-      if constexpr (Rows == 1) {
-        for (; p + 2 <= count; p += 2) {
-          float sums[2][16];
-          for (std::size_t i = 0; i < 16; i += lanes) {
-            store(sums[0] + i, load(c + p * c_stride + i));
-            store(sums[1] + i, load(c + (p + 1) * c_stride + i));
-          }
-          avx2_together<1, 2>(x, 0, {from(p), from(p + 1)}, {ahead(p), ahead(p + 1)}, sums[0]);
-          for (std::size_t i = 0; i < 16; i += lanes) {
-            store(c + p * c_stride + i, load(sums[0] + i));
-            store(c + (p + 1) * c_stride + i, load(sums[1] + i));
-          }
-        }
-      }
+      // A block of one row is all there is: the sums of two panels lie side by side.
+      if constexpr (Rows == 1)
+        for (; p + 2 <= count; p += 2)
+          avx2_together<1, 2>(x, 0, {from(p), from(p + 1)}, {ahead(p), ahead(p + 1)}, c + p * c_stride);
       for (; p < count; ++p) {
         if constexpr (Rows <= 2)
           avx2_together<Rows, 1>(x, product.a_stride, {from(p)}, {ahead(p)}, c + p * c_stride);
