@@ -146,25 +146,6 @@ struct direct_kernel {
   }
 };
 
-/// The same on an expanded panel: 16 even rows, then 16 odd rows.
-struct expanded_kernel {
-  template <std::size_t Rows>
-  TROUPE_INLINE void run(const float* a, std::size_t a_stride, const float* panel, std::size_t blocks,
-                         float* c, std::size_t c_stride) {
-    for (std::size_t b = 0; b < blocks; ++b) {
-      vf even[Rows][parts];
-      vf odd[Rows][parts];
-      const auto even_row = [&](std::size_t k, std::size_t j) { return load(panel + k * 16 + j * lanes); };
-      const auto odd_row = [&](std::size_t k, std::size_t j) { return even_row(half_block + k, j); };
-      sum_half<Rows>(a, a_stride, even_row, even);
-      sum_half<Rows>(a + half_block, a_stride, odd_row, odd);
-      add_block<Rows>(even, odd, c, c_stride);
-      a += block_k;
-      panel += block_k * 16;
-    }
-  }
-};
-
 /// FP32 weights: the sums go on where `c` stands.
 struct f32_kernel {
   template <std::size_t Rows>
@@ -236,6 +217,33 @@ TROUPE_INLINE void over_rows(const float* a, std::size_t a_stride, std::size_t r
   }
 }
 
+/// The same where nothing follows: keys of a block.
+static void bf16_alone(const float* a, std::size_t a_stride, std::size_t rows, const std::byte* panel,
+                       std::size_t blocks, float* c, std::size_t c_stride) {
+  over_rows<direct_kernel<false>>(a, a_stride, rows, panel, blocks, c, c_stride);
+}
+
+#if !defined(TROUPE_ISA_AVX2) // it has others (gemm_avx2_kernels.hpp)
+
+/// `direct_kernel` on an expanded panel: 16 even rows, then 16 odd rows.
+struct expanded_kernel {
+  template <std::size_t Rows>
+  TROUPE_INLINE void run(const float* a, std::size_t a_stride, const float* panel, std::size_t blocks,
+                         float* c, std::size_t c_stride) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      vf even[Rows][parts];
+      vf odd[Rows][parts];
+      const auto even_row = [&](std::size_t k, std::size_t j) { return load(panel + k * 16 + j * lanes); };
+      const auto odd_row = [&](std::size_t k, std::size_t j) { return even_row(half_block + k, j); };
+      sum_half<Rows>(a, a_stride, even_row, even);
+      sum_half<Rows>(a + half_block, a_stride, odd_row, odd);
+      add_block<Rows>(even, odd, c, c_stride);
+      a += block_k;
+      panel += block_k * 16;
+    }
+  }
+};
+
 /// Panels take turns block by block, so that several streams come from memory.
 template <class Kernel>
 TROUPE_INLINE void over_panels(const panel_product& product) {
@@ -250,16 +258,12 @@ static void bf16_direct(const panel_product& product) {
   over_panels<direct_kernel<true>>(product);
 }
 
-/// The same where nothing follows: keys of a block.
-static void bf16_alone(const float* a, std::size_t a_stride, std::size_t rows, const std::byte* panel,
-                       std::size_t blocks, float* c, std::size_t c_stride) {
-  over_rows<direct_kernel<false>>(a, a_stride, rows, panel, blocks, c, c_stride);
-}
-
 static void bf16_expanded(const float* a, std::size_t a_stride, std::size_t rows, const float* panel,
                           std::size_t blocks, float* c, std::size_t c_stride) {
   over_rows<expanded_kernel>(a, a_stride, rows, panel, blocks, c, c_stride);
 }
+
+#endif
 
 static void f32_panel(const float* a, std::size_t a_stride, std::size_t rows, const float* panel,
                       std::size_t k, float* c, std::size_t c_stride) {

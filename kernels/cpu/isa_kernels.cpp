@@ -25,10 +25,15 @@ static constexpr kernel_table make_table(isa set) {
   table.set = set;
   table.pack_row_bf16 = pack_row_bf16;
   table.pack_row_f32 = pack_row_f32;
+#if defined(TROUPE_ISA_AVX2)
+  table.bf16_direct = bf16_direct_avx2;
+  table.bf16_expanded = bf16_expanded_avx2;
+#else
   table.bf16_direct = bf16_direct;
+  table.bf16_expanded = bf16_expanded;
+#endif
   table.bf16_direct_rows = most_direct_rows;
   table.expand_bf16 = expand_bf16;
-  table.bf16_expanded = bf16_expanded;
   table.f32_panel = f32_panel;
   table.quant.expand = expand_panel;
   table.quant.pairs = pair_panel;
@@ -39,8 +44,6 @@ static constexpr kernel_table make_table(isa set) {
   table.quant.integer = integer_panels_vnni;
 #elif defined(TROUPE_ISA_AVX2)
   table.quant.integer = integer_panels_avx2;
-  table.bf16_direct = bf16_direct_avx2;
-  table.bf16_expanded = bf16_expanded_avx2;
 #else
   table.quant.integer = integer_panels;
 #endif

@@ -11,9 +11,9 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 4; // whose sums registers hold, of both halves
 
-// So many rows and fewer are few: with more int8 rows it pays to look at a panel once before.
-constexpr std::size_t few_int8_rows = 24;
-constexpr std::size_t few_int4_rows = 8;
+// So many rows and fewer are few: more int8 rows turn bits, for which a panel is looked at once before.
+constexpr std::size_t int8_sign_rows = 24;
+constexpr std::size_t int4_side_by_side_rows = 8;
 
 template <std::size_t Rows>
 TROUPE_INLINE void store_results(float* c, const integer_sums<Rows>& sums, const std::byte* a,
@@ -154,14 +154,14 @@ static void integer_panels_avx2(const std::byte* a, std::size_t a_stride, std::s
                                 std::size_t k, float* c) {
   const bool int8 = first.format == packed_format::int8_channel;
   std::size_t p = 0;
-  if (!int8 && rows <= few_int4_rows) {
+  if (!int8 && rows <= int4_side_by_side_rows) {
     p = avx2_int4_side_by_side<4>(a, a_stride, rows, first, p, panels, next, k, c);
     p = avx2_int4_side_by_side<1>(a, a_stride, rows, first, p, panels, next, k, c);
   }
   for (; p < panels; ++p) {
     const quant_panel panel = first.next(p);
     float* sums = c + p * rows * 16;
-    if (int8 && rows <= few_int8_rows)
+    if (int8 && rows <= int8_sign_rows)
       in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
         avx2_few_int8<Rows>(a + row * a_stride, a_stride, panel, k, sums + row * 16);
       });
