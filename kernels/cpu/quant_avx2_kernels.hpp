@@ -1,7 +1,8 @@
 // Integer products on AVX2. Included by isa_kernels.cpp only, and there for AVX2 only.
 //
-// Few rows read panels as they come from memory, of int8 one after the other, of int4 four side by side. Many
-// rows pass a part of a panel that stays in L1, and what comes next is fetched meanwhile.
+// Few rows read panels as they come from memory, one after the other, but four side by side where rows of
+// int4 are so few that they wait for nothing else. Many rows pass a part of a panel that stays in L1, and
+// what comes next is fetched meanwhile.
 #pragma once
 
 #include "kernels/cpu/gemm_avx2_kernels.hpp"
@@ -11,9 +12,9 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 4; // whose sums registers hold, of both halves
 
-// So many rows and fewer are few: more int8 rows turn bits, for which a panel is looked at once before.
-constexpr std::size_t int8_sign_rows = 24;
-constexpr std::size_t int4_side_by_side_rows = 8;
+// So many rows and fewer are few: more rows of int8 turn bits, for which a panel is looked at once before.
+constexpr std::size_t few_rows = 24;
+constexpr std::size_t int4_side_by_side_rows = 4;
 
 template <std::size_t Rows>
 TROUPE_INLINE void store_results(float* c, const integer_sums<Rows>& sums, const std::byte* a,
@@ -32,18 +33,34 @@ static void avx2_few_int8(const std::byte* a, std::size_t a_stride, const quant_
   store_results(c, sums, a, a_stride, k, panel.scales);
 }
 
-/// Few rows with panels of int4 side by side, by turns of 64 of K: of one alone the group scales would come
-/// unannounced.
+/// Few rows of int4, with one panel.
+/// @param first  whether these are the first rows that meet the panel: the others find it in the cache
+template <std::size_t Rows>
+static void avx2_few_int4(const std::byte* a, std::size_t a_stride, const quant_panel& panel, std::size_t k,
+                          float* c, bool first) {
+  const std::size_t blocks = (k + block_k - 1) / block_k;
+  integer_sums<Rows> sums = {};
+  if (first)
+    avx2_int4_streamed<Rows>(a, a_stride, k, panel, 0, blocks, sums);
+  else
+    avx2_int4_cached<Rows>(a, a_stride, k, panel, 0, blocks, sums);
+  store_results(c, sums, a, a_stride, k, panel.scales);
+}
+
+/// Panels of int4 side by side, by turns of 64 of K.
 template <std::size_t Rows, std::size_t Panels>
-static void avx2_few_int4(const std::byte* a, std::size_t a_stride, const quant_panel& first,
-                          const weight_fetcher& fetcher, std::size_t k, float* c, std::size_t c_stride) {
+TROUPE_LOOP void avx2_int4_in_turn(const std::byte* a, std::size_t a_stride, const quant_panel& first,
+                                   const weight_fetcher& fetcher, std::size_t k, float* c,
+                                   std::size_t c_stride) {
   const std::size_t bytes = step_bytes(first.format);
   integer_sums<Rows> sums[Panels] = {};
   for (std::size_t from = 0; from < k; from += step_k) {
     const std::size_t blocks = ((k - from < step_k ? k - from : step_k) + block_k - 1) / block_k;
-    for (std::size_t p = 0; p < Panels; ++p)
-      avx2_int4_packed<Rows, true>(a, a_stride, k, first.next(p), fetcher(p, from / step_k * bytes), from,
-                                   blocks, sums[p]);
+    for (std::size_t p = 0; p < Panels; ++p) {
+      fetch_in_turn fetch;
+      fetch.far = fetcher(p, from / step_k * bytes);
+      avx2_int4_packed<Rows>(a, a_stride, k, first.next(p), from, blocks, sums[p], fetch);
+    }
   }
   for (std::size_t p = 0; p < Panels; ++p)
     store_results(c + p * c_stride, sums[p], a, a_stride, k, first.next(p).scales);
@@ -56,12 +73,9 @@ static std::size_t avx2_int4_side_by_side(const std::byte* a, std::size_t a_stri
                                           const upcoming_panels& next, std::size_t k, float* c) {
   const std::size_t c_stride = rows * 16;
   for (; p + Panels <= panels; p += Panels)
-    in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
-      // Fetched once: what follows finds the panels in the cache.
-      const weight_fetcher fetcher(first.next(p), Panels, row == 0 ? panels - p : 0, k,
-                                   row == 0 ? next : upcoming_panels{});
-      avx2_few_int4<Rows, Panels>(a + row * a_stride, a_stride, first.next(p), fetcher, k,
-                                  c + p * c_stride + row * 16, c_stride);
+    in_row_blocks<int4_side_by_side_rows>(rows, [&]<std::size_t Rows>(std::size_t) {
+      const weight_fetcher fetcher(first.next(p), Panels, panels - p, k, next);
+      avx2_int4_in_turn<Rows, Panels>(a, a_stride, first.next(p), fetcher, k, c + p * c_stride, c_stride);
     });
   return p;
 }
@@ -112,7 +126,7 @@ static void avx2_chunk_rows(const std::byte* a, std::size_t a_stride, const pane
   if (panel.format == packed_format::int8_channel)
     avx2_int8_turned<Rows>(a + chunk.from, a_stride, panel.weights + chunk.from * 16, chunk.count, sums);
   else
-    avx2_int4_many<Rows>(a, a_stride, chunk.inputs, panel, chunk.from, chunk.count / block_k, sums);
+    avx2_int4_cached<Rows>(a, a_stride, chunk.inputs, panel, chunk.from, chunk.count / block_k, sums);
   if (chunk.is_last()) {
     store_results(c, sums, a, a_stride, chunk.inputs, panel.scales);
     return;
@@ -161,12 +175,16 @@ static void integer_panels_avx2(const std::byte* a, std::size_t a_stride, std::s
   for (; p < panels; ++p) {
     const quant_panel panel = first.next(p);
     float* sums = c + p * rows * 16;
-    if (int8 && rows <= int8_sign_rows)
-      in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
-        avx2_few_int8<Rows>(a + row * a_stride, a_stride, panel, k, sums + row * 16);
-      });
-    else
+    if (rows > few_rows) {
       avx2_panel(a, a_stride, rows, panel, p + 1 < panels ? first.next(p + 1).weights : next.first, k, sums);
+      continue;
+    }
+    in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
+      if (int8)
+        avx2_few_int8<Rows>(a + row * a_stride, a_stride, panel, k, sums + row * 16);
+      else
+        avx2_few_int4<Rows>(a + row * a_stride, a_stride, panel, k, sums + row * 16, row == 0);
+    });
   }
 }
 

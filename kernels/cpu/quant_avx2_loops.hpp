@@ -3,7 +3,7 @@
 // isa_kernels.cpp only, and there for AVX2 only.
 #pragma once
 
-#include "kernels/cpu/gemm_kernels.hpp"
+#include "kernels/cpu/gemm_avx2_kernels.hpp"
 #include "kernels/cpu/quant_integer_kernels.hpp"
 #include "kernels/cpu/row_pointers.hpp"
 #include "kernels/cpu/weight_fetch.hpp"
@@ -170,29 +170,58 @@ TROUPE_INLINE void add_group(vi (&sums)[halves], const vi (&block)[halves], cons
     sums[h] = _mm256_add_epi32(sums[h], _mm256_madd_epi16(block[h], scales[h]));
 }
 
+/// What is fetched while a panel of int4 is read. Inlined always: a function that only fetches has no effect
+/// that the compiler knows of, and it leaves out the call.
+struct fetch_nothing {
+  __attribute__((always_inline)) void weights(const std::byte* /*line*/) const {}
+
+  __attribute__((always_inline)) void scales(const quant_panel& /*panel*/, std::size_t /*block*/) const {}
+};
+
+/// What lies behind; of the panel there the group scales, too, which are read beside its first weights.
+struct fetch_behind {
+  __attribute__((always_inline)) void weights(const std::byte* line) const { fetch_ahead(line); }
+
+  __attribute__((always_inline)) void scales(const quant_panel& panel, std::size_t block) const {
+    if (panel.group_scales != nullptr)
+      fetch_line(panel.group_scales_of(block) + panel.stride);
+  }
+};
+
+/// A line further on for each that is read: a `weight_fetcher`'s, which knows of the scales.
+struct fetch_in_turn {
+  const std::byte* far = nullptr;
+
+  __attribute__((always_inline)) void weights(const std::byte* line) {
+    weight_fetcher::fetch_line<512>(far, line);
+    far += 64;
+  }
+
+  __attribute__((always_inline)) void scales(const quant_panel& /*panel*/, std::size_t /*block*/) const {}
+};
+
 /// `blocks` blocks of 32 of K from `k` on of a panel of int4.
 /// @param a      the rows, from their beginning on, `inputs` long
-/// @param fetch  a line to fetch for each that is read
-template <std::size_t Rows, bool Fetch>
+/// @param fetch  fetch.weights(line) for each line of weights that is read, fetch.scales(panel, b) for each
+/// block
+template <std::size_t Rows, class Fetch>
 TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, std::size_t inputs,
-                                    const quant_panel& panel, const std::byte* fetch, std::size_t k,
-                                    std::size_t blocks, integer_sums<Rows>& sums) {
+                                    const quant_panel& panel, std::size_t k, std::size_t blocks,
+                                    integer_sums<Rows>& sums, Fetch fetch) {
   row_pointers<Rows> rows(a + k, a_stride);
   row_pointers<Rows> offsets(block_offsets(a, inputs) + k / block_k, a_stride);
   const std::byte* from = panel.weights + k / block_k * int4_block_bytes;
   for (std::size_t b = 0; b < blocks; ++b) {
     vi scales[halves];
     group_scales(panel, k / block_k + b, scales);
+    fetch.scales(panel, k / block_k + b);
     vi block[Rows][halves];
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < Rows; ++r)
       block[r][0] = block[r][1] = group_offset(offsets, r);
-#pragma GCC unroll 1
+#pragma GCC unroll 2
     for (std::size_t i = 0; i < block_k; i += 8, from += 64) {
-      if constexpr (Fetch) {
-        weight_fetcher::fetch_line<512>(fetch, from);
-        fetch += 64;
-      }
+      fetch.weights(from);
       const vi bytes[halves] = {load_pairs(from), load_pairs(from + 32)};
       const vi low[halves] = {low_half_bytes(bytes[0]), low_half_bytes(bytes[1])};
 #pragma GCC unroll 4
@@ -211,14 +240,20 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
   }
 }
 
-/// The same for rows that are many: the panel is in L1.
+/// The same of a panel that comes from memory. Fetches what lies behind.
 template <std::size_t Rows>
-TROUPE_LOOP void avx2_int4_many(const std::byte* a, std::size_t a_stride, std::size_t inputs,
-                                const quant_panel& panel, std::size_t k, std::size_t blocks,
-                                integer_sums<Rows>& sums) {
-  avx2_int4_packed<Rows, false>(a, a_stride, inputs, panel, nullptr, k, blocks, sums);
+TROUPE_LOOP void avx2_int4_streamed(const std::byte* a, std::size_t a_stride, std::size_t inputs,
+                                    const quant_panel& panel, std::size_t k, std::size_t blocks,
+                                    integer_sums<Rows>& sums) {
+  avx2_int4_packed<Rows>(a, a_stride, inputs, panel, k, blocks, sums, fetch_behind{});
 }
 
-#undef TROUPE_LOOP
+/// The same of a panel that is in L1.
+template <std::size_t Rows>
+TROUPE_LOOP void avx2_int4_cached(const std::byte* a, std::size_t a_stride, std::size_t inputs,
+                                  const quant_panel& panel, std::size_t k, std::size_t blocks,
+                                  integer_sums<Rows>& sums) {
+  avx2_int4_packed<Rows>(a, a_stride, inputs, panel, k, blocks, sums, fetch_nothing{});
+}
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
