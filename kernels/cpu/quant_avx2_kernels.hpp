@@ -5,6 +5,8 @@
 // what comes next is fetched meanwhile.
 #pragma once
 
+#include <cstdint>
+
 #include "kernels/cpu/gemm_avx2_kernels.hpp"
 #include "kernels/cpu/quant_avx2_loops.hpp"
 
@@ -22,29 +24,6 @@ TROUPE_INLINE void store_results(float* c, const integer_sums<Rows>& sums, const
   for (std::size_t r = 0; r < Rows; ++r)
     for (std::size_t h = 0; h < halves; ++h)
       store_integer_result(c + r * 16 + h * 8, sums.row[r][h], a + r * a_stride, k, scales + h * 8);
-}
-
-/// Few rows of int8, with one panel.
-template <std::size_t Rows>
-static void avx2_few_int8(const std::byte* a, std::size_t a_stride, const quant_panel& panel, std::size_t k,
-                          float* c) {
-  integer_sums<Rows> sums = {};
-  avx2_int8_signs<Rows>(a, a_stride, panel.weights, int8_row_sums(k), sums);
-  store_results(c, sums, a, a_stride, k, panel.scales);
-}
-
-/// Few rows of int4, with one panel.
-/// @param first  whether these are the first rows that meet the panel: the others find it in the cache
-template <std::size_t Rows>
-static void avx2_few_int4(const std::byte* a, std::size_t a_stride, const quant_panel& panel, std::size_t k,
-                          float* c, bool first) {
-  const std::size_t blocks = (k + block_k - 1) / block_k;
-  integer_sums<Rows> sums = {};
-  if (first)
-    avx2_int4_streamed<Rows>(a, a_stride, k, panel, 0, blocks, sums);
-  else
-    avx2_int4_cached<Rows>(a, a_stride, k, panel, 0, blocks, sums);
-  store_results(c, sums, a, a_stride, k, panel.scales);
 }
 
 /// Panels of int4 side by side, by turns of 64 of K.
@@ -101,21 +80,41 @@ class fetch_in_parts {
 
 /// A part of K of one panel that stays in L1 beside the rows that pass it.
 struct panel_chunk {
-  static constexpr std::size_t most = 1024;
-
   const quant_panel& panel;
   std::size_t inputs; // K of the whole panel
   std::size_t from;
   std::size_t count;
-  vi negative[halves]; // of int8: `avx2_negative_sums`; otherwise zero
+  vi negative[halves]; // of int8 rows that are many: `avx2_negative_sums`; otherwise zero
 
   bool is_last() const { return from + count >= inputs; }
 };
 
+/// Who passes a chunk: the first of few rows, as it comes from memory, others of them, or some of many.
+enum class chunk_rows : std::uint8_t { first_of_few, few, many };
+
+template <std::size_t Rows>
+TROUPE_INLINE void avx2_add_chunk(const std::byte* a, std::size_t a_stride, const panel_chunk& chunk,
+                                  chunk_rows which, integer_sums<Rows>& sums) {
+  const quant_panel& panel = chunk.panel;
+  if (panel.format == packed_format::int8_channel) {
+    const std::byte* weights = panel.weights + chunk.from * 16;
+    if (which == chunk_rows::first_of_few)
+      avx2_int8_streamed<Rows>(a + chunk.from, a_stride, weights, chunk.count, sums);
+    else if (which == chunk_rows::few)
+      avx2_int8_cached<Rows>(a + chunk.from, a_stride, weights, chunk.count, sums);
+    else
+      avx2_int8_turned<Rows>(a + chunk.from, a_stride, weights, chunk.count, sums);
+  } else if (which == chunk_rows::first_of_few) {
+    avx2_int4_streamed<Rows>(a, a_stride, chunk.inputs, panel, chunk.from, chunk.count / block_k, sums);
+  } else {
+    avx2_int4_cached<Rows>(a, a_stride, chunk.inputs, panel, chunk.from, chunk.count / block_k, sums);
+  }
+}
+
 /// Sums go on where `c` has them as integers; the last chunk's become results.
 template <std::size_t Rows>
-static void avx2_chunk_rows(const std::byte* a, std::size_t a_stride, const panel_chunk& chunk, float* c) {
-  const quant_panel& panel = chunk.panel;
+static void avx2_chunk_rows(const std::byte* a, std::size_t a_stride, const panel_chunk& chunk,
+                            chunk_rows which, float* c) {
   integer_sums<Rows> sums;
   for (std::size_t r = 0; r < Rows; ++r)
     for (std::size_t h = 0; h < halves; ++h) {
@@ -123,12 +122,9 @@ static void avx2_chunk_rows(const std::byte* a, std::size_t a_stride, const pane
       if (chunk.from != 0)
         sums.row[r][h] = _mm256_add_epi32(sums.row[r][h], load_pairs(c + r * 16 + h * 8));
     }
-  if (panel.format == packed_format::int8_channel)
-    avx2_int8_turned<Rows>(a + chunk.from, a_stride, panel.weights + chunk.from * 16, chunk.count, sums);
-  else
-    avx2_int4_cached<Rows>(a, a_stride, chunk.inputs, panel, chunk.from, chunk.count / block_k, sums);
+  avx2_add_chunk<Rows>(a, a_stride, chunk, which, sums);
   if (chunk.is_last()) {
-    store_results(c, sums, a, a_stride, chunk.inputs, panel.scales);
+    store_results(c, sums, a, a_stride, chunk.inputs, chunk.panel.scales);
     return;
   }
   for (std::size_t r = 0; r < Rows; ++r)
@@ -136,55 +132,71 @@ static void avx2_chunk_rows(const std::byte* a, std::size_t a_stride, const pane
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(c + r * 16 + h * 8), sums.row[r][h]);
 }
 
+/// Calls `run(from, count)` for chunks of at most `most` of K of a panel, its padding with it.
+template <class Run>
+TROUPE_INLINE void in_chunks(packed_format format, std::size_t k, std::size_t most, const Run& run) {
+  const std::size_t padded =
+      format == packed_format::int8_channel ? int8_row_sums(k) : (k + block_k - 1) / block_k * block_k;
+  for (std::size_t from = 0; from < padded; from += most)
+    run(from, padded - from < most ? padded - from : most);
+}
+
+/// Rows that are few, with one panel as it comes from memory. More rows of int8 than registers hold take
+/// turns, so that what the first of them fetched is under way while the others multiply; panels of int4 are
+/// shorter.
+static void avx2_panel_of_few(const std::byte* a, std::size_t a_stride, std::size_t rows,
+                              const quant_panel& panel, std::size_t k, float* c) {
+  const bool in_turn = panel.format == packed_format::int8_channel && rows > integer_rows;
+  const std::size_t most = in_turn ? 512 : int8_row_sums(k);
+  const vi zero = _mm256_setzero_si256();
+  in_chunks(panel.format, k, most, [&](std::size_t from, std::size_t count) {
+    const panel_chunk chunk{panel, k, from, count, {zero, zero}};
+    in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
+      avx2_chunk_rows<Rows>(a + row * a_stride, a_stride, chunk,
+                            row == 0 ? chunk_rows::first_of_few : chunk_rows::few, c + row * 16);
+    });
+  });
+}
+
 /// Rows that are many, with one panel.
 /// @param next  the panel after it, fetched meanwhile; or null
-static void avx2_panel(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& panel,
-                       const std::byte* next, std::size_t k, float* c) {
+static void avx2_panel_of_many(const std::byte* a, std::size_t a_stride, std::size_t rows,
+                               const quant_panel& panel, const std::byte* next, std::size_t k, float* c) {
+  constexpr std::size_t most = 1024;
   const bool int8 = panel.format == packed_format::int8_channel;
-  const std::size_t padded = int8 ? int8_row_sums(k) : (k + block_k - 1) / block_k * block_k;
   const std::size_t bytes = int8 ? 16 : 8; // of the panel, for one of K
-  const auto count_of = [&](std::size_t from) {
-    return padded - from < panel_chunk::most ? padded - from : panel_chunk::most;
-  };
-  for (std::size_t from = 0; from < padded; from += panel_chunk::most) {
+  in_chunks(panel.format, k, most, [&](std::size_t from, std::size_t count) {
     const vi zero = _mm256_setzero_si256();
-    panel_chunk chunk{panel, k, from, count_of(from), {zero, zero}};
+    panel_chunk chunk{panel, k, from, count, {zero, zero}};
     if (int8)
-      avx2_negative_sums(panel.weights + from * bytes, chunk.count, chunk.negative);
-    const bool last = chunk.is_last();
-    const std::size_t after = last ? 0 : from + chunk.count;
-    const std::byte* ahead = last ? next : panel.weights + after * bytes;
-    fetch_in_parts fetch(ahead, ahead == nullptr ? 0 : count_of(after) * bytes,
+      avx2_negative_sums(panel.weights + from * bytes, count, chunk.negative);
+    // What comes next is as long, or shorter.
+    const std::byte* ahead = chunk.is_last() ? next : panel.weights + (from + count) * bytes;
+    fetch_in_parts fetch(ahead, ahead == nullptr ? 0 : (k < most ? k : most) * bytes,
                          (rows + integer_rows - 1) / integer_rows);
     in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
       fetch.part();
-      avx2_chunk_rows<Rows>(a + row * a_stride, a_stride, chunk, c + row * 16);
+      avx2_chunk_rows<Rows>(a + row * a_stride, a_stride, chunk, chunk_rows::many, c + row * 16);
     });
-  }
+  });
 }
 
 static void integer_panels_avx2(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& first, std::size_t panels, const upcoming_panels& next,
                                 std::size_t k, float* c) {
-  const bool int8 = first.format == packed_format::int8_channel;
   std::size_t p = 0;
-  if (!int8 && rows <= int4_side_by_side_rows) {
+  if (first.format != packed_format::int8_channel && rows <= int4_side_by_side_rows) {
     p = avx2_int4_side_by_side<4>(a, a_stride, rows, first, p, panels, next, k, c);
     p = avx2_int4_side_by_side<1>(a, a_stride, rows, first, p, panels, next, k, c);
   }
   for (; p < panels; ++p) {
     const quant_panel panel = first.next(p);
     float* sums = c + p * rows * 16;
-    if (rows > few_rows) {
-      avx2_panel(a, a_stride, rows, panel, p + 1 < panels ? first.next(p + 1).weights : next.first, k, sums);
-      continue;
-    }
-    in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
-      if (int8)
-        avx2_few_int8<Rows>(a + row * a_stride, a_stride, panel, k, sums + row * 16);
-      else
-        avx2_few_int4<Rows>(a + row * a_stride, a_stride, panel, k, sums + row * 16, row == 0);
-    });
+    if (rows <= few_rows)
+      avx2_panel_of_few(a, a_stride, rows, panel, k, sums);
+    else
+      avx2_panel_of_many(a, a_stride, rows, panel, p + 1 < panels ? first.next(p + 1).weights : next.first, k,
+                         sums);
   }
 }
 

@@ -51,11 +51,42 @@ TROUPE_INLINE void store_sums(const vi (&sums)[Rows][halves], integer_sums<Rows>
   }
 }
 
+/// What is fetched while a panel is read. Inlined always: a function that only fetches has no effect
+/// that the compiler knows of, and it leaves out the call.
+struct fetch_nothing {
+  __attribute__((always_inline)) void weights(const std::byte* /*line*/) const {}
+
+  __attribute__((always_inline)) void scales(const quant_panel& /*panel*/, std::size_t /*block*/) const {}
+};
+
+/// What lies behind; of the panel there the group scales, too, which are read beside its first weights.
+struct fetch_behind {
+  __attribute__((always_inline)) void weights(const std::byte* line) const { fetch_ahead(line); }
+
+  __attribute__((always_inline)) void scales(const quant_panel& panel, std::size_t block) const {
+    if (panel.group_scales != nullptr)
+      fetch_line(panel.group_scales_of(block) + panel.stride);
+  }
+};
+
+/// A line further on for each that is read: a `weight_fetcher`'s, which knows of the scales.
+struct fetch_in_turn {
+  const std::byte* far = nullptr;
+
+  __attribute__((always_inline)) void weights(const std::byte* line) {
+    weight_fetcher::fetch_line<512>(far, line);
+    far += 64;
+  }
+
+  __attribute__((always_inline)) void scales(const quant_panel& /*panel*/, std::size_t /*block*/) const {}
+};
+
 /// `count` of K, a multiple of 8, of a panel of int8: |w| times x with w's sign stays within 127 · 127, so
-/// that pairs fit 16 bits. Fetches what lies behind.
-template <std::size_t Rows>
+/// that pairs fit 16 bits.
+/// @param fetch  fetch.weights(line) for each line that is read
+template <std::size_t Rows, class Fetch>
 TROUPE_INLINE void avx2_int8_signs(const std::byte* a, std::size_t a_stride, const std::byte* from,
-                                   std::size_t count, integer_sums<Rows>& out) {
+                                   std::size_t count, integer_sums<Rows>& out, Fetch fetch) {
   vi sums[Rows][halves];
   load_sums(out, sums);
   row_pointers<Rows> rows(a, a_stride);
@@ -65,7 +96,7 @@ TROUPE_INLINE void avx2_int8_signs(const std::byte* a, std::size_t a_stride, con
   for (std::size_t k = 0; k < count; k += 4 * together) {
 #pragma GCC unroll 2
     for (std::size_t i = 0; i < together; ++i) {
-      fetch_ahead(from + i * 64);
+      fetch.weights(from + i * 64);
       const vi w[halves] = {load_pairs(from + i * 64), load_pairs(from + i * 64 + 32)};
       const vi magnitude[halves] = {_mm256_abs_epi8(w[0]), _mm256_abs_epi8(w[1])};
 #pragma GCC unroll 4
@@ -84,6 +115,20 @@ TROUPE_INLINE void avx2_int8_signs(const std::byte* a, std::size_t a_stride, con
     from += 64 * together;
   }
   store_sums(sums, out);
+}
+
+/// The same of a panel that comes from memory. Fetches what lies behind.
+template <std::size_t Rows>
+TROUPE_LOOP void avx2_int8_streamed(const std::byte* a, std::size_t a_stride, const std::byte* from,
+                                    std::size_t count, integer_sums<Rows>& out) {
+  avx2_int8_signs<Rows>(a, a_stride, from, count, out, fetch_behind{});
+}
+
+/// The same of a panel that is in L1.
+template <std::size_t Rows>
+TROUPE_LOOP void avx2_int8_cached(const std::byte* a, std::size_t a_stride, const std::byte* from,
+                                  std::size_t count, integer_sums<Rows>& out) {
+  avx2_int8_signs<Rows>(a, a_stride, from, count, out, fetch_nothing{});
 }
 
 /// The same for rows that are many. A processor may have VPSIGNB where it has VPMADDUBSW, but an exclusive or
@@ -169,36 +214,6 @@ TROUPE_INLINE void add_group(vi (&sums)[halves], const vi (&block)[halves], cons
   for (std::size_t h = 0; h < halves; ++h)
     sums[h] = _mm256_add_epi32(sums[h], _mm256_madd_epi16(block[h], scales[h]));
 }
-
-/// What is fetched while a panel of int4 is read. Inlined always: a function that only fetches has no effect
-/// that the compiler knows of, and it leaves out the call.
-struct fetch_nothing {
-  __attribute__((always_inline)) void weights(const std::byte* /*line*/) const {}
-
-  __attribute__((always_inline)) void scales(const quant_panel& /*panel*/, std::size_t /*block*/) const {}
-};
-
-/// What lies behind; of the panel there the group scales, too, which are read beside its first weights.
-struct fetch_behind {
-  __attribute__((always_inline)) void weights(const std::byte* line) const { fetch_ahead(line); }
-
-  __attribute__((always_inline)) void scales(const quant_panel& panel, std::size_t block) const {
-    if (panel.group_scales != nullptr)
-      fetch_line(panel.group_scales_of(block) + panel.stride);
-  }
-};
-
-/// A line further on for each that is read: a `weight_fetcher`'s, which knows of the scales.
-struct fetch_in_turn {
-  const std::byte* far = nullptr;
-
-  __attribute__((always_inline)) void weights(const std::byte* line) {
-    weight_fetcher::fetch_line<512>(far, line);
-    far += 64;
-  }
-
-  __attribute__((always_inline)) void scales(const quant_panel& /*panel*/, std::size_t /*block*/) const {}
-};
 
 /// `blocks` blocks of 32 of K from `k` on of a panel of int4.
 /// @param a      the rows, from their beginning on, `inputs` long
