@@ -127,7 +127,8 @@ static void score_tile(const tile_attention& s, std::size_t row_tile, const std:
   _tile_stored(1, score + tile_tokens, chunk_keys * sizeof(float));
 }
 
-/// `softmax_chunk` for the rows of a tile: what it does once a row is done once for 16.
+/// Softmax as in attention_kernels.hpp for the rows of a tile: what is done there for each row is done once
+/// for 16.
 static void softmax_tile(const tile_attention& s, std::size_t row_tile, const tile_mask& mask, float scale) {
   const std::size_t row = row_tile * tile_rows;
   float* score = s.state.score + row * chunk_keys;

@@ -4,58 +4,51 @@
 
 #include <limits>
 
+#include "kernels/cpu/attention_state.hpp"
 #include "kernels/cpu/gemm_kernels.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/math.hpp"
+#include "kernels/cpu/row_blocks.hpp"
 #include "kernels/cpu/row_kernels.hpp"
 #include "kernels/cpu/v16.hpp"
+#if defined(TROUPE_ISA_AVX2)
+#  include "kernels/cpu/attention_avx2_kernels.hpp"
+#endif
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-constexpr std::size_t chunk_keys = 32;
-constexpr std::size_t tile_tokens = 16;
-
-/// What a row block keeps between chunks. Row r is head r % group of token r /
-/// group.
-struct attention_state {
-  std::size_t key_dim;   // head_dim padded to 32: stride of `query`, rows for products
-  std::size_t value_dim; // head_dim padded to 16
-  float* query;
-  float* sum;     // [rows][key_dim], the unnormalised output
-  float* score;   // [rows][32]: scores, then probabilities (bf16: rounded)
-  float* largest; // [rows]
-  float* weight;  // [rows]: l
-  float* factor;  // [rows]: exp(m − m') of this chunk
-};
+#if !defined(TROUPE_ISA_AVX2) // it has another
 
 /// sum = fma(sum, factor, even + odd) for `Rows` rows, pairs of keys [0, 16) of
 /// two tiles.
 struct value_kernel_bf16 {
+  static constexpr std::size_t most_rows = 6;
+
   template <std::size_t Rows>
   TROUPE_INLINE void run(const attention_state& s, std::size_t row, const std::byte* const* tiles) {
     const float* p = s.score + row * chunk_keys;
     for (std::size_t d = 0; d < s.value_dim; d += lanes) {
       vf even[Rows];
       vf odd[Rows];
-#pragma GCC unroll 16
+#  pragma GCC unroll 16
       for (std::size_t r = 0; r < Rows; ++r)
         even[r] = odd[r] = set1(0.0F);
       for (std::size_t tile = 0; tile < 2; ++tile) {
         const std::byte* v = tiles[tile] + d * 4;
         const float* x = p + tile * tile_tokens;
-#pragma GCC unroll 1
+#  pragma GCC unroll 1
         for (std::size_t k = 0; k < tile_tokens / 2; ++k) {
           const vi pairs = load_pairs(v + k * s.value_dim * 4);
           const vf v_even = even_of(pairs);
           const vf v_odd = odd_of(pairs);
-#pragma GCC unroll 16
+#  pragma GCC unroll 16
           for (std::size_t r = 0; r < Rows; ++r) {
             even[r] = fma(set1(x[r * chunk_keys + 2 * k]), v_even, even[r]);
             odd[r] = fma(set1(x[r * chunk_keys + 2 * k + 1]), v_odd, odd[r]);
           }
         }
       }
-#pragma GCC unroll 16
+#  pragma GCC unroll 16
       for (std::size_t r = 0; r < Rows; ++r) {
         float* to = s.sum + (row + r) * s.key_dim + d;
         const vf fresh = add(set1(0.0F), add(even[r], odd[r]));
@@ -65,8 +58,12 @@ struct value_kernel_bf16 {
   }
 };
 
+#endif
+
 /// FP32: sum · factor, then one FMA per key of two tiles.
 struct value_kernel_f32 {
+  static constexpr std::size_t most_rows = 6;
+
   template <std::size_t Rows>
   TROUPE_INLINE void run(const attention_state& s, std::size_t row, const std::byte* const* tiles) {
     const float* p = s.score + row * chunk_keys;
@@ -97,31 +94,8 @@ struct value_kernel_f32 {
 template <class Kernel>
 TROUPE_INLINE void values_of_rows(const attention_state& s, std::size_t row, std::size_t rows,
                                   const std::byte* const* tiles) {
-  std::size_t blocks = (rows + 5) / 6;
-  for (std::size_t done = 0; done < rows; --blocks) {
-    const std::size_t count = (rows - done + blocks - 1) / blocks;
-    switch (count) {
-    case 1:
-      Kernel::template run<1>(s, row + done, tiles);
-      break;
-    case 2:
-      Kernel::template run<2>(s, row + done, tiles);
-      break;
-    case 3:
-      Kernel::template run<3>(s, row + done, tiles);
-      break;
-    case 4:
-      Kernel::template run<4>(s, row + done, tiles);
-      break;
-    case 5:
-      Kernel::template run<5>(s, row + done, tiles);
-      break;
-    default:
-      Kernel::template run<6>(s, row + done, tiles);
-      break;
-    }
-    done += count;
-  }
+  in_row_blocks<Kernel::most_rows>(
+      rows, [&]<std::size_t Rows>(std::size_t done) { Kernel::template run<Rows>(s, row + done, tiles); });
 }
 
 /// One row that sees keys [first, end) of the chunk: the same chains over those
@@ -154,31 +128,63 @@ static void values_of_part(const attention_state& s, std::size_t row, const std:
   }
 }
 
-/// Scores to probabilities, and the running maximum and sum of one row.
-static void softmax_chunk(const attention_state& s, std::size_t row, std::size_t first, std::size_t end,
-                          float scale, dtype type) {
+#if !defined(TROUPE_ISA_AVX2) // it has others
+
+/// The values of a chunk in BF16, for rows of a block.
+class chunk_values {
+ public:
+  chunk_values(const attention_state& s, const std::byte* const* tiles, std::size_t /*rows*/)
+      : s_(s), tiles_(tiles) {}
+
+  /// Adds to rows that see keys [0, keys).
+  void add(std::size_t row, std::size_t rows, std::size_t keys) const {
+    if (keys == chunk_keys)
+      values_of_rows<value_kernel_bf16>(s_, row, rows, tiles_);
+    else
+      for (std::size_t r = row; r < row + rows; ++r)
+        values_of_part(s_, r, tiles_, 0, keys, dtype::bf16);
+  }
+
+ private:
+  const attention_state& s_;
+  const std::byte* const* tiles_;
+};
+
+#endif
+
+/// Scales the scores of keys [first, end) that one row sees and hides the others, and raises its maximum m to
+/// m'. Leaves m − m' in its factor.
+static void scale_scores(const attention_state& s, std::size_t row, std::size_t first, std::size_t end,
+                         float scale) {
   float* score = s.score + row * chunk_keys;
   const v16 factor = splat(scale);
-  store16(score, mul(load16(score), factor));
-  store16(score + 16, mul(load16(score + 16), factor));
-  const float lowest = -std::numeric_limits<float>::infinity();
-  for (std::size_t k = 0; k < first; ++k)
-    score[k] = lowest;
-  for (std::size_t k = end; k < chunk_keys; ++k)
-    score[k] = lowest;
-  const v16 low = load16(score);
-  const v16 high = load16(score + 16);
+  v16 low = mul(load16(score), factor);
+  v16 high = mul(load16(score + 16), factor);
+  store16(score, low);
+  store16(score + 16, high);
+  if (first != 0 || end != chunk_keys) {
+    const float lowest = -std::numeric_limits<float>::infinity();
+    for (std::size_t k = 0; k < first; ++k)
+      score[k] = lowest;
+    for (std::size_t k = end; k < chunk_keys; ++k)
+      score[k] = lowest;
+    low = load16(score);
+    high = load16(score + 16);
+  }
   const float before = s.largest[row];
   const float chunk_max = max_of(max(low, high));
   const float now = before > chunk_max ? before : chunk_max;
   s.largest[row] = now;
-  const v16 top = splat(now);
-  const v16 p_low = exp(sub(low, top));
-  const v16 p_high = exp(sub(high, top));
-  float rescale[lanes];
-  store(rescale, exp(set1(before - now)));
-  s.factor[row] = rescale[0];
-  s.weight[row] = std::fma(s.weight[row], rescale[0], sum_of(add(p_low, p_high)));
+  s.factor[row] = before - now;
+}
+
+/// Scaled scores of one row to probabilities, which are added to its sum, once its factor is exp(m − m').
+static void add_probabilities(const attention_state& s, std::size_t row, dtype type) {
+  float* score = s.score + row * chunk_keys;
+  const v16 top = splat(s.largest[row]);
+  const v16 p_low = exp(sub(load16(score), top));
+  const v16 p_high = exp(sub(load16(score + 16), top));
+  s.weight[row] = std::fma(s.weight[row], s.factor[row], sum_of(add(p_low, p_high)));
   if (type == dtype::f32) {
     store16(score, p_low);
     store16(score + 16, p_high);
@@ -207,12 +213,17 @@ static attention_state begin_attention(const attention_block& block) {
   const std::size_t rows = block.tokens * block.group;
   const std::size_t key_dim = (block.head_dim + block_k - 1) / block_k * block_k;
   auto* at = reinterpret_cast<float*>(block.scratch);
-  attention_state s{
-      key_dim, (block.head_dim + 15) / 16 * 16, at, at + rows * key_dim, nullptr, nullptr, nullptr, nullptr};
+  attention_state s;
+  s.key_dim = key_dim;
+  s.value_dim = (block.head_dim + 15) / 16 * 16;
+  s.query = at;
+  s.sum = s.query + rows * key_dim;
   s.score = s.sum + rows * key_dim;
   s.largest = s.score + rows * chunk_keys;
   s.weight = s.largest + rows;
   s.factor = s.weight + rows;
+  s.keys = s.factor + (rows + 15) / 16 * 16;
+  s.values = s.keys + 16 * key_dim;
   for (std::size_t t = 0; t < block.tokens; ++t)
     for (std::size_t g = 0; g < block.group; ++g) {
       const std::size_t row = t * block.group + g;
@@ -229,6 +240,16 @@ static attention_state begin_attention(const attention_block& block) {
   return s;
 }
 
+#if !defined(TROUPE_ISA_AVX2) // it has another
+
+/// score += query · keys of a tile, which begins as the panel of a product does.
+static void score_tile(const attention_state& s, const float* query, std::size_t rows, const std::byte* tile,
+                       float* score) {
+  over_rows<direct_kernel<false>>(query, s.key_dim, rows, tile, s.key_dim / block_k, score, chunk_keys);
+}
+
+#endif
+
 /// Scores of all rows of tokens [from, to) with the chunk's two key tiles,
 /// unscaled.
 static void score_rows(const attention_block& block, const attention_state& s, const std::byte* const* tiles,
@@ -239,7 +260,7 @@ static void score_rows(const attention_block& block, const attention_state& s, c
   for (std::size_t tile = 0; tile < 2; ++tile) {
     float* to = score + tile * tile_tokens;
     if (block.cache_type == dtype::bf16)
-      bf16_alone(query, s.key_dim, rows, tiles[tile], s.key_dim / block_k, to, chunk_keys);
+      score_tile(s, query, rows, tiles[tile], to);
     else
       f32_panel(query, s.key_dim, rows, reinterpret_cast<const float*>(tiles[tile]), block.head_dim, to,
                 chunk_keys);
@@ -270,26 +291,41 @@ static void attention(const attention_block& block) {
     const std::byte* keys[2] = {block.key_tiles[tile], block.key_tiles[second]};
     const std::byte* values[2] = {block.value_tiles[tile], block.value_tiles[second]};
     score_rows(block, s, keys, from * group, (to - from) * group);
+    const auto first_of = [&](std::size_t t) {
+      return block.first_key[t] > begin ? block.first_key[t] - begin : 0;
+    };
+    const auto end_of = [&](std::size_t t) {
+      return block.end_key[t] > begin + chunk_keys ? chunk_keys : (sees(t) ? block.end_key[t] - begin : 0);
+    };
+    // One step of all rows after the other: a row's own steps wait for each other.
+    for (std::size_t t = from; t < to; ++t)
+      for (std::size_t row = t * group; row < (t + 1) * group && end_of(t) > first_of(t); ++row)
+        scale_scores(s, row, first_of(t), end_of(t), block.scale);
+    for (std::size_t row = from * group; row < to * group; row += lanes)
+      store(s.factor + row, exp(load(s.factor + row)));
+    for (std::size_t t = from; t < to; ++t)
+      for (std::size_t row = t * group; row < (t + 1) * group && end_of(t) > first_of(t); ++row)
+        add_probabilities(s, row, block.cache_type);
     std::size_t full_from = from; // tokens [full_from, t) see the whole chunk
                                   // and wait for the blocked kernel
+    const bool is_bf16 = block.cache_type == dtype::bf16;
+    const chunk_values bf16_values(s, values, is_bf16 ? (to - from) * group : 0);
     const auto flush = [&](std::size_t t) {
-      if (block.cache_type == dtype::bf16)
-        values_of_rows<value_kernel_bf16>(s, full_from * group, (t - full_from) * group, values);
+      if (is_bf16)
+        bf16_values.add(full_from * group, (t - full_from) * group, chunk_keys);
       else
         values_of_rows<value_kernel_f32>(s, full_from * group, (t - full_from) * group, values);
     };
     for (std::size_t t = from; t < to; ++t) {
-      const std::size_t first = block.first_key[t] > begin ? block.first_key[t] - begin : 0;
-      const std::size_t end =
-          block.end_key[t] > begin + chunk_keys ? chunk_keys : (sees(t) ? block.end_key[t] - begin : 0);
-      if (end > first)
-        for (std::size_t g = 0; g < group; ++g)
-          softmax_chunk(s, t * group + g, first, end, block.scale, block.cache_type);
+      const std::size_t first = first_of(t);
+      const std::size_t end = end_of(t);
       if (first == 0 && end == chunk_keys)
         continue;
       flush(t);
       full_from = t + 1;
-      if (end > first)
+      if (is_bf16 && first == 0 && end != 0)
+        bf16_values.add(t * group, group, end);
+      else if (end > first)
         for (std::size_t g = 0; g < group; ++g)
           values_of_part(s, t * group + g, values, first, end, block.cache_type);
     }

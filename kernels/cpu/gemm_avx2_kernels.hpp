@@ -4,32 +4,32 @@
 // not for both: a pass over either, and the even sums wait in memory meanwhile.
 #pragma once
 
-#include <utility>
-
 #include "kernels/cpu/gemm_kernels.hpp"
+#include "kernels/cpu/row_blocks.hpp"
 #include "kernels/cpu/row_pointers.hpp"
 #include "kernels/cpu/weight_fetch.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// Calls `run<Count>(row)` for register blocks of at most `Most` rows, as even as they come: 8 rows are 4
-/// + 4.
-template <std::size_t Most, class Run>
-TROUPE_INLINE void in_row_blocks(std::size_t rows, const Run& run) {
-  std::size_t blocks = (rows + Most - 1) / Most;
-  for (std::size_t row = 0; row < rows; --blocks) {
-    const std::size_t count = (rows - row + blocks - 1) / blocks;
-    [&]<std::size_t... Less>(std::index_sequence<Less...>) {
-      // One of them: as many rows as there are.
-      ((count == Less + 1 ? run.template operator()<Less + 1>(row) : void()), ...);
-    }
-    (std::make_index_sequence<Most>{});
-    row += count;
-  }
-}
-
 TROUPE_INLINE void fetch_line(const std::byte* line) {
   _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
+}
+
+/// sum += x[r][k] · weights(k, j) for `Count` k from `k` on. Leaves `rows` behind them.
+template <std::size_t Rows, std::size_t Step, std::size_t Count, class Weights>
+TROUPE_INLINE void avx2_sum_some(row_pointers<Rows>& rows, const Weights& weights, std::size_t k,
+                                 vf (&sum)[Rows][parts]) {
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < Count; ++i) {
+    const vf w[parts] = {weights(k + i, 0), weights(k + i, 1)};
+#pragma GCC unroll 6
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const vf x = set1(*reinterpret_cast<const float*>(rows.at(r, i * Step * sizeof(float))));
+      sum[r][0] = fma(x, w[0], sum[r][0]);
+      sum[r][1] = fma(x, w[1], sum[r][1]);
+    }
+  }
+  rows.advance(Count * Step * sizeof(float));
 }
 
 /// The sums of the even or of the odd k of a block: x[r][k] · weights(k, j), 16 of them, from zero. Leaves
@@ -41,19 +41,18 @@ TROUPE_INLINE void avx2_sum_half(row_pointers<Rows>& rows, const Weights& weight
   for (std::size_t r = 0; r < Rows; ++r)
     sum[r][0] = sum[r][1] = set1(0.0F);
 #pragma GCC unroll 1
-  for (std::size_t k = 0; k < half_block; k += together) {
-#pragma GCC unroll 4
-    for (std::size_t i = 0; i < together; ++i) {
-      const vf w[parts] = {weights(k + i, 0), weights(k + i, 1)};
+  for (std::size_t k = 0; k < half_block; k += together)
+    avx2_sum_some<Rows, 1, together>(rows, weights, k, sum);
+}
+
+/// Even sums wait in memory while the odd ones are made.
+template <std::size_t Rows>
+TROUPE_INLINE void store_half(const vf (&sum)[Rows][parts], float (&to)[Rows][parts][lanes]) {
 #pragma GCC unroll 6
-      for (std::size_t r = 0; r < Rows; ++r) {
-        const vf x = set1(*reinterpret_cast<const float*>(rows.at(r, i * sizeof(float))));
-        sum[r][0] = fma(x, w[0], sum[r][0]);
-        sum[r][1] = fma(x, w[1], sum[r][1]);
-      }
-    }
-    rows.advance(together * sizeof(float));
-  }
+  for (std::size_t r = 0; r < Rows; ++r)
+    for (std::size_t j = 0; j < parts; ++j)
+      store(to[r][j], sum[r][j]);
+  __asm__("" : : "r"(&to) : "memory");
 }
 
 /// c += even + odd for `blocks` blocks.
@@ -67,11 +66,7 @@ TROUPE_INLINE void avx2_blocks(const float* a, std::size_t a_stride, std::size_t
     {
       vf sum[Rows][parts];
       avx2_sum_half<Rows>(rows, half(b, false), sum);
-#pragma GCC unroll 6
-      for (std::size_t r = 0; r < Rows; ++r)
-        for (std::size_t j = 0; j < parts; ++j)
-          store(even[r][j], sum[r][j]);
-      __asm__("" : : "r"(&even) : "memory");
+      store_half<Rows>(sum, even);
     }
     vf odd[Rows][parts];
     avx2_sum_half<Rows>(rows, half(b, true), odd);

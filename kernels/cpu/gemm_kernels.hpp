@@ -217,12 +217,6 @@ TROUPE_INLINE void over_rows(const float* a, std::size_t a_stride, std::size_t r
   }
 }
 
-/// The same where nothing follows: keys of a block.
-static void bf16_alone(const float* a, std::size_t a_stride, std::size_t rows, const std::byte* panel,
-                       std::size_t blocks, float* c, std::size_t c_stride) {
-  over_rows<direct_kernel<false>>(a, a_stride, rows, panel, blocks, c, c_stride);
-}
-
 #if !defined(TROUPE_ISA_AVX2) // it has others (gemm_avx2_kernels.hpp)
 
 /// `direct_kernel` on an expanded panel: 16 even rows, then 16 odd rows.

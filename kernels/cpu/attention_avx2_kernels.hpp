@@ -1,0 +1,138 @@
+// Attention's products on AVX2, in the order of attention.hpp. Included by attention_kernels.hpp only, and
+// there for AVX2 only.
+#pragma once
+
+#include "kernels/cpu/attention_state.hpp"
+#include "kernels/cpu/gemm_avx2_kernels.hpp"
+
+namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
+
+constexpr std::size_t attention_direct_rows = 6; // and fewer meet keys and values as they are
+
+/// score += query · keys of a tile, which is a panel of a product. Many rows find it widened.
+static void score_tile(const attention_state& s, const float* query, std::size_t rows, const std::byte* tile,
+                       float* score) {
+  const std::size_t blocks = s.key_dim / block_k;
+  if (rows > attention_direct_rows) {
+    expand_bf16(tile, blocks, s.keys);
+    bf16_expanded_avx2(query, s.key_dim, rows, s.keys, blocks, score, chunk_keys);
+    return;
+  }
+  in_row_blocks<attention_direct_rows>(rows, [&]<std::size_t Rows>(std::size_t) {
+    avx2_blocks<Rows>(query, s.key_dim, blocks, score, chunk_keys, [&](std::size_t b, bool odd) {
+      const std::byte* from = tile + b * panel_block_bytes;
+      return [from, odd](std::size_t k, std::size_t j) {
+        const vi pairs = load_pairs(from + k * 64 + j * lanes * 4);
+        return odd ? odd_of(pairs) : even_of(pairs);
+      };
+    });
+  });
+}
+
+/// The sums of even or of odd keys, `count` of them: probabilities, every other of a row, times values.
+template <std::size_t Rows, class Weights>
+TROUPE_INLINE void avx2_sum_values(row_pointers<Rows> rows, const Weights& weights, std::size_t count,
+                                   vf (&sum)[Rows][parts]) {
+  constexpr std::size_t together = 4;
+#pragma GCC unroll 6
+  for (std::size_t r = 0; r < Rows; ++r)
+    sum[r][0] = sum[r][1] = set1(0.0F);
+  std::size_t k = 0;
+#pragma GCC unroll 1
+  for (; k + together <= count; k += together)
+    avx2_sum_some<Rows, 2, together>(rows, weights, k, sum);
+#pragma GCC unroll 1
+  for (; k < count; ++k)
+    avx2_sum_some<Rows, 2, 1>(rows, weights, k, sum);
+}
+
+/// sum = fma(sum, factor, even + odd) for `Rows` rows that see keys [0, keys) of the chunk, and 16 columns.
+/// @param sums     of the first row
+/// @param weights  weights(odd) gives the values of even or of odd keys as `avx2_sum_values` takes them
+template <std::size_t Rows, class Weights>
+TROUPE_INLINE void avx2_add_values(const attention_state& s, std::size_t row, float* sums, std::size_t keys,
+                                   const Weights& weights) {
+  const float* p = s.score + row * chunk_keys;
+  alignas(32) float even[Rows][parts][lanes];
+  {
+    vf sum[Rows][parts];
+    avx2_sum_values<Rows>({p, chunk_keys * sizeof(float)}, weights(false), (keys + 1) / 2, sum);
+    store_half<Rows>(sum, even);
+  }
+  vf odd[Rows][parts];
+  avx2_sum_values<Rows>({p + 1, chunk_keys * sizeof(float)}, weights(true), keys / 2, odd);
+#pragma GCC unroll 6
+  for (std::size_t r = 0; r < Rows; ++r)
+    for (std::size_t j = 0; j < parts; ++j) {
+      float* to = sums + r * s.key_dim + j * lanes;
+      const vf fresh = add(set1(0.0F), add(load(even[r][j]), odd[r][j]));
+      store(to, fma(load(to), set1(s.factor[row + r]), fresh));
+    }
+}
+
+/// With widened values.
+template <std::size_t Rows>
+static __attribute__((noinline)) void avx2_add_widened(const attention_state& s, std::size_t row, float* sums,
+                                                       std::size_t keys, const float* panel) {
+  avx2_add_values<Rows>(s, row, sums, keys, [&](bool odd) {
+    const float* from = panel + odd * half_block * 16;
+    return [from](std::size_t k, std::size_t j) { return load(from + k * 16 + j * lanes); };
+  });
+}
+
+/// With 16 columns of values as they are: pairs of keys, `stride` bytes apart, of two tiles.
+template <std::size_t Rows>
+static __attribute__((noinline)) void avx2_add_packed(const attention_state& s, std::size_t row, float* sums,
+                                                      std::size_t keys, const std::byte* const (&tiles)[2],
+                                                      std::size_t stride) {
+  avx2_add_values<Rows>(s, row, sums, keys, [&](bool odd) {
+    return [&tiles, stride, odd](std::size_t k, std::size_t j) {
+      constexpr std::size_t tile_pairs = tile_tokens / 2;
+      const vi pairs = load_pairs(tiles[k / tile_pairs] + k % tile_pairs * stride + j * lanes * 4);
+      return odd ? odd_of(pairs) : even_of(pairs);
+    };
+  });
+}
+
+/// The values of a chunk in BF16, for rows of a block. Many rows find them widened.
+class chunk_values {
+ public:
+  /// @param rows  that may see them
+  chunk_values(const attention_state& s, const std::byte* const* tiles, std::size_t rows)
+      : s_(s), tiles_(tiles), widened_(rows > attention_direct_rows) {
+    if (widened_)
+      widen();
+  }
+
+  /// Adds to rows that see keys [0, keys).
+  void add(std::size_t row, std::size_t rows, std::size_t keys) const {
+    for (std::size_t d = 0; d < s_.value_dim; d += 16)
+      in_row_blocks<5>(rows, [&]<std::size_t Rows>(std::size_t done) {
+        float* sums = s_.sum + (row + done) * s_.key_dim + d;
+        if (widened_)
+          avx2_add_widened<Rows>(s_, row + done, sums, keys, s_.values + d * block_k);
+        else
+          avx2_add_packed<Rows>(s_, row + done, sums, keys, {tiles_[0] + d * 4, tiles_[1] + d * 4},
+                                s_.value_dim * 4);
+      });
+  }
+
+ private:
+  /// Panels of a product: [value_dim / 16][16 even keys, then 16 odd ones][16].
+  void widen() const {
+    constexpr std::size_t tile_pairs = tile_tokens / 2;
+    for (std::size_t d = 0; d < s_.value_dim; d += lanes)
+      for (std::size_t k = 0; k < half_block; ++k) {
+        const vi pairs = load_pairs(tiles_[k / tile_pairs] + (k % tile_pairs * s_.value_dim + d) * 4);
+        float* to = s_.values + d / 16 * 16 * block_k + k * 16 + d % 16;
+        store(to, even_of(pairs));
+        store(to + half_block * 16, odd_of(pairs));
+      }
+  }
+
+  const attention_state& s_;
+  const std::byte* const* tiles_;
+  bool widened_;
+};
+
+} // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
