@@ -267,21 +267,87 @@ static void score_rows(const attention_block& block, const attention_state& s, c
   }
 }
 
+/// Which keys of a chunk the tokens of a block see.
+struct chunk_view {
+  const attention_block& block;
+  std::size_t begin; // the chunk's first key
+
+  bool sees(std::size_t t) const {
+    return block.end_key[t] > begin && block.first_key[t] < begin + chunk_keys;
+  }
+
+  /// Token `t` sees keys [first, end) of the chunk; none if end ≤ first.
+  std::size_t first(std::size_t t) const {
+    return block.first_key[t] > begin ? block.first_key[t] - begin : 0;
+  }
+
+  std::size_t end(std::size_t t) const {
+    if (block.end_key[t] > begin + chunk_keys)
+      return chunk_keys;
+    return sees(t) ? block.end_key[t] - begin : 0;
+  }
+};
+
+/// Scores to probabilities for tokens [from, to), one step of all rows after the other: a row's own steps
+/// wait for each other.
+static void softmax_rows(const chunk_view& view, const attention_state& s, std::size_t from, std::size_t to) {
+  const std::size_t group = view.block.group;
+  const auto for_rows = [&](const auto& run) {
+    for (std::size_t t = from; t < to; ++t)
+      if (view.end(t) > view.first(t))
+        for (std::size_t g = 0; g < group; ++g)
+          run(t, t * group + g);
+  };
+  for_rows([&](std::size_t t, std::size_t row) {
+    scale_scores(s, row, view.first(t), view.end(t), view.block.scale);
+  });
+  for (std::size_t row = from * group; row < to * group; row += lanes)
+    store(s.factor + row, exp(load(s.factor + row)));
+  for_rows([&](std::size_t, std::size_t row) { add_probabilities(s, row, view.block.cache_type); });
+}
+
+/// Adds the values of a chunk to tokens [from, to).
+static void add_chunk_values(const chunk_view& view, const attention_state& s, const std::byte* const* tiles,
+                             std::size_t from, std::size_t to) {
+  const attention_block& block = view.block;
+  const std::size_t group = block.group;
+  const bool is_bf16 = block.cache_type == dtype::bf16;
+  const chunk_values bf16_values(s, tiles, is_bf16 ? (to - from) * group : 0);
+  std::size_t full_from = from; // tokens [full_from, t) see the whole chunk and wait for the blocked kernel
+  const auto flush = [&](std::size_t t) {
+    if (is_bf16)
+      bf16_values.add(full_from * group, (t - full_from) * group, chunk_keys);
+    else
+      values_of_rows<value_kernel_f32>(s, full_from * group, (t - full_from) * group, tiles);
+  };
+  for (std::size_t t = from; t < to; ++t) {
+    const std::size_t first = view.first(t);
+    const std::size_t end = view.end(t);
+    if (first == 0 && end == chunk_keys)
+      continue;
+    flush(t);
+    full_from = t + 1;
+    if (is_bf16 && first == 0 && end != 0)
+      bf16_values.add(t * group, group, end);
+    else if (end > first)
+      for (std::size_t g = 0; g < group; ++g)
+        values_of_part(s, t * group + g, tiles, first, end, block.cache_type);
+  }
+  flush(to);
+}
+
 static void attention(const attention_block& block) {
   const attention_state s = begin_attention(block);
-  const std::size_t group = block.group;
   std::size_t end_key = 0;
   for (std::size_t t = 0; t < block.tokens; ++t)
     end_key = end_key > block.end_key[t] ? end_key : block.end_key[t];
   for (std::size_t begin = 0; begin < end_key; begin += chunk_keys) {
-    const auto sees = [&](std::size_t t) {
-      return block.end_key[t] > begin && block.first_key[t] < begin + chunk_keys;
-    };
+    const chunk_view view{block, begin};
     std::size_t from = 0;
-    while (from < block.tokens && !sees(from))
+    while (from < block.tokens && !view.sees(from))
       ++from;
     std::size_t to = block.tokens;
-    while (to > from && !sees(to - 1))
+    while (to > from && !view.sees(to - 1))
       --to;
     if (from == to)
       continue;
@@ -290,46 +356,9 @@ static void attention(const attention_block& block) {
     const std::size_t second = tile + 1 < block.num_tiles ? tile + 1 : tile;
     const std::byte* keys[2] = {block.key_tiles[tile], block.key_tiles[second]};
     const std::byte* values[2] = {block.value_tiles[tile], block.value_tiles[second]};
-    score_rows(block, s, keys, from * group, (to - from) * group);
-    const auto first_of = [&](std::size_t t) {
-      return block.first_key[t] > begin ? block.first_key[t] - begin : 0;
-    };
-    const auto end_of = [&](std::size_t t) {
-      return block.end_key[t] > begin + chunk_keys ? chunk_keys : (sees(t) ? block.end_key[t] - begin : 0);
-    };
-    // One step of all rows after the other: a row's own steps wait for each other.
-    for (std::size_t t = from; t < to; ++t)
-      for (std::size_t row = t * group; row < (t + 1) * group && end_of(t) > first_of(t); ++row)
-        scale_scores(s, row, first_of(t), end_of(t), block.scale);
-    for (std::size_t row = from * group; row < to * group; row += lanes)
-      store(s.factor + row, exp(load(s.factor + row)));
-    for (std::size_t t = from; t < to; ++t)
-      for (std::size_t row = t * group; row < (t + 1) * group && end_of(t) > first_of(t); ++row)
-        add_probabilities(s, row, block.cache_type);
-    std::size_t full_from = from; // tokens [full_from, t) see the whole chunk
-                                  // and wait for the blocked kernel
-    const bool is_bf16 = block.cache_type == dtype::bf16;
-    const chunk_values bf16_values(s, values, is_bf16 ? (to - from) * group : 0);
-    const auto flush = [&](std::size_t t) {
-      if (is_bf16)
-        bf16_values.add(full_from * group, (t - full_from) * group, chunk_keys);
-      else
-        values_of_rows<value_kernel_f32>(s, full_from * group, (t - full_from) * group, values);
-    };
-    for (std::size_t t = from; t < to; ++t) {
-      const std::size_t first = first_of(t);
-      const std::size_t end = end_of(t);
-      if (first == 0 && end == chunk_keys)
-        continue;
-      flush(t);
-      full_from = t + 1;
-      if (is_bf16 && first == 0 && end != 0)
-        bf16_values.add(t * group, group, end);
-      else if (end > first)
-        for (std::size_t g = 0; g < group; ++g)
-          values_of_part(s, t * group + g, values, first, end, block.cache_type);
-    }
-    flush(to);
+    score_rows(block, s, keys, from * block.group, (to - from) * block.group);
+    softmax_rows(view, s, from, to);
+    add_chunk_values(view, s, values, from, to);
   }
   finish_attention(block, s);
 }
