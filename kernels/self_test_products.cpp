@@ -219,21 +219,23 @@ void check_quantized(comparison& compare) {
                       });
     }
   }
-  // More of K than stays in L1 at a time, and many rows.
+  // More of K than is taken at a time, of rows that take turns and of many.
   for (const packed_format format : {packed_format::int8_channel, packed_format::int4_group32}) {
     constexpr std::size_t long_k = 1024 + 96;
-    constexpr std::size_t rows = 27;
+    constexpr std::size_t most_rows = 27;
     constexpr std::size_t stride = int8_row_stride(long_k);
     const auto weights = any_weights(20, format, 32, long_k);
-    const auto x = floats(21, rows * long_k);
-    std::vector<std::byte> integers(rows * stride);
-    for (std::size_t r = 0; r < rows; ++r)
+    const auto x = floats(21, most_rows * long_k);
+    std::vector<std::byte> integers(most_rows * stride);
+    for (std::size_t r = 0; r < most_rows; ++r)
       cpu::portable_table.quant.quantize_row(raw(x) + r * long_k * 4, dtype::f32, long_k,
                                              integers.data() + r * stride);
-    compare.check(std::string("integer gemm ") + name_of(format) + ", " + std::to_string(long_k) + " of K",
-                  2 * rows * 16 * 4, [&](const kernel_table& t, float* out) {
-                    t.quant.integer(integers.data(), stride, rows, weights.first, 2, {}, long_k, out);
-                  });
+    for (const std::size_t rows : {std::size_t{6}, most_rows})
+      compare.check(std::string("integer gemm ") + name_of(format) + ", " + std::to_string(long_k) + " of K, "
+                        + std::to_string(rows) + " rows",
+                    2 * rows * 16 * 4, [&](const kernel_table& t, float* out) {
+                      t.quant.integer(integers.data(), stride, rows, weights.first, 2, {}, long_k, out);
+                    });
   }
   for (const std::size_t count : {std::size_t{1}, std::size_t{37}, k}) {
     const auto row_f32 = floats(19, k);
