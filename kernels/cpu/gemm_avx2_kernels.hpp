@@ -2,6 +2,10 @@
 //
 // Sixteen registers hold the sums of up to six rows and 16 columns for the even or for the odd k of a block,
 // not for both: a pass over either, and the even sums wait in memory meanwhile.
+//
+// So many rows read four panels side by side, as they come from memory. More rows pass a part of a panel in
+// blocks of five, while the next part is fetched into L1: each of the first two blocks fetches a half of it,
+// so that memory is as busy in the second as in the first.
 #pragma once
 
 #include "kernels/cpu/gemm_kernels.hpp"
@@ -10,6 +14,9 @@
 #include "kernels/cpu/weight_fetch.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
+
+// A loop that is a function of its own: among others the compiler finds no registers for its sums.
+#define TROUPE_LOOP static __attribute__((noinline))
 
 TROUPE_INLINE void fetch_line(const std::byte* line) {
   _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
@@ -149,24 +156,21 @@ TROUPE_INLINE void avx2_in_turn(const float* a, std::size_t a_stride, const std:
   });
 }
 
-/// Rows [row, row + Rows) of a product.
-/// @param fetch  whether the panels come from memory
+/// All `Rows` rows of a product, with panels as they come from memory.
 template <std::size_t Rows>
-static void avx2_direct_rows(const panel_product& product, std::size_t row, bool fetch) {
+static void avx2_direct_few(const panel_product& product) {
   constexpr std::size_t streams = 4;
-  const float* a = product.a + row * product.a_stride;
   const std::size_t bytes = product.blocks * panel_block_bytes;
-  const std::size_t c_stride = product.rows * 16;
+  constexpr std::size_t c_stride = Rows * 16;
   for (std::size_t first = 0; first < product.panels; first += streams) {
     const std::size_t count = product.panels - first < streams ? product.panels - first : streams;
     const std::byte* panel = product.panel + first * product.panel_stride;
-    const weight_fetcher fetcher(panel, product.panel_stride, bytes, count,
-                                 fetch ? product.panels - first : 0,
-                                 fetch ? product.next : upcoming_panels{});
-    float* c = product.c + first * c_stride + row * 16;
+    const weight_fetcher fetcher(panel, product.panel_stride, bytes, count, product.panels - first,
+                                 product.next);
+    float* c = product.c + first * c_stride;
     for (std::size_t b = 0; b < product.blocks; ++b) {
       const std::size_t offset = b * panel_block_bytes;
-      const float* x = a + b * block_k;
+      const float* x = product.a + b * block_k;
       const auto from = [&](std::size_t p) { return panel + p * product.panel_stride + offset; };
       const auto ahead = [&](std::size_t p) { return fetcher(p, offset); };
       std::size_t p = 0;
@@ -184,11 +188,55 @@ static void avx2_direct_rows(const panel_product& product, std::size_t row, bool
   }
 }
 
-static void bf16_direct_avx2(const panel_product& product) {
-  // Fetched once: what follows finds the panels in the cache.
-  in_row_blocks<6>(product.rows, [&]<std::size_t Rows>(std::size_t row) {
-    avx2_direct_rows<Rows>(product, row, row == 0);
+/// A part of a panel that is in L1.
+/// @param next  with `Fetch`, where to fetch from: a line for two that are read
+template <std::size_t Rows, bool Fetch>
+TROUPE_LOOP void avx2_direct_part(const float* a, std::size_t a_stride, const std::byte* from,
+                                  std::size_t blocks, float* c, const std::byte* next) {
+  avx2_blocks<Rows>(a, a_stride, blocks, c, 16, [&](std::size_t b, bool odd) {
+    return [&, block = from + b * panel_block_bytes, odd](std::size_t k, std::size_t j) {
+      if (Fetch && !odd && j == 0 && k % 2 != 0) {
+        fetch_line(next);
+        next += 64;
+      }
+      const vi pairs = load_pairs(block + k * 64 + j * lanes * 4);
+      return odd ? odd_of(pairs) : even_of(pairs);
+    };
   });
+}
+
+/// Rows that are many, one panel after the other.
+static void avx2_direct_many(const panel_product& product) {
+  constexpr std::size_t part_blocks = 8; // 8 KiB: beside the next part and the rows' values in L1
+  for (std::size_t p = 0; p < product.panels; ++p) {
+    const std::byte* panel = product.panel + p * product.panel_stride;
+    const bool last = p + 1 == product.panels && product.next.first != nullptr;
+    const std::byte* behind = last ? product.next.first : panel + product.panel_stride;
+    for (std::size_t b = 0; b < product.blocks; b += part_blocks) {
+      const std::size_t count = product.blocks - b < part_blocks ? product.blocks - b : part_blocks;
+      const std::byte* from = panel + b * panel_block_bytes;
+      const std::byte* next = b + count < product.blocks ? from + count * panel_block_bytes : behind;
+      std::size_t half = 0;
+      in_row_blocks<5>(product.rows, [&]<std::size_t Rows>(std::size_t row) {
+        const float* x = product.a + row * product.a_stride + b * block_k;
+        float* c = product.c + (p * product.rows + row) * 16;
+        if (half < 2)
+          avx2_direct_part<Rows, true>(x, product.a_stride, from, count, c,
+                                       next + half * count * panel_block_bytes / 2);
+        else
+          avx2_direct_part<Rows, false>(x, product.a_stride, from, count, c, nullptr);
+        ++half;
+      });
+    }
+  }
+}
+
+static void bf16_direct_avx2(const panel_product& product) {
+  if (product.rows > max_row_block)
+    avx2_direct_many(product);
+  else
+    in_row_blocks<max_row_block>(product.rows,
+                                 [&]<std::size_t Rows>(std::size_t) { avx2_direct_few<Rows>(product); });
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
