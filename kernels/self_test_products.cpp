@@ -52,6 +52,25 @@ void check_float_products(comparison& compare) {
       t.f32_panel(a.data(), stride, rows, panel_f32.data(), k - 3, out, 16);
     });
   }
+  // More of K than is taken at a time, with more rows.
+  constexpr std::size_t long_blocks = 10;
+  const auto long_panels = bfloats(6, 2 * long_blocks * 512);
+  for (const std::size_t rows : {std::size_t{7}, std::size_t{13}}) {
+    constexpr std::size_t stride = long_blocks * 32 + 16;
+    const auto a = floats(7, rows * stride);
+    compare.check("gemm bf16 direct, " + std::to_string(long_blocks * 32) + " of K, " + std::to_string(rows)
+                      + " rows",
+                  2 * rows * 16 * 4, [&](const kernel_table& t, float* out) {
+                    t.bf16_direct({.a = a.data(),
+                                   .a_stride = stride,
+                                   .rows = rows,
+                                   .panel = raw(long_panels),
+                                   .panel_stride = long_blocks * 1024,
+                                   .panels = 2,
+                                   .blocks = long_blocks,
+                                   .c = out});
+                  });
+  }
 }
 
 // Rows in tiles against the portable product of the same rows: every remainder of rows and panels, sums that
@@ -120,11 +139,30 @@ void check_tiles(comparison& compare) {
       }
 }
 
+/// Rows of FP32 as a table's own integer products want them.
+class integer_rows {
+ public:
+  integer_rows(const kernel_table& table, const std::byte* rows, std::size_t rows_stride, std::size_t count,
+               std::size_t k)
+      : stride_(int8_row_stride(k)), memory_(count * stride_) {
+    for (std::size_t r = 0; r < count; ++r)
+      table.quant.quantize_row(rows + r * rows_stride, dtype::f32, k, memory_.data() + r * stride_);
+  }
+
+  const std::byte* data() const { return memory_.data(); }
+
+  std::size_t stride() const { return stride_; }
+
+ private:
+  std::size_t stride_;
+  std::vector<std::byte> memory_;
+};
+
 // int8 rows in tiles against the portable product of the same rows.
 void check_int8_tiles(comparison& compare) {
   constexpr std::size_t k = 160;
   constexpr std::size_t tile_stride = int8_row_sums(k) * 16 + 64;
-  constexpr std::size_t stride = k * 4 + 64;
+  constexpr std::size_t stride = int8_row_stride(k);
   constexpr std::size_t most_rows = 70;
   constexpr std::size_t columns = 48;
   const auto x_f32 = floats(25, most_rows * k);
@@ -208,33 +246,30 @@ void check_quantized(comparison& compare) {
         t.quant.direct(a.data(), stride, rows, panel, 0, blocks, out, 16);
         t.quant.scale(panel, rows, out);
       });
-      std::vector<float> integers(rows * stride);
-      for (std::size_t r = 0; r < rows; ++r)
-        cpu::portable_table.quant.quantize_row(reinterpret_cast<const std::byte*>(a.data() + r * stride),
-                                               dtype::f32, k, bytes(integers.data() + r * stride));
       for (const std::size_t count : {std::size_t{1}, panels})
         compare.check("integer gemm" + some + ", " + std::to_string(count) + " panels", count * rows * 16 * 4,
                       [&](const kernel_table& t, float* out) {
-                        t.quant.integer(raw(integers), stride * 4, rows, panel, count, {}, k, out);
+                        const integer_rows quantized(t, raw(a), stride * 4, rows, k);
+                        t.quant.integer(quantized.data(), quantized.stride(), rows, panel, count, {}, k, out);
                       });
     }
   }
-  // More of K than is taken at a time, of rows that take turns and of many.
+  // More of K than is taken at a time, of rows that take turns and of many; two of them are all one value,
+  // the largest there is, so that no two products fit 16 bits.
   for (const packed_format format : {packed_format::int8_channel, packed_format::int4_group32}) {
-    constexpr std::size_t long_k = 1024 + 96;
+    constexpr std::size_t long_k = 2048 + 96;
     constexpr std::size_t most_rows = 27;
-    constexpr std::size_t stride = int8_row_stride(long_k);
     const auto weights = any_weights(20, format, 32, long_k);
-    const auto x = floats(21, most_rows * long_k);
-    std::vector<std::byte> integers(most_rows * stride);
-    for (std::size_t r = 0; r < most_rows; ++r)
-      cpu::portable_table.quant.quantize_row(raw(x) + r * long_k * 4, dtype::f32, long_k,
-                                             integers.data() + r * stride);
+    auto x = floats(21, most_rows * long_k);
+    std::fill_n(x.begin(), long_k, 1.0F);
+    std::fill_n(x.begin() + long_k, long_k, -1.0F);
     for (const std::size_t rows : {std::size_t{6}, most_rows})
       compare.check(std::string("integer gemm ") + name_of(format) + ", " + std::to_string(long_k) + " of K, "
                         + std::to_string(rows) + " rows",
                     2 * rows * 16 * 4, [&](const kernel_table& t, float* out) {
-                      t.quant.integer(integers.data(), stride, rows, weights.first, 2, {}, long_k, out);
+                      const integer_rows quantized(t, raw(x), long_k * 4, rows, long_k);
+                      t.quant.integer(quantized.data(), quantized.stride(), rows, weights.first, 2, {},
+                                      long_k, out);
                     });
   }
   for (const std::size_t count : {std::size_t{1}, std::size_t{37}, k}) {
@@ -244,7 +279,7 @@ void check_quantized(comparison& compare) {
     // Padding between the parts of such a row is anybody's.
     const auto with_row = [&](const auto& quantize) {
       return [&, quantize](const kernel_table& t, float* out) {
-        std::vector<float> row(2 * k, 0.0F);
+        std::vector<float> row(int8_row_stride(k) / sizeof(float), 0.0F);
         quantize(t, bytes(row.data()));
         std::memcpy(out, row.data(), int8_row_sums(count));
         std::memcpy(out + k, bytes(row.data()) + int8_row_scale(count), 8);

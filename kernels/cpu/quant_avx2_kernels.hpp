@@ -1,8 +1,8 @@
 // Integer products on AVX2. Included by isa_kernels.cpp only, and there for AVX2 only.
 //
-// Few rows read panels as they come from memory, one after the other, but four side by side where rows of
-// int4 are so few that they wait for nothing else. Many rows pass a part of a panel that stays in L1, and
-// what comes next is fetched meanwhile.
+// Rows whose sums fit registers read panels as they come from memory: int8 one after the other, int4 four
+// side by side. More rows pass a part of a panel in blocks of so many, while the next part is fetched into
+// L1.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,6 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 4; // whose sums registers hold, of both halves
 
-// So many rows and fewer are few: more rows of int8 turn bits, for which a panel is looked at once before.
-constexpr std::size_t few_rows = 24;
-constexpr std::size_t int4_side_by_side_rows = 4;
-
 template <std::size_t Rows>
 TROUPE_INLINE void store_results(float* c, const integer_sums<Rows>& sums, const std::byte* a,
                                  std::size_t a_stride, std::size_t k, const float* scales) {
@@ -28,9 +24,9 @@ TROUPE_INLINE void store_results(float* c, const integer_sums<Rows>& sums, const
 
 /// Panels of int4 side by side, by turns of 64 of K.
 template <std::size_t Rows, std::size_t Panels>
-TROUPE_LOOP void avx2_int4_in_turn(const std::byte* a, std::size_t a_stride, const quant_panel& first,
-                                   const weight_fetcher& fetcher, std::size_t k, float* c,
-                                   std::size_t c_stride) {
+TROUPE_LOOP void avx2_int4_panels(const std::byte* a, std::size_t a_stride, const quant_panel& first,
+                                  const weight_fetcher& fetcher, std::size_t k, float* c,
+                                  std::size_t c_stride) {
   const std::size_t bytes = step_bytes(first.format);
   integer_sums<Rows> sums[Panels] = {};
   for (std::size_t from = 0; from < k; from += step_k) {
@@ -52,151 +48,158 @@ static std::size_t avx2_int4_side_by_side(const std::byte* a, std::size_t a_stri
                                           const upcoming_panels& next, std::size_t k, float* c) {
   const std::size_t c_stride = rows * 16;
   for (; p + Panels <= panels; p += Panels)
-    in_row_blocks<int4_side_by_side_rows>(rows, [&]<std::size_t Rows>(std::size_t) {
+    in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t) {
       const weight_fetcher fetcher(first.next(p), Panels, panels - p, k, next);
-      avx2_int4_in_turn<Rows, Panels>(a, a_stride, first.next(p), fetcher, k, c + p * c_stride, c_stride);
+      avx2_int4_panels<Rows, Panels>(a, a_stride, first.next(p), fetcher, k, c + p * c_stride, c_stride);
     });
   return p;
 }
 
-/// A stretch of memory that is fetched a part at a time, into L2.
-class fetch_in_parts {
- public:
-  /// @param count  calls of `part` until everything has been fetched
-  fetch_in_parts(const std::byte* from, std::size_t bytes, std::size_t count)
-      : at_(from), end_(from + bytes), step_((bytes + 64 * count - 1) / (64 * count) * 64) {}
+/// sums += what was cut off of the narrow values of `Rows` rows, times a whole panel.
+/// @param ahead  a line to fetch, and those behind it, meanwhile; or null
+template <std::size_t Rows>
+TROUPE_INLINE void avx2_add_wide_fours(const std::byte* a, std::size_t a_stride, std::size_t k,
+                                       const std::byte* weights, const std::byte* ahead,
+                                       integer_sums<Rows>& sums) {
+  for (std::size_t r = 0; r < Rows; ++r)
+    avx2_add_wide(a + r * a_stride + int8_row_wide(k), weights, ahead, sums.row[r]);
+}
 
-  void part() {
-    const std::byte* end = at_ + step_ < end_ ? at_ + step_ : end_;
-    for (; at_ < end; at_ += 64)
-      _mm_prefetch(reinterpret_cast<const char*>(at_), _MM_HINT_T1);
-  }
+/// −128 Σ x of each row.
+template <std::size_t Rows>
+TROUPE_INLINE void begin_int8_sums(const std::byte* a, std::size_t a_stride, std::size_t k,
+                                   integer_sums<Rows>& sums) {
+  for (std::size_t r = 0; r < Rows; ++r)
+    sums.row[r][0] = sums.row[r][1] = _mm256_set1_epi32(-128 * row_sum(a + r * a_stride, k));
+}
 
- private:
-  const std::byte* at_;
-  const std::byte* end_;
-  std::size_t step_;
-};
+/// A panel of int8 as it comes from memory.
+template <std::size_t Rows>
+static void avx2_int8_panel(const std::byte* a, std::size_t a_stride, const quant_panel& panel, std::size_t k,
+                            float* c) {
+  integer_sums<Rows> sums;
+  begin_int8_sums(a, a_stride, k, sums);
+  avx2_int8_streamed<Rows>(a + int8_row_narrow(k), a_stride, panel.weights, int8_row_sums(k), sums);
+  avx2_add_wide_fours(a, a_stride, k, panel.weights,
+                      panel.weights + int8_row_sums(k) * 16 + int8_bytes_ahead<Rows>, sums);
+  store_results(c, sums, a, a_stride, k, panel.scales);
+}
 
-/// A part of K of one panel that stays in L1 beside the rows that pass it.
-struct panel_chunk {
+/// A part of K of one panel, in L1 beside the rows that pass it, and where the next part lies.
+struct panel_part {
   const quant_panel& panel;
   std::size_t inputs; // K of the whole panel
   std::size_t from;
   std::size_t count;
-  vi negative[halves]; // of int8 rows that are many: `avx2_negative_sums`; otherwise zero
+  fetch_coming next;
+
+  bool is_int8() const { return panel.format == packed_format::int8_channel; }
+
+  bool is_first() const { return from == 0; }
 
   bool is_last() const { return from + count >= inputs; }
 };
 
-/// Who passes a chunk: the first of few rows, as it comes from memory, others of them, or some of many.
-enum class chunk_rows : std::uint8_t { first_of_few, few, many };
-
+/// @param block  of the rows that pass: each of the first two fetches a half of the next part
 template <std::size_t Rows>
-TROUPE_INLINE void avx2_add_chunk(const std::byte* a, std::size_t a_stride, const panel_chunk& chunk,
-                                  chunk_rows which, integer_sums<Rows>& sums) {
-  const quant_panel& panel = chunk.panel;
-  if (panel.format == packed_format::int8_channel) {
-    const std::byte* weights = panel.weights + chunk.from * 16;
-    if (which == chunk_rows::first_of_few)
-      avx2_int8_streamed<Rows>(a + chunk.from, a_stride, weights, chunk.count, sums);
-    else if (which == chunk_rows::few)
-      avx2_int8_cached<Rows>(a + chunk.from, a_stride, weights, chunk.count, sums);
+TROUPE_INLINE void avx2_add_part(const std::byte* a, std::size_t a_stride, const panel_part& part,
+                                 std::size_t block, integer_sums<Rows>& sums) {
+  const quant_panel& panel = part.panel;
+  fetch_coming next = part.next;
+  if (part.is_int8()) {
+    const std::byte* weights = panel.weights + part.from * 16;
+    const std::byte* narrow = a + int8_row_narrow(part.inputs) + part.from;
+    next.next_weights += block * part.count * 8;
+    if (block < 2)
+      avx2_int8_in_turn<Rows>(narrow, a_stride, weights, part.count, sums, next);
     else
-      avx2_int8_turned<Rows>(a + chunk.from, a_stride, weights, chunk.count, sums);
-  } else if (which == chunk_rows::first_of_few) {
-    avx2_int4_streamed<Rows>(a, a_stride, chunk.inputs, panel, chunk.from, chunk.count / block_k, sums);
-  } else {
-    avx2_int4_cached<Rows>(a, a_stride, chunk.inputs, panel, chunk.from, chunk.count / block_k, sums);
-  }
-}
-
-/// Sums go on where `c` has them as integers; the last chunk's become results.
-template <std::size_t Rows>
-static void avx2_chunk_rows(const std::byte* a, std::size_t a_stride, const panel_chunk& chunk,
-                            chunk_rows which, float* c) {
-  integer_sums<Rows> sums;
-  for (std::size_t r = 0; r < Rows; ++r)
-    for (std::size_t h = 0; h < halves; ++h) {
-      sums.row[r][h] = chunk.negative[h];
-      if (chunk.from != 0)
-        sums.row[r][h] = _mm256_add_epi32(sums.row[r][h], load_pairs(c + r * 16 + h * 8));
-    }
-  avx2_add_chunk<Rows>(a, a_stride, chunk, which, sums);
-  if (chunk.is_last()) {
-    store_results(c, sums, a, a_stride, chunk.inputs, chunk.panel.scales);
+      avx2_int8_cached<Rows>(narrow, a_stride, weights, part.count, sums);
     return;
   }
-  for (std::size_t r = 0; r < Rows; ++r)
-    for (std::size_t h = 0; h < halves; ++h)
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(c + r * 16 + h * 8), sums.row[r][h]);
+  const std::size_t blocks = part.count / block_k;
+  next.next_weights += block * part.count * 4;
+  if (block < 2)
+    avx2_int4_in_turn<Rows>(a, a_stride, part.inputs, panel, part.from, blocks, sums, next);
+  else
+    avx2_int4_cached<Rows>(a, a_stride, part.inputs, panel, part.from, blocks, sums);
 }
 
-/// Calls `run(from, count)` for chunks of at most `most` of K of a panel, its padding with it.
-template <class Run>
-TROUPE_INLINE void in_chunks(packed_format format, std::size_t k, std::size_t most, const Run& run) {
-  const std::size_t padded =
-      format == packed_format::int8_channel ? int8_row_sums(k) : (k + block_k - 1) / block_k * block_k;
-  for (std::size_t from = 0; from < padded; from += most)
-    run(from, padded - from < most ? padded - from : most);
+/// Sums go on where `c` has them as integers; the last part's become results.
+template <std::size_t Rows>
+static void avx2_part_rows(const std::byte* a, std::size_t a_stride, const panel_part& part,
+                           std::size_t block, float* c) {
+  integer_sums<Rows> sums = {};
+  if (!part.is_first())
+    for (std::size_t r = 0; r < Rows; ++r)
+      for (std::size_t h = 0; h < halves; ++h)
+        sums.row[r][h] = load_pairs(c + r * 16 + h * 8);
+  else if (part.is_int8())
+    begin_int8_sums(a, a_stride, part.inputs, sums);
+  avx2_add_part<Rows>(a, a_stride, part, block, sums);
+  if (!part.is_last()) {
+    for (std::size_t r = 0; r < Rows; ++r)
+      for (std::size_t h = 0; h < halves; ++h)
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(c + r * 16 + h * 8), sums.row[r][h]);
+    return;
+  }
+  if (part.is_int8())
+    avx2_add_wide_fours(a, a_stride, part.inputs, part.panel.weights, nullptr, sums);
+  store_results(c, sums, a, a_stride, part.inputs, part.panel.scales);
 }
 
-/// Rows that are few, with one panel as it comes from memory. More rows of int8 than registers hold take
-/// turns, so that what the first of them fetched is under way while the others multiply; panels of int4 are
-/// shorter.
-static void avx2_panel_of_few(const std::byte* a, std::size_t a_stride, std::size_t rows,
-                              const quant_panel& panel, std::size_t k, float* c) {
-  const bool in_turn = panel.format == packed_format::int8_channel && rows > integer_rows;
-  const std::size_t most = in_turn ? 512 : int8_row_sums(k);
-  const vi zero = _mm256_setzero_si256();
-  in_chunks(panel.format, k, most, [&](std::size_t from, std::size_t count) {
-    const panel_chunk chunk{panel, k, from, count, {zero, zero}};
-    in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
-      avx2_chunk_rows<Rows>(a + row * a_stride, a_stride, chunk,
-                            row == 0 ? chunk_rows::first_of_few : chunk_rows::few, c + row * 16);
-    });
-  });
-}
-
-/// Rows that are many, with one panel.
-/// @param next  the panel after it, fetched meanwhile; or null
-static void avx2_panel_of_many(const std::byte* a, std::size_t a_stride, std::size_t rows,
-                               const quant_panel& panel, const std::byte* next, std::size_t k, float* c) {
-  constexpr std::size_t most = 1024;
+/// More rows than registers hold sums of, with one panel.
+/// @param next  the panel to multiply after it; nothing but fetched
+static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::size_t rows,
+                                const quant_panel& panel, const quant_panel& next, std::size_t k, float* c) {
   const bool int8 = panel.format == packed_format::int8_channel;
-  const std::size_t bytes = int8 ? 16 : 8; // of the panel, for one of K
-  in_chunks(panel.format, k, most, [&](std::size_t from, std::size_t count) {
-    const vi zero = _mm256_setzero_si256();
-    panel_chunk chunk{panel, k, from, count, {zero, zero}};
-    if (int8)
-      avx2_negative_sums(panel.weights + from * bytes, count, chunk.negative);
-    // What comes next is as long, or shorter.
-    const std::byte* ahead = chunk.is_last() ? next : panel.weights + (from + count) * bytes;
-    fetch_in_parts fetch(ahead, ahead == nullptr ? 0 : (k < most ? k : most) * bytes,
-                         (rows + integer_rows - 1) / integer_rows);
+  const std::size_t bytes = int8 ? 16 : 8; // for one of K
+  // 8 or 16 KiB: int4 waits for memory less, and shorter parts of it were slower.
+  const std::size_t most = int8 ? 512 : 2048;
+  const std::size_t padded = int8 ? int8_row_sums(k) : (k + block_k - 1) / block_k * block_k;
+  for (std::size_t from = 0; from < padded; from += most) {
+    const std::size_t count = padded - from < most ? padded - from : most;
+    panel_part part{panel, k, from, count, {next.weights, next.group_scales}};
+    if (!part.is_last()) {
+      part.next.next_weights = panel.weights + (from + count) * bytes;
+      if (panel.group_scales != nullptr)
+        part.next.next_scales = panel.group_scales_of((from + count) / block_k);
+    }
+    std::size_t block = 0;
     in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
-      fetch.part();
-      avx2_chunk_rows<Rows>(a + row * a_stride, a_stride, chunk, chunk_rows::many, c + row * 16);
+      avx2_part_rows<Rows>(a + row * a_stride, a_stride, part, block++, c + row * 16);
     });
-  });
+  }
+}
+
+/// The panel behind the last of `panels`: as many bytes further on, or the first of what is multiplied next.
+TROUPE_INLINE quant_panel panel_behind(const quant_panel& first, std::size_t panels,
+                                       const upcoming_panels& next) {
+  quant_panel behind = first.next(panels);
+  if (next.first != nullptr) {
+    behind.weights = next.first;
+    if (first.group_scales != nullptr)
+      behind.group_scales = next.first + (first.group_scales - first.weights);
+  }
+  return behind;
 }
 
 static void integer_panels_avx2(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& first, std::size_t panels, const upcoming_panels& next,
                                 std::size_t k, float* c) {
   std::size_t p = 0;
-  if (first.format != packed_format::int8_channel && rows <= int4_side_by_side_rows) {
+  if (rows <= integer_rows && first.format != packed_format::int8_channel) {
     p = avx2_int4_side_by_side<4>(a, a_stride, rows, first, p, panels, next, k, c);
     p = avx2_int4_side_by_side<1>(a, a_stride, rows, first, p, panels, next, k, c);
   }
   for (; p < panels; ++p) {
     const quant_panel panel = first.next(p);
     float* sums = c + p * rows * 16;
-    if (rows <= few_rows)
-      avx2_panel_of_few(a, a_stride, rows, panel, k, sums);
+    if (rows > integer_rows)
+      avx2_panel_in_turns(a, a_stride, rows, panel,
+                          p + 1 < panels ? first.next(p + 1) : panel_behind(first, panels, next), k, sums);
     else
-      avx2_panel_of_many(a, a_stride, rows, panel, p + 1 < panels ? first.next(p + 1).weights : next.first, k,
-                         sums);
+      in_row_blocks<integer_rows>(
+          rows, [&]<std::size_t Rows>(std::size_t) { avx2_int8_panel<Rows>(a, a_stride, panel, k, sums); });
   }
 }
 

@@ -10,9 +10,6 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-// A loop that is a function of its own: among others the compiler finds no registers for its sums.
-#define TROUPE_LOOP static __attribute__((noinline))
-
 constexpr std::size_t halves = 2; // of a panel's 16 columns
 
 /// What was summed up before a loop begins, and is when it ends.
@@ -51,21 +48,40 @@ TROUPE_INLINE void store_sums(const vi (&sums)[Rows][halves], integer_sums<Rows>
   }
 }
 
-/// What is fetched while a panel is read. Inlined always: a function that only fetches has no effect
-/// that the compiler knows of, and it leaves out the call.
-struct fetch_nothing {
-  __attribute__((always_inline)) void weights(const std::byte* /*line*/) const {}
+// What is fetched while a panel is read: `weights` is called for each line of it, `scales` for each block of
+// 32 of K of int4. Inlined always: a function that only fetches has no effect that the compiler knows of, and
+// it leaves out the call.
 
-  __attribute__((always_inline)) void scales(const quant_panel& /*panel*/, std::size_t /*block*/) const {}
+struct fetch_nothing {
+  __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t /*index*/) const {}
+
+  __attribute__((always_inline)) void scales() const {}
 };
 
-/// What lies behind; of the panel there the group scales, too, which are read beside its first weights.
+/// What lies behind.
+template <std::size_t BytesAhead>
 struct fetch_behind {
-  __attribute__((always_inline)) void weights(const std::byte* line) const { fetch_ahead(line); }
+  __attribute__((always_inline)) void weights(const std::byte* line, std::size_t /*index*/) const {
+    fetch_line(line + BytesAhead);
+  }
+};
 
-  __attribute__((always_inline)) void scales(const quant_panel& panel, std::size_t block) const {
-    if (panel.group_scales != nullptr)
-      fetch_line(panel.group_scales_of(block) + panel.stride);
+/// What comes next: one line for two that are read, so that two passes over one part fetch the next one, and
+/// memory is as busy in the second as in the first.
+struct fetch_coming {
+  const std::byte* next_weights = nullptr;
+  const std::byte* next_scales = nullptr; // of 16 bytes for a block; any where there are none
+
+  __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t index) {
+    if (index % 2 == 0)
+      return;
+    fetch_line(next_weights);
+    next_weights += 64;
+  }
+
+  __attribute__((always_inline)) void scales() {
+    fetch_line(next_scales);
+    next_scales += 16;
   }
 };
 
@@ -73,20 +89,28 @@ struct fetch_behind {
 struct fetch_in_turn {
   const std::byte* far = nullptr;
 
-  __attribute__((always_inline)) void weights(const std::byte* line) {
+  __attribute__((always_inline)) void weights(const std::byte* line, std::size_t /*index*/) {
     weight_fetcher::fetch_line<512>(far, line);
     far += 64;
   }
 
-  __attribute__((always_inline)) void scales(const quant_panel& /*panel*/, std::size_t /*block*/) const {}
+  __attribute__((always_inline)) void scales() const {}
 };
 
-/// `count` of K, a multiple of 8, of a panel of int8: |w| times x with w's sign stays within 127 · 127, so
-/// that pairs fit 16 bits.
+// int8: w + 128 times the narrow values of a row (`narrow_rows.hpp`), −128 Σ x to take away what that adds,
+// and at the end what was cut off.
+
+/// w + 128 of four of K and 8 columns.
+TROUPE_INLINE vi unsigned_weights(const std::byte* from) {
+  return _mm256_xor_si256(load_pairs(from), _mm256_set1_epi8(static_cast<char>(0x80)));
+}
+
+/// `count` of K, a multiple of 8, of a panel of int8.
+/// @param a      narrow values of the rows
 /// @param fetch  fetch.weights(line) for each line that is read
 template <std::size_t Rows, class Fetch>
-TROUPE_INLINE void avx2_int8_signs(const std::byte* a, std::size_t a_stride, const std::byte* from,
-                                   std::size_t count, integer_sums<Rows>& out, Fetch fetch) {
+TROUPE_INLINE void avx2_int8_packed(const std::byte* a, std::size_t a_stride, const std::byte* from,
+                                    std::size_t count, integer_sums<Rows>& out, Fetch& fetch) {
   vi sums[Rows][halves];
   load_sums(out, sums);
   row_pointers<Rows> rows(a, a_stride);
@@ -96,15 +120,14 @@ TROUPE_INLINE void avx2_int8_signs(const std::byte* a, std::size_t a_stride, con
   for (std::size_t k = 0; k < count; k += 4 * together) {
 #pragma GCC unroll 2
     for (std::size_t i = 0; i < together; ++i) {
-      fetch.weights(from + i * 64);
-      const vi w[halves] = {load_pairs(from + i * 64), load_pairs(from + i * 64 + 32)};
-      const vi magnitude[halves] = {_mm256_abs_epi8(w[0]), _mm256_abs_epi8(w[1])};
-#pragma GCC unroll 4
+      fetch.weights(from + i * 64, i);
+      const vi w[halves] = {unsigned_weights(from + i * 64), unsigned_weights(from + i * 64 + 32)};
+#pragma GCC unroll 6
       for (std::size_t r = 0; r < Rows; ++r) {
         const vi x = row_bytes<Rows>(rows, r, 4 * i);
 #pragma GCC unroll 2
         for (std::size_t h = 0; h < halves; ++h) {
-          const vi pairs = _mm256_maddubs_epi16(magnitude[h], _mm256_sign_epi8(x, w[h]));
+          const vi pairs = _mm256_maddubs_epi16(w[h], x);
           sums[r][h] = _mm256_add_epi32(sums[r][h], _mm256_madd_epi16(pairs, ones));
           if constexpr (Rows > 2)
             keep(sums[r][h]);
@@ -117,62 +140,56 @@ TROUPE_INLINE void avx2_int8_signs(const std::byte* a, std::size_t a_stride, con
   store_sums(sums, out);
 }
 
-/// The same of a panel that comes from memory. Fetches what lies behind.
+// The more rows, the longer a line takes, and the further memory gets before it is read.
+template <std::size_t Rows>
+constexpr std::size_t int8_bytes_ahead = Rows <= 2 ? 1024 : 2048;
+
+/// The same of a panel that comes from memory and is read once. Fetches what lies behind.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_int8_streamed(const std::byte* a, std::size_t a_stride, const std::byte* from,
                                     std::size_t count, integer_sums<Rows>& out) {
-  avx2_int8_signs<Rows>(a, a_stride, from, count, out, fetch_behind{});
+  fetch_behind<int8_bytes_ahead<Rows>> fetch;
+  avx2_int8_packed<Rows>(a, a_stride, from, count, out, fetch);
 }
 
-/// The same of a panel that is in L1.
+/// The same of a part of a panel that is in L1.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_int8_cached(const std::byte* a, std::size_t a_stride, const std::byte* from,
                                   std::size_t count, integer_sums<Rows>& out) {
-  avx2_int8_signs<Rows>(a, a_stride, from, count, out, fetch_nothing{});
+  fetch_nothing fetch;
+  avx2_int8_packed<Rows>(a, a_stride, from, count, out, fetch);
 }
 
-/// The same for rows that are many. A processor may have VPSIGNB where it has VPMADDUBSW, but an exclusive or
-/// anywhere: with the bits of x turned where w is negative, |w| · (−x − 1) is w · x less |w|, which is the
-/// same for every row (`avx2_negative_sums`) and is to be in `out` already.
+/// The same of one that was fetched, while the next one is.
 template <std::size_t Rows>
-TROUPE_LOOP void avx2_int8_turned(const std::byte* a, std::size_t a_stride, const std::byte* from,
-                                  std::size_t count, integer_sums<Rows>& out) {
-  vi sums[Rows][halves];
-  load_sums(out, sums);
-  row_pointers<Rows> rows(a, a_stride);
-  const vi ones = _mm256_set1_epi16(1);
-#pragma GCC unroll 1
-  for (std::size_t k = 0; k < count; k += 4, from += 64) {
-    const vi w[halves] = {load_pairs(from), load_pairs(from + 32)};
-    const vi magnitude[halves] = {_mm256_abs_epi8(w[0]), _mm256_abs_epi8(w[1])};
-    const vi negative[halves] = {_mm256_cmpgt_epi8(_mm256_setzero_si256(), w[0]),
-                                 _mm256_cmpgt_epi8(_mm256_setzero_si256(), w[1])};
-#pragma GCC unroll 4
-    for (std::size_t r = 0; r < Rows; ++r) {
-      const vi x = row_bytes<Rows>(rows, r, 0);
-      const vi turned[halves] = {_mm256_xor_si256(x, negative[0]), _mm256_xor_si256(x, negative[1])};
-      const vi pairs[halves] = {_mm256_maddubs_epi16(magnitude[0], turned[0]),
-                                _mm256_maddubs_epi16(magnitude[1], turned[1])};
-      const vi four[halves] = {_mm256_madd_epi16(pairs[0], ones), _mm256_madd_epi16(pairs[1], ones)};
-      sums[r][0] = _mm256_add_epi32(sums[r][0], four[0]);
-      sums[r][1] = _mm256_add_epi32(sums[r][1], four[1]);
-    }
-    rows.advance(4);
-  }
-  store_sums(sums, out);
+TROUPE_LOOP void avx2_int8_in_turn(const std::byte* a, std::size_t a_stride, const std::byte* from,
+                                   std::size_t count, integer_sums<Rows>& out, fetch_coming fetch) {
+  avx2_int8_packed<Rows>(a, a_stride, from, count, out, fetch);
 }
 
-/// Σ |w| over the negative w of each column.
-TROUPE_INLINE void avx2_negative_sums(const std::byte* from, std::size_t count, vi (&sums)[halves]) {
-  const vi ones = _mm256_set1_epi8(1);
-  const vi ones_16 = _mm256_set1_epi16(1);
-  const vi zero = _mm256_setzero_si256();
-  sums[0] = sums[1] = zero;
-  for (std::size_t k = 0; k < count; k += 4, from += 64)
-    for (std::size_t h = 0; h < halves; ++h) {
-      const vi negative = _mm256_sub_epi8(zero, _mm256_min_epi8(load_pairs(from + h * 32), zero)); // ≤ 127
-      sums[h] = _mm256_add_epi32(sums[h], _mm256_madd_epi16(_mm256_maddubs_epi16(negative, ones), ones_16));
+TROUPE_INLINE std::uint32_t load_uint32(const std::byte* from) {
+  std::uint32_t x = 0;
+  std::memcpy(&x, from, sizeof x);
+  return x;
+}
+
+/// sums += what was cut off of the narrow values of a row, times a whole panel.
+/// @param ahead  a line to fetch for each four, in turn; or null
+TROUPE_LOOP void avx2_add_wide(const std::byte* fours, const std::byte* weights, const std::byte*& ahead,
+                               vi (&sums)[halves]) {
+  const vi ones = _mm256_set1_epi16(1);
+  for (std::uint32_t count = load_uint32(fours); count > 0; --count) {
+    if (ahead != nullptr) {
+      fetch_line(ahead);
+      ahead += 64;
     }
+    const std::byte* from = weights + load_uint32(fours + 4);
+    const vi x = broadcast_bytes(fours + 8);
+    fours += 8;
+    for (std::size_t h = 0; h < halves; ++h)
+      sums[h] = _mm256_add_epi32(
+          sums[h], _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned_weights(from + h * 32), x), ones));
+  }
 }
 
 // int4: a group's sum is kept in two parts of 16 bits: −8 Σ x of all 32, which takes away what making half
@@ -217,8 +234,6 @@ TROUPE_INLINE void add_group(vi (&sums)[halves], const vi (&block)[halves], cons
 
 /// `blocks` blocks of 32 of K from `k` on of a panel of int4.
 /// @param a      the rows, from their beginning on, `inputs` long
-/// @param fetch  fetch.weights(line) for each line of weights that is read, fetch.scales(panel, b) for each
-/// block
 template <std::size_t Rows, class Fetch>
 TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, std::size_t inputs,
                                     const quant_panel& panel, std::size_t k, std::size_t blocks,
@@ -229,14 +244,14 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
   for (std::size_t b = 0; b < blocks; ++b) {
     vi scales[halves];
     group_scales(panel, k / block_k + b, scales);
-    fetch.scales(panel, k / block_k + b);
+    fetch.scales();
     vi block[Rows][halves];
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < Rows; ++r)
       block[r][0] = block[r][1] = group_offset(offsets, r);
 #pragma GCC unroll 2
     for (std::size_t i = 0; i < block_k; i += 8, from += 64) {
-      fetch.weights(from);
+      fetch.weights(from, i / 8);
       const vi bytes[halves] = {load_pairs(from), load_pairs(from + 32)};
       const vi low[halves] = {low_half_bytes(bytes[0]), low_half_bytes(bytes[1])};
 #pragma GCC unroll 4
@@ -255,20 +270,20 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
   }
 }
 
-/// The same of a panel that comes from memory. Fetches what lies behind.
-template <std::size_t Rows>
-TROUPE_LOOP void avx2_int4_streamed(const std::byte* a, std::size_t a_stride, std::size_t inputs,
-                                    const quant_panel& panel, std::size_t k, std::size_t blocks,
-                                    integer_sums<Rows>& sums) {
-  avx2_int4_packed<Rows>(a, a_stride, inputs, panel, k, blocks, sums, fetch_behind{});
-}
-
-/// The same of a panel that is in L1.
+/// The same of a part of a panel that is in L1.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_int4_cached(const std::byte* a, std::size_t a_stride, std::size_t inputs,
                                   const quant_panel& panel, std::size_t k, std::size_t blocks,
                                   integer_sums<Rows>& sums) {
   avx2_int4_packed<Rows>(a, a_stride, inputs, panel, k, blocks, sums, fetch_nothing{});
+}
+
+/// The same of one that was fetched, while the next one is.
+template <std::size_t Rows>
+TROUPE_LOOP void avx2_int4_in_turn(const std::byte* a, std::size_t a_stride, std::size_t inputs,
+                                   const quant_panel& panel, std::size_t k, std::size_t blocks,
+                                   integer_sums<Rows>& sums, fetch_coming fetch) {
+  avx2_int4_packed<Rows>(a, a_stride, inputs, panel, k, blocks, sums, fetch);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

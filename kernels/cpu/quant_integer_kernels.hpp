@@ -4,6 +4,9 @@
 #pragma once
 
 #include "kernels/cpu/quant_kernels.hpp"
+#if defined(TROUPE_ISA_AVX2)
+#  include "kernels/cpu/narrow_rows.hpp"
+#endif
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
@@ -81,6 +84,9 @@ static void quantize_values(const T* row, std::size_t k, std::byte* out) {
     store_quantized(out + i, load_some(row + i, n), inverse);
   });
   finish_int8_row(out, k, scaling.scale);
+#if defined(TROUPE_ISA_AVX2)
+  narrow_int8_row(out, k);
+#endif
 }
 
 TROUPE_FLAT void quantize_row(const std::byte* row, dtype type, std::size_t k, std::byte* out) {

@@ -65,10 +65,22 @@ constexpr std::size_t int8_row_scale(std::size_t k) {
   return int8_row_sums(k) + int8_row_sums(k) / 32 * sizeof(std::int32_t);
 }
 
+/// AVX2 alone adds to such a row (`narrow_rows.hpp`): the K values once more, padded, but those of some fours
+/// of K cut to ±64; and at `int8_row_wide` how many such fours there are (uint32), then of each where its
+/// weights are in a panel (uint32, bytes) and what was cut off (4 bytes).
+constexpr std::size_t int8_row_narrow(std::size_t k) {
+  return (int8_row_scale(k) + 2 * sizeof(float) + 63) / 64 * 64;
+}
+
+constexpr std::size_t int8_row_wide(std::size_t k) {
+  return int8_row_narrow(k) + int8_row_sums(k);
+}
+
 /// Bytes between such rows: an odd number of cache lines, so that a tile's rows do not fall into one set of
 /// the L1 cache.
 constexpr std::size_t int8_row_stride(std::size_t k) {
-  return (int8_row_scale(k) + 2 * sizeof(float) + 63) / 64 / 2 * 128 + 64;
+  const std::size_t bytes = int8_row_wide(k) + sizeof(std::uint32_t) + int8_row_sums(k) / 4 * 8;
+  return (bytes + 63) / 64 / 2 * 128 + 64;
 }
 
 /// Weights enter products as integers: q · 2²⁴ for int8 (a byte in the top of a 32-bit lane, which saves
