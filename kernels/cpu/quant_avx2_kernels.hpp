@@ -34,7 +34,7 @@ TROUPE_LOOP void avx2_int4_panels(const std::byte* a, std::size_t a_stride, cons
     for (std::size_t p = 0; p < Panels; ++p) {
       fetch_in_turn fetch;
       fetch.far = fetcher(p, from / step_k * bytes);
-      avx2_int4_packed<Rows>(a, a_stride, k, first.next(p), from, blocks, sums[p], fetch);
+      avx2_int4_packed<Rows, 2>(a, a_stride, k, first.next(p), from, blocks, sums[p], fetch);
     }
   }
   for (std::size_t p = 0; p < Panels; ++p)

@@ -232,9 +232,26 @@ TROUPE_INLINE void add_group(vi (&sums)[halves], const vi (&block)[halves], cons
     sums[h] = _mm256_add_epi32(sums[h], _mm256_madd_epi16(block[h], scales[h]));
 }
 
+/// block += u · x of eight of K, a line of weights.
+/// @param offset  where in the rows
+template <std::size_t Rows>
+TROUPE_INLINE void add_int4_line(const std::byte* line, const row_pointers<Rows>& rows, std::size_t offset,
+                                 vi (&block)[Rows][halves]) {
+  const vi bytes[halves] = {load_pairs(line), load_pairs(line + 32)};
+  const vi low[halves] = {low_half_bytes(bytes[0]), low_half_bytes(bytes[1])};
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < Rows; ++r)
+    add_half_bytes(block[r], low, row_bytes<Rows>(rows, r, offset));
+  const vi high[halves] = {high_half_bytes(bytes[0]), high_half_bytes(bytes[1])};
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < Rows; ++r)
+    add_half_bytes(block[r], high, row_bytes<Rows>(rows, r, offset + 4));
+}
+
 /// `blocks` blocks of 32 of K from `k` on of a panel of int4.
 /// @param a      the rows, from their beginning on, `inputs` long
-template <std::size_t Rows, class Fetch>
+/// @param Lines  that are unrolled: 2 suit memory, all 4 of a block the caches
+template <std::size_t Rows, std::size_t Lines, class Fetch>
 TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, std::size_t inputs,
                                     const quant_panel& panel, std::size_t k, std::size_t blocks,
                                     integer_sums<Rows>& sums, Fetch fetch) {
@@ -249,19 +266,15 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < Rows; ++r)
       block[r][0] = block[r][1] = group_offset(offsets, r);
-#pragma GCC unroll 2
-    for (std::size_t i = 0; i < block_k; i += 8, from += 64) {
-      fetch.weights(from, i / 8);
-      const vi bytes[halves] = {load_pairs(from), load_pairs(from + 32)};
-      const vi low[halves] = {low_half_bytes(bytes[0]), low_half_bytes(bytes[1])};
+#pragma GCC unroll 1
+    for (std::size_t i = 0; i < block_k; i += Lines * 8) {
 #pragma GCC unroll 4
-      for (std::size_t r = 0; r < Rows; ++r)
-        add_half_bytes(block[r], low, row_bytes<Rows>(rows, r, 0));
-      const vi high[halves] = {high_half_bytes(bytes[0]), high_half_bytes(bytes[1])};
-#pragma GCC unroll 4
-      for (std::size_t r = 0; r < Rows; ++r)
-        add_half_bytes(block[r], high, row_bytes<Rows>(rows, r, 4));
-      rows.advance(8);
+      for (std::size_t line = 0; line < Lines; ++line) {
+        fetch.weights(from + line * 64, line);
+        add_int4_line<Rows>(from + line * 64, rows, line * 8, block);
+      }
+      rows.advance(Lines * 8);
+      from += Lines * 64;
     }
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < Rows; ++r)
@@ -275,7 +288,7 @@ template <std::size_t Rows>
 TROUPE_LOOP void avx2_int4_cached(const std::byte* a, std::size_t a_stride, std::size_t inputs,
                                   const quant_panel& panel, std::size_t k, std::size_t blocks,
                                   integer_sums<Rows>& sums) {
-  avx2_int4_packed<Rows>(a, a_stride, inputs, panel, k, blocks, sums, fetch_nothing{});
+  avx2_int4_packed<Rows, 4>(a, a_stride, inputs, panel, k, blocks, sums, fetch_nothing{});
 }
 
 /// The same of one that was fetched, while the next one is.
@@ -283,7 +296,7 @@ template <std::size_t Rows>
 TROUPE_LOOP void avx2_int4_in_turn(const std::byte* a, std::size_t a_stride, std::size_t inputs,
                                    const quant_panel& panel, std::size_t k, std::size_t blocks,
                                    integer_sums<Rows>& sums, fetch_coming fetch) {
-  avx2_int4_packed<Rows>(a, a_stride, inputs, panel, k, blocks, sums, fetch);
+  avx2_int4_packed<Rows, 4>(a, a_stride, inputs, panel, k, blocks, sums, fetch);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
