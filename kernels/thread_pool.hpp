@@ -48,12 +48,13 @@ struct thread_pool_options {
   unsigned threads = 0;
   /// Pins worker `i` to `cores[i]` (worker 0 is the caller and never pinned); empty: not pinned.
   std::span<const int> cores{};
-  /// How long a waiting thread spins before it sleeps.
-  std::chrono::microseconds spin{10};
+  /// How long a waiting thread spins before it sleeps: longer than an op that one thread does alone, since
+  /// waking takes as long as several.
+  std::chrono::microseconds spin{50};
 };
 
 /// Fork-join threads, one pool per process. Several threads may call at once: calls take turns, so the
-/// machine is never oversubscribed. Threads that wait spin for a few microseconds, then sleep on a futex. A
+/// machine is never oversubscribed. Threads that wait spin for some microseconds, then sleep on a futex. A
 /// range function must not call the pool again and must not throw.
 class thread_pool {
  public:
