@@ -29,7 +29,7 @@ for needed in "$peer/include/llama.h" "$peer_build/bin/llama-quantize" "$peer_bu
   [ -e "$needed" ] || { echo "peer.sh: no $needed: build the peer first" >&2; exit 2; }
 done
 
-[ -x "$build/tests/engine_bench" ] || cmake --build "$build" --target engine_bench
+cmake --build "$build" --target engine_bench >&2 # by name alone, so that it is not of another commit
 mkdir -p "$work"
 model=$work/$variant
 g++ -std=c++20 -O2 -I. -I"$peer/include" -I"$peer/ggml/include" tests/bench/peer_bench.cpp -o "$work/peer_bench" \
