@@ -32,8 +32,8 @@ static void narrow_int8_row(std::byte* row, std::size_t k) {
     _mm256_store_si256(reinterpret_cast<__m256i*>(rest), _mm256_sub_epi8(x, kept));
     for (auto which = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(wide))); which != 0;
          which &= which - 1, ++count, fours += 8) {
-      const auto four = static_cast<std::uint32_t>(__builtin_ctz(which));
-      const auto weights = static_cast<std::uint32_t>(i + four * 4) * 16;
+      const auto four = static_cast<std::size_t>(__builtin_ctz(which));
+      const auto weights = static_cast<std::uint32_t>((i + four * 4) * 16);
       std::memcpy(fours, &weights, sizeof weights);
       std::memcpy(fours + 4, &rest[four], sizeof rest[four]);
     }
