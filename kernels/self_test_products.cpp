@@ -254,8 +254,8 @@ void check_quantized(comparison& compare) {
                       });
     }
   }
-  // More of K than is taken at a time, of rows that take turns and of many; two of them are all one value,
-  // the largest there is, so that no two products fit 16 bits.
+  // More of K than is taken at a time, of rows that take turns in two blocks and in more; two of them are all
+  // one value, the largest there is, so that no two products fit 16 bits.
   for (const packed_format format : {packed_format::int8_channel, packed_format::int4_group32}) {
     constexpr std::size_t long_k = 2048 + 96;
     constexpr std::size_t most_rows = 27;

@@ -48,8 +48,7 @@ struct thread_pool_options {
   unsigned threads = 0;
   /// Pins worker `i` to `cores[i]` (worker 0 is the caller and never pinned); empty: not pinned.
   std::span<const int> cores{};
-  /// How long a waiting thread spins before it sleeps: longer than an op that one thread does alone, since
-  /// waking takes as long as several.
+  /// How long a waiting thread spins before it sleeps.
   std::chrono::microseconds spin{50};
 };
 

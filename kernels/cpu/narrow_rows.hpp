@@ -2,9 +2,9 @@
 //
 // VPMADDUBSW adds two products in 16 bits and saturates. With weights made unsigned, w + 128 ≤ 255,
 // neighbours x₁ and x₂ of a row stay inside while |x₁ + x₂| ≤ 128: 255 · 128 = 32,640. Neighbours of both
-// signs always do. The few that do not are cut to ±64, and what was cut off is multiplied by itself: the sums
-// stay exact. (Magnitudes of weights times x with their signs always stay inside, but take an instruction
-// more for every 32 products.)
+// signs always do. The few that do not are cut to ±64, and what was cut off meets the weights on its own: the
+// sums stay exact. (Magnitudes of weights times x with their signs always stay inside, but take an
+// instruction more for every 32 products.)
 #pragma once
 
 #include <cstring>

@@ -158,7 +158,8 @@ static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::s
   const std::size_t padded = int8 ? int8_row_sums(k) : (k + block_k - 1) / block_k * block_k;
   for (std::size_t from = 0; from < padded; from += most) {
     const std::size_t count = padded - from < most ? padded - from : most;
-    panel_part part{panel, k, from, count, {next.weights, next.group_scales}};
+    const std::byte* next_scales = next.group_scales == nullptr ? next.weights : next.group_scales;
+    panel_part part{panel, k, from, count, {next.weights, next_scales}};
     if (!part.is_last()) {
       part.next.next_weights = panel.weights + (from + count) * bytes;
       if (panel.group_scales != nullptr)

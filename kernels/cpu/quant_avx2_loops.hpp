@@ -3,6 +3,9 @@
 // isa_kernels.cpp only, and there for AVX2 only.
 #pragma once
 
+#include <cstdint>
+#include <cstring>
+
 #include "kernels/cpu/gemm_avx2_kernels.hpp"
 #include "kernels/cpu/quant_integer_kernels.hpp"
 #include "kernels/cpu/row_pointers.hpp"
@@ -107,7 +110,6 @@ TROUPE_INLINE vi unsigned_weights(const std::byte* from) {
 
 /// `count` of K, a multiple of 8, of a panel of int8.
 /// @param a      narrow values of the rows
-/// @param fetch  fetch.weights(line) for each line that is read
 template <std::size_t Rows, class Fetch>
 TROUPE_INLINE void avx2_int8_packed(const std::byte* a, std::size_t a_stride, const std::byte* from,
                                     std::size_t count, integer_sums<Rows>& out, Fetch& fetch) {
@@ -174,6 +176,7 @@ TROUPE_INLINE std::uint32_t load_uint32(const std::byte* from) {
 }
 
 /// sums += what was cut off of the narrow values of a row, times a whole panel.
+/// @param fours  their number and what there is of each, as `int8_row_wide` says
 /// @param ahead  a line to fetch for each four, in turn; or null
 TROUPE_LOOP void avx2_add_wide(const std::byte* fours, const std::byte* weights, const std::byte*& ahead,
                                vi (&sums)[halves]) {
