@@ -14,21 +14,41 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 4; // whose sums registers hold, of both halves
 
+/// Sums begin: of int8 with −128 Σ x, of int4 with nothing.
 template <std::size_t Rows>
-TROUPE_INLINE void store_results(float* c, const integer_sums<Rows>& sums, const std::byte* a,
-                                 std::size_t a_stride, std::size_t k, const float* scales) {
-  for (std::size_t r = 0; r < Rows; ++r)
+TROUPE_INLINE void begin_sums(const std::byte* a, std::size_t a_stride, std::size_t k, packed_format format,
+                              float* c) {
+  for (std::size_t r = 0; r < Rows; ++r) {
+    const vi first = format == packed_format::int8_channel
+                         ? _mm256_set1_epi32(-128 * row_sum(a + r * a_stride, k))
+                         : _mm256_setzero_si256();
     for (std::size_t h = 0; h < halves; ++h)
-      store_integer_result(c + r * 16 + h * 8, sums.row[r][h], a + r * a_stride, k, scales + h * 8);
+      store_sums(c + r * 16 + h * 8, first);
+  }
+}
+
+/// Sums become results.
+template <std::size_t Rows, class Fetch>
+TROUPE_INLINE void finish_sums(const std::byte* a, std::size_t a_stride, std::size_t k,
+                               const quant_panel& panel, float* sums, float* c, Fetch fetch) {
+  for (std::size_t r = 0; r < Rows; ++r) {
+    const std::byte* row = a + r * a_stride;
+    if (panel.format == packed_format::int8_channel)
+      avx2_add_wide(row + int8_row_wide(k), panel.weights, sums + r * 16, fetch);
+    for (std::size_t h = 0; h < halves; ++h)
+      store_integer_result(c + r * 16 + h * 8, load_sums(sums + r * 16 + h * 8), row, k,
+                           panel.scales + h * 8);
+  }
 }
 
 /// Panels of int4 side by side, by turns of 64 of K.
 template <std::size_t Rows, std::size_t Panels>
 TROUPE_LOOP void avx2_int4_panels(const std::byte* a, std::size_t a_stride, const quant_panel& first,
-                                  const weight_fetcher& fetcher, std::size_t k, float* c,
-                                  std::size_t c_stride) {
+                                  const weight_fetcher& fetcher, std::size_t k, float* c) {
   const std::size_t bytes = step_bytes(first.format);
-  integer_sums<Rows> sums[Panels] = {};
+  float sums[Panels][Rows * 16];
+  for (std::size_t p = 0; p < Panels; ++p)
+    begin_sums<Rows>(a, a_stride, k, first.format, sums[p]);
   for (std::size_t from = 0; from < k; from += step_k) {
     const std::size_t blocks = ((k - from < step_k ? k - from : step_k) + block_k - 1) / block_k;
     for (std::size_t p = 0; p < Panels; ++p) {
@@ -38,7 +58,7 @@ TROUPE_LOOP void avx2_int4_panels(const std::byte* a, std::size_t a_stride, cons
     }
   }
   for (std::size_t p = 0; p < Panels; ++p)
-    store_results(c + p * c_stride, sums[p], a, a_stride, k, first.next(p).scales);
+    finish_sums<Rows>(a, a_stride, k, first.next(p), sums[p], c + p * Rows * 16, fetch_nothing{});
 }
 
 /// As many groups of `Panels` panels of int4 as there are from panel `p` on. Returns the panel behind them.
@@ -46,43 +66,22 @@ template <std::size_t Panels>
 static std::size_t avx2_int4_side_by_side(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                           const quant_panel& first, std::size_t p, std::size_t panels,
                                           const upcoming_panels& next, std::size_t k, float* c) {
-  const std::size_t c_stride = rows * 16;
   for (; p + Panels <= panels; p += Panels)
     in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t) {
       const weight_fetcher fetcher(first.next(p), Panels, panels - p, k, next);
-      avx2_int4_panels<Rows, Panels>(a, a_stride, first.next(p), fetcher, k, c + p * c_stride, c_stride);
+      avx2_int4_panels<Rows, Panels>(a, a_stride, first.next(p), fetcher, k, c + p * Rows * 16);
     });
   return p;
-}
-
-/// sums += what was cut off of the narrow values of `Rows` rows, times a whole panel.
-/// @param ahead  a line to fetch, and those behind it, meanwhile; or null
-template <std::size_t Rows>
-TROUPE_INLINE void avx2_add_wide_fours(const std::byte* a, std::size_t a_stride, std::size_t k,
-                                       const std::byte* weights, const std::byte* ahead,
-                                       integer_sums<Rows>& sums) {
-  for (std::size_t r = 0; r < Rows; ++r)
-    avx2_add_wide(a + r * a_stride + int8_row_wide(k), weights, ahead, sums.row[r]);
-}
-
-/// −128 Σ x of each row.
-template <std::size_t Rows>
-TROUPE_INLINE void begin_int8_sums(const std::byte* a, std::size_t a_stride, std::size_t k,
-                                   integer_sums<Rows>& sums) {
-  for (std::size_t r = 0; r < Rows; ++r)
-    sums.row[r][0] = sums.row[r][1] = _mm256_set1_epi32(-128 * row_sum(a + r * a_stride, k));
 }
 
 /// A panel of int8 as it comes from memory.
 template <std::size_t Rows>
 static void avx2_int8_panel(const std::byte* a, std::size_t a_stride, const quant_panel& panel, std::size_t k,
                             float* c) {
-  integer_sums<Rows> sums;
-  begin_int8_sums(a, a_stride, k, sums);
-  avx2_int8_streamed<Rows>(a + int8_row_narrow(k), a_stride, panel.weights, int8_row_sums(k), sums);
-  avx2_add_wide_fours(a, a_stride, k, panel.weights,
-                      panel.weights + int8_row_sums(k) * 16 + int8_bytes_ahead<Rows>, sums);
-  store_results(c, sums, a, a_stride, k, panel.scales);
+  begin_sums<Rows>(a, a_stride, k, panel.format, c);
+  avx2_int8_streamed<Rows>(a + int8_row_narrow(k), a_stride, panel.weights, int8_row_sums(k), c);
+  finish_sums<Rows>(a, a_stride, k, panel, c, c,
+                    fetch_on{panel.weights + int8_row_sums(k) * 16 + int8_bytes_ahead<Rows>});
 }
 
 /// A part of K of one panel, in L1 beside the rows that pass it, and where the next part lies.
@@ -93,8 +92,6 @@ struct panel_part {
   std::size_t count;
   fetch_coming next;
 
-  bool is_int8() const { return panel.format == packed_format::int8_channel; }
-
   bool is_first() const { return from == 0; }
 
   bool is_last() const { return from + count >= inputs; }
@@ -103,48 +100,25 @@ struct panel_part {
 /// @param block  of the rows that pass: each of the first two fetches a half of the next part
 template <std::size_t Rows>
 TROUPE_INLINE void avx2_add_part(const std::byte* a, std::size_t a_stride, const panel_part& part,
-                                 std::size_t block, integer_sums<Rows>& sums) {
+                                 std::size_t block, float* c) {
   const quant_panel& panel = part.panel;
   fetch_coming next = part.next;
-  if (part.is_int8()) {
+  if (panel.format == packed_format::int8_channel) {
     const std::byte* weights = panel.weights + part.from * 16;
     const std::byte* narrow = a + int8_row_narrow(part.inputs) + part.from;
     next.next_weights += block * part.count * 8;
     if (block < 2)
-      avx2_int8_in_turn<Rows>(narrow, a_stride, weights, part.count, sums, next);
+      avx2_int8_in_turn<Rows>(narrow, a_stride, weights, part.count, c, next);
     else
-      avx2_int8_cached<Rows>(narrow, a_stride, weights, part.count, sums);
+      avx2_int8_cached<Rows>(narrow, a_stride, weights, part.count, c);
     return;
   }
   const std::size_t blocks = part.count / block_k;
   next.next_weights += block * part.count * 4;
   if (block < 2)
-    avx2_int4_in_turn<Rows>(a, a_stride, part.inputs, panel, part.from, blocks, sums, next);
+    avx2_int4_in_turn<Rows>(a, a_stride, part.inputs, panel, part.from, blocks, c, next);
   else
-    avx2_int4_cached<Rows>(a, a_stride, part.inputs, panel, part.from, blocks, sums);
-}
-
-/// Sums go on where `c` has them as integers; the last part's become results.
-template <std::size_t Rows>
-static void avx2_part_rows(const std::byte* a, std::size_t a_stride, const panel_part& part,
-                           std::size_t block, float* c) {
-  integer_sums<Rows> sums = {};
-  if (!part.is_first())
-    for (std::size_t r = 0; r < Rows; ++r)
-      for (std::size_t h = 0; h < halves; ++h)
-        sums.row[r][h] = load_pairs(c + r * 16 + h * 8);
-  else if (part.is_int8())
-    begin_int8_sums(a, a_stride, part.inputs, sums);
-  avx2_add_part<Rows>(a, a_stride, part, block, sums);
-  if (!part.is_last()) {
-    for (std::size_t r = 0; r < Rows; ++r)
-      for (std::size_t h = 0; h < halves; ++h)
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(c + r * 16 + h * 8), sums.row[r][h]);
-    return;
-  }
-  if (part.is_int8())
-    avx2_add_wide_fours(a, a_stride, part.inputs, part.panel.weights, nullptr, sums);
-  store_results(c, sums, a, a_stride, part.inputs, part.panel.scales);
+    avx2_int4_cached<Rows>(a, a_stride, part.inputs, panel, part.from, blocks, c);
 }
 
 /// More rows than registers hold sums of, with one panel.
@@ -167,7 +141,13 @@ static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::s
     }
     std::size_t block = 0;
     in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
-      avx2_part_rows<Rows>(a + row * a_stride, a_stride, part, block++, c + row * 16);
+      const std::byte* x = a + row * a_stride;
+      float* sums = c + row * 16;
+      if (part.is_first())
+        begin_sums<Rows>(x, a_stride, k, panel.format, sums);
+      avx2_add_part<Rows>(x, a_stride, part, block++, sums);
+      if (part.is_last())
+        finish_sums<Rows>(x, a_stride, k, panel, sums, sums, fetch_nothing{});
     });
   }
 }

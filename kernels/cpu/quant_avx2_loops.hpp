@@ -1,6 +1,6 @@
 // The loops of integer products on AVX2, which multiplies unsigned with signed bytes and adds pairs of them
-// in 16 bits (VPMADDUBSW): a few rows and a panel's 16 columns, sums in registers. Included by
-// isa_kernels.cpp only, and there for AVX2 only.
+// in 16 bits (VPMADDUBSW): a few rows and a panel's 16 columns. Sums, int32 [Rows][16], are added to where
+// the results will be, `c`. Included by isa_kernels.cpp only, and there for AVX2 only.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,14 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t halves = 2; // of a panel's 16 columns
 
-/// What was summed up before a loop begins, and is when it ends.
-template <std::size_t Rows>
-struct integer_sums {
-  vi row[Rows][halves];
-};
+/// The sums of a row and 8 columns.
+TROUPE_INLINE vi load_sums(const float* c) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(c));
+}
+
+TROUPE_INLINE void store_sums(float* c, vi sums) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(c), sums);
+}
 
 /// Four bytes of row `r`, in every lane.
 template <std::size_t Rows>
@@ -31,24 +34,6 @@ TROUPE_INLINE vi row_bytes(const row_pointers<Rows>& rows, std::size_t r, std::s
 /// any, and the compiler would rather keep many products and spill the sums.
 TROUPE_INLINE void keep(vi& sum) {
   __asm__("" : "+x"(sum));
-}
-
-template <std::size_t Rows>
-TROUPE_INLINE void load_sums(const integer_sums<Rows>& from, vi (&sums)[Rows][halves]) {
-#pragma GCC unroll 4
-  for (std::size_t r = 0; r < Rows; ++r) {
-    sums[r][0] = from.row[r][0];
-    sums[r][1] = from.row[r][1];
-  }
-}
-
-template <std::size_t Rows>
-TROUPE_INLINE void store_sums(const vi (&sums)[Rows][halves], integer_sums<Rows>& to) {
-#pragma GCC unroll 4
-  for (std::size_t r = 0; r < Rows; ++r) {
-    to.row[r][0] = sums[r][0];
-    to.row[r][1] = sums[r][1];
-  }
 }
 
 // What is fetched while a panel is read: `weights` is called for each line of it, `scales` for each block of
@@ -66,6 +51,16 @@ template <std::size_t BytesAhead>
 struct fetch_behind {
   __attribute__((always_inline)) void weights(const std::byte* line, std::size_t /*index*/) const {
     fetch_line(line + BytesAhead);
+  }
+};
+
+/// The line at `next` and those behind it, in turn.
+struct fetch_on {
+  const std::byte* next = nullptr;
+
+  __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t /*index*/) {
+    fetch_line(next);
+    next += 64;
   }
 };
 
@@ -112,9 +107,12 @@ TROUPE_INLINE vi unsigned_weights(const std::byte* from) {
 /// @param a      narrow values of the rows
 template <std::size_t Rows, class Fetch>
 TROUPE_INLINE void avx2_int8_packed(const std::byte* a, std::size_t a_stride, const std::byte* from,
-                                    std::size_t count, integer_sums<Rows>& out, Fetch& fetch) {
+                                    std::size_t count, float* c, Fetch& fetch) {
   vi sums[Rows][halves];
-  load_sums(out, sums);
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < Rows; ++r)
+    for (std::size_t h = 0; h < halves; ++h)
+      sums[r][h] = load_sums(c + r * 16 + h * 8);
   row_pointers<Rows> rows(a, a_stride);
   const vi ones = _mm256_set1_epi16(1);
   constexpr std::size_t together = 2;
@@ -139,7 +137,10 @@ TROUPE_INLINE void avx2_int8_packed(const std::byte* a, std::size_t a_stride, co
     rows.advance(4 * together);
     from += 64 * together;
   }
-  store_sums(sums, out);
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < Rows; ++r)
+    for (std::size_t h = 0; h < halves; ++h)
+      store_sums(c + r * 16 + h * 8, sums[r][h]);
 }
 
 // The more rows, the longer a line takes, and the further memory gets before it is read.
@@ -149,24 +150,24 @@ constexpr std::size_t int8_bytes_ahead = Rows <= 2 ? 1024 : 2048;
 /// The same of a panel that comes from memory and is read once. Fetches what lies behind.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_int8_streamed(const std::byte* a, std::size_t a_stride, const std::byte* from,
-                                    std::size_t count, integer_sums<Rows>& out) {
+                                    std::size_t count, float* c) {
   fetch_behind<int8_bytes_ahead<Rows>> fetch;
-  avx2_int8_packed<Rows>(a, a_stride, from, count, out, fetch);
+  avx2_int8_packed<Rows>(a, a_stride, from, count, c, fetch);
 }
 
 /// The same of a part of a panel that is in L1.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_int8_cached(const std::byte* a, std::size_t a_stride, const std::byte* from,
-                                  std::size_t count, integer_sums<Rows>& out) {
+                                  std::size_t count, float* c) {
   fetch_nothing fetch;
-  avx2_int8_packed<Rows>(a, a_stride, from, count, out, fetch);
+  avx2_int8_packed<Rows>(a, a_stride, from, count, c, fetch);
 }
 
 /// The same of one that was fetched, while the next one is.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_int8_in_turn(const std::byte* a, std::size_t a_stride, const std::byte* from,
-                                   std::size_t count, integer_sums<Rows>& out, fetch_coming fetch) {
-  avx2_int8_packed<Rows>(a, a_stride, from, count, out, fetch);
+                                   std::size_t count, float* c, fetch_coming fetch) {
+  avx2_int8_packed<Rows>(a, a_stride, from, count, c, fetch);
 }
 
 TROUPE_INLINE std::uint32_t load_uint32(const std::byte* from) {
@@ -175,24 +176,27 @@ TROUPE_INLINE std::uint32_t load_uint32(const std::byte* from) {
   return x;
 }
 
-/// sums += what was cut off of the narrow values of a row, times a whole panel.
+/// c += what was cut off of the narrow values of a row, times a whole panel.
 /// @param fours  their number and what there is of each, as `int8_row_wide` says
-/// @param ahead  a line to fetch for each four, in turn; or null
-TROUPE_LOOP void avx2_add_wide(const std::byte* fours, const std::byte* weights, const std::byte*& ahead,
-                               vi (&sums)[halves]) {
+/// @param fetch  `weights` of it is called for each
+template <class Fetch>
+TROUPE_INLINE void avx2_add_wide(const std::byte* fours, const std::byte* weights, float* c, Fetch& fetch) {
+  const std::uint32_t count = load_uint32(fours);
+  if (count == 0)
+    return;
   const vi ones = _mm256_set1_epi16(1);
-  for (std::uint32_t count = load_uint32(fours); count > 0; --count) {
-    if (ahead != nullptr) {
-      fetch_line(ahead);
-      ahead += 64;
-    }
+  vi sums[halves] = {load_sums(c), load_sums(c + 8)};
+  const std::byte* const end = fours + count * 8;
+  for (; fours != end; fours += 8) {
+    fetch.weights(weights, 0);
     const std::byte* from = weights + load_uint32(fours + 4);
     const vi x = broadcast_bytes(fours + 8);
-    fours += 8;
     for (std::size_t h = 0; h < halves; ++h)
       sums[h] = _mm256_add_epi32(
           sums[h], _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned_weights(from + h * 32), x), ones));
   }
+  store_sums(c, sums[0]);
+  store_sums(c + 8, sums[1]);
 }
 
 // int4: a group's sum is kept in two parts of 16 bits: −8 Σ x of all 32, which takes away what making half
@@ -228,11 +232,11 @@ TROUPE_INLINE void group_scales(const quant_panel& panel, std::size_t b, vi (&sc
   }
 }
 
-/// sums += block · scales.
-TROUPE_INLINE void add_group(vi (&sums)[halves], const vi (&block)[halves], const vi (&scales)[halves]) {
+/// c += block · scales.
+TROUPE_INLINE void add_group(float* c, const vi (&block)[halves], const vi (&scales)[halves]) {
 #pragma GCC unroll 2
   for (std::size_t h = 0; h < halves; ++h)
-    sums[h] = _mm256_add_epi32(sums[h], _mm256_madd_epi16(block[h], scales[h]));
+    store_sums(c + h * 8, _mm256_add_epi32(load_sums(c + h * 8), _mm256_madd_epi16(block[h], scales[h])));
 }
 
 /// block += u · x of eight of K, a line of weights.
@@ -256,8 +260,8 @@ TROUPE_INLINE void add_int4_line(const std::byte* line, const row_pointers<Rows>
 /// @param Lines  that are unrolled: 2 suit memory, all 4 of a block the caches
 template <std::size_t Rows, std::size_t Lines, class Fetch>
 TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, std::size_t inputs,
-                                    const quant_panel& panel, std::size_t k, std::size_t blocks,
-                                    integer_sums<Rows>& sums, Fetch fetch) {
+                                    const quant_panel& panel, std::size_t k, std::size_t blocks, float* c,
+                                    Fetch fetch) {
   row_pointers<Rows> rows(a + k, a_stride);
   row_pointers<Rows> offsets(block_offsets(a, inputs) + k / block_k, a_stride);
   const std::byte* from = panel.weights + k / block_k * int4_block_bytes;
@@ -281,7 +285,7 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
     }
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < Rows; ++r)
-      add_group(sums.row[r], block[r], scales);
+      add_group(c + r * 16, block[r], scales);
     offsets.advance(sizeof(std::int32_t));
   }
 }
@@ -289,17 +293,16 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
 /// The same of a part of a panel that is in L1.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_int4_cached(const std::byte* a, std::size_t a_stride, std::size_t inputs,
-                                  const quant_panel& panel, std::size_t k, std::size_t blocks,
-                                  integer_sums<Rows>& sums) {
-  avx2_int4_packed<Rows, 4>(a, a_stride, inputs, panel, k, blocks, sums, fetch_nothing{});
+                                  const quant_panel& panel, std::size_t k, std::size_t blocks, float* c) {
+  avx2_int4_packed<Rows, 4>(a, a_stride, inputs, panel, k, blocks, c, fetch_nothing{});
 }
 
 /// The same of one that was fetched, while the next one is.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_int4_in_turn(const std::byte* a, std::size_t a_stride, std::size_t inputs,
-                                   const quant_panel& panel, std::size_t k, std::size_t blocks,
-                                   integer_sums<Rows>& sums, fetch_coming fetch) {
-  avx2_int4_packed<Rows, 4>(a, a_stride, inputs, panel, k, blocks, sums, fetch);
+                                   const quant_panel& panel, std::size_t k, std::size_t blocks, float* c,
+                                   fetch_coming fetch) {
+  avx2_int4_packed<Rows, 4>(a, a_stride, inputs, panel, k, blocks, c, fetch);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
