@@ -1,7 +1,7 @@
 // Integer products on AVX2. Included by isa_kernels.cpp only, and there for AVX2 only.
 //
-// Rows whose sums fit registers read panels as they come from memory: int8 one after the other, int4 four
-// side by side. More rows pass a part of a panel in blocks of so many, while the next part is fetched into
+// Few rows read panels as they come from memory: int8 one after the other, int4 four side by side. More rows
+// pass a part of a panel in blocks of as many as registers hold sums of, while the next part is fetched into
 // L1.
 #pragma once
 
@@ -13,6 +13,8 @@
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 4; // whose sums registers hold, of both halves
+constexpr std::size_t few_rows_int8 = 4;
+constexpr std::size_t few_rows_int4 = 2;
 
 /// Sums begin: of int8 with −128 Σ x, of int4 with nothing.
 template <std::size_t Rows>
@@ -67,7 +69,7 @@ static std::size_t avx2_int4_side_by_side(const std::byte* a, std::size_t a_stri
                                           const quant_panel& first, std::size_t p, std::size_t panels,
                                           const upcoming_panels& next, std::size_t k, float* c) {
   for (; p + Panels <= panels; p += Panels)
-    in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t) {
+    in_row_blocks<few_rows_int4>(rows, [&]<std::size_t Rows>(std::size_t) {
       const weight_fetcher fetcher(first.next(p), Panels, panels - p, k, next);
       avx2_int4_panels<Rows, Panels>(a, a_stride, first.next(p), fetcher, k, c + p * Rows * 16);
     });
@@ -90,38 +92,30 @@ struct panel_part {
   std::size_t inputs; // K of the whole panel
   std::size_t from;
   std::size_t count;
-  fetch_coming next;
+  const std::byte* next_weights;
+  const std::byte* next_scales;
 
   bool is_first() const { return from == 0; }
 
   bool is_last() const { return from + count >= inputs; }
 };
 
-/// @param block  of the rows that pass: each of the first two fetches a half of the next part
-template <std::size_t Rows>
+/// A block of rows passes, and fetches the next part from `skip` of K on, one line for `Lines` that it reads.
+template <std::size_t Rows, std::size_t Lines>
 TROUPE_INLINE void avx2_add_part(const std::byte* a, std::size_t a_stride, const panel_part& part,
-                                 std::size_t block, float* c) {
+                                 std::size_t skip, float* c) {
   const quant_panel& panel = part.panel;
-  fetch_coming next = part.next;
-  if (panel.format == packed_format::int8_channel) {
-    const std::byte* weights = panel.weights + part.from * 16;
-    const std::byte* narrow = a + int8_row_narrow(part.inputs) + part.from;
-    next.next_weights += block * part.count * 8;
-    if (block < 2)
-      avx2_int8_in_turn<Rows>(narrow, a_stride, weights, part.count, c, next);
-    else
-      avx2_int8_cached<Rows>(narrow, a_stride, weights, part.count, c);
-    return;
-  }
-  const std::size_t blocks = part.count / block_k;
-  next.next_weights += block * part.count * 4;
-  if (block < 2)
-    avx2_int4_in_turn<Rows>(a, a_stride, part.inputs, panel, part.from, blocks, c, next);
+  if (panel.format == packed_format::int8_channel)
+    avx2_int8_in_turn<Rows, Lines>(a + int8_row_narrow(part.inputs) + part.from, a_stride,
+                                   panel.weights + part.from * 16, part.count, c,
+                                   {part.next_weights + skip * 16, part.next_scales});
   else
-    avx2_int4_cached<Rows>(a, a_stride, part.inputs, panel, part.from, blocks, c);
+    avx2_int4_in_turn<Rows, Lines>(a, a_stride, part.inputs, panel, part.from, part.count / block_k, c,
+                                   {part.next_weights + skip * 8, part.next_scales});
 }
 
-/// More rows than registers hold sums of, with one panel.
+/// Rows with one panel. The first two blocks of rows fetch a half of the next part each, so that memory is as
+/// busy in the second as in the first.
 /// @param next  the panel to multiply after it; nothing but fetched
 static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& panel, const quant_panel& next, std::size_t k, float* c) {
@@ -133,11 +127,11 @@ static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::s
   for (std::size_t from = 0; from < padded; from += most) {
     const std::size_t count = padded - from < most ? padded - from : most;
     const std::byte* next_scales = next.group_scales == nullptr ? next.weights : next.group_scales;
-    panel_part part{panel, k, from, count, {next.weights, next_scales}};
+    panel_part part{panel, k, from, count, next.weights, next_scales};
     if (!part.is_last()) {
-      part.next.next_weights = panel.weights + (from + count) * bytes;
+      part.next_weights = panel.weights + (from + count) * bytes;
       if (panel.group_scales != nullptr)
-        part.next.next_scales = panel.group_scales_of((from + count) / block_k);
+        part.next_scales = panel.group_scales_of((from + count) / block_k);
     }
     std::size_t block = 0;
     in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
@@ -145,7 +139,13 @@ static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::s
       float* sums = c + row * 16;
       if (part.is_first())
         begin_sums<Rows>(x, a_stride, k, panel.format, sums);
-      avx2_add_part<Rows>(x, a_stride, part, block++, sums);
+      if (rows == Rows)
+        avx2_add_part<Rows, 1>(x, a_stride, part, 0, sums);
+      else if (block < 2)
+        avx2_add_part<Rows, 2>(x, a_stride, part, block * count / 2, sums);
+      else
+        avx2_add_part<Rows, 0>(x, a_stride, part, 0, sums);
+      ++block;
       if (part.is_last())
         finish_sums<Rows>(x, a_stride, k, panel, sums, sums, fetch_nothing{});
     });
@@ -168,18 +168,20 @@ static void integer_panels_avx2(const std::byte* a, std::size_t a_stride, std::s
                                 const quant_panel& first, std::size_t panels, const upcoming_panels& next,
                                 std::size_t k, float* c) {
   std::size_t p = 0;
-  if (rows <= integer_rows && first.format != packed_format::int8_channel) {
+  const bool int8 = first.format == packed_format::int8_channel;
+  const std::size_t few_rows = int8 ? few_rows_int8 : few_rows_int4;
+  if (rows <= few_rows && !int8) {
     p = avx2_int4_side_by_side<4>(a, a_stride, rows, first, p, panels, next, k, c);
     p = avx2_int4_side_by_side<1>(a, a_stride, rows, first, p, panels, next, k, c);
   }
   for (; p < panels; ++p) {
     const quant_panel panel = first.next(p);
     float* sums = c + p * rows * 16;
-    if (rows > integer_rows)
+    if (rows > few_rows)
       avx2_panel_in_turns(a, a_stride, rows, panel,
                           p + 1 < panels ? first.next(p + 1) : panel_behind(first, panels, next), k, sums);
     else
-      in_row_blocks<integer_rows>(
+      in_row_blocks<few_rows_int8>(
           rows, [&]<std::size_t Rows>(std::size_t) { avx2_int8_panel<Rows>(a, a_stride, panel, k, sums); });
   }
 }

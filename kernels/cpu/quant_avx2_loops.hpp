@@ -64,22 +64,25 @@ struct fetch_on {
   }
 };
 
-/// What comes next: one line for two that are read, so that two passes over one part fetch the next one, and
-/// memory is as busy in the second as in the first.
+/// What comes next: one line for `Lines` that are read, or nothing with 0.
+template <std::size_t Lines>
 struct fetch_coming {
   const std::byte* next_weights = nullptr;
   const std::byte* next_scales = nullptr; // of 16 bytes for a block; any where there are none
 
   __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t index) {
-    if (index % 2 == 0)
-      return;
-    fetch_line(next_weights);
-    next_weights += 64;
+    if constexpr (Lines > 0)
+      if (index % Lines == Lines - 1) {
+        fetch_line(next_weights);
+        next_weights += 64;
+      }
   }
 
   __attribute__((always_inline)) void scales() {
-    fetch_line(next_scales);
-    next_scales += 16;
+    if constexpr (Lines > 0) {
+      fetch_line(next_scales);
+      next_scales += 16;
+    }
   }
 };
 
@@ -155,18 +158,10 @@ TROUPE_LOOP void avx2_int8_streamed(const std::byte* a, std::size_t a_stride, co
   avx2_int8_packed<Rows>(a, a_stride, from, count, c, fetch);
 }
 
-/// The same of a part of a panel that is in L1.
-template <std::size_t Rows>
-TROUPE_LOOP void avx2_int8_cached(const std::byte* a, std::size_t a_stride, const std::byte* from,
-                                  std::size_t count, float* c) {
-  fetch_nothing fetch;
-  avx2_int8_packed<Rows>(a, a_stride, from, count, c, fetch);
-}
-
-/// The same of one that was fetched, while the next one is.
-template <std::size_t Rows>
+/// The same of a part of a panel that is in L1, while the next part is fetched.
+template <std::size_t Rows, std::size_t Lines>
 TROUPE_LOOP void avx2_int8_in_turn(const std::byte* a, std::size_t a_stride, const std::byte* from,
-                                   std::size_t count, float* c, fetch_coming fetch) {
+                                   std::size_t count, float* c, fetch_coming<Lines> fetch) {
   avx2_int8_packed<Rows>(a, a_stride, from, count, c, fetch);
 }
 
@@ -290,18 +285,11 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
   }
 }
 
-/// The same of a part of a panel that is in L1.
-template <std::size_t Rows>
-TROUPE_LOOP void avx2_int4_cached(const std::byte* a, std::size_t a_stride, std::size_t inputs,
-                                  const quant_panel& panel, std::size_t k, std::size_t blocks, float* c) {
-  avx2_int4_packed<Rows, 4>(a, a_stride, inputs, panel, k, blocks, c, fetch_nothing{});
-}
-
-/// The same of one that was fetched, while the next one is.
-template <std::size_t Rows>
+/// The same of a part of a panel that is in L1, while the next part is fetched.
+template <std::size_t Rows, std::size_t Lines>
 TROUPE_LOOP void avx2_int4_in_turn(const std::byte* a, std::size_t a_stride, std::size_t inputs,
                                    const quant_panel& panel, std::size_t k, std::size_t blocks, float* c,
-                                   fetch_coming fetch) {
+                                   fetch_coming<Lines> fetch) {
   avx2_int4_packed<Rows, 4>(a, a_stride, inputs, panel, k, blocks, c, fetch);
 }
 
