@@ -12,7 +12,7 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-constexpr std::size_t integer_rows = 4; // whose sums registers hold, of both halves
+constexpr std::size_t integer_rows = 5; // whose sums registers hold, of both halves
 constexpr std::size_t few_rows_int8 = 4;
 constexpr std::size_t few_rows_int4 = 2;
 

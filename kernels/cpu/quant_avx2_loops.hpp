@@ -112,7 +112,7 @@ template <std::size_t Rows, class Fetch>
 TROUPE_INLINE void avx2_int8_packed(const std::byte* a, std::size_t a_stride, const std::byte* from,
                                     std::size_t count, float* c, Fetch& fetch) {
   vi sums[Rows][halves];
-#pragma GCC unroll 4
+#pragma GCC unroll 6
   for (std::size_t r = 0; r < Rows; ++r)
     for (std::size_t h = 0; h < halves; ++h)
       sums[r][h] = load_sums(c + r * 16 + h * 8);
@@ -140,7 +140,7 @@ TROUPE_INLINE void avx2_int8_packed(const std::byte* a, std::size_t a_stride, co
     rows.advance(4 * together);
     from += 64 * together;
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 6
   for (std::size_t r = 0; r < Rows; ++r)
     for (std::size_t h = 0; h < halves; ++h)
       store_sums(c + r * 16 + h * 8, sums[r][h]);
@@ -199,13 +199,6 @@ TROUPE_INLINE void avx2_add_wide(const std::byte* fours, const std::byte* weight
 // first is at most 8 · 127, done or not: 32 of them stay inside, and so do 16 · 15 · 127. Multiplying both
 // with the group's scale and adding them up is one instruction.
 
-/// What the sum of a block of 32 of K begins with in row `r`.
-/// @param offsets  −8 Σ x of the block in each row
-template <std::size_t Rows>
-TROUPE_INLINE vi group_offset(const row_pointers<Rows>& offsets, std::size_t r) {
-  return _mm256_blend_epi16(broadcast_bytes(offsets.at(r, 0)), _mm256_setzero_si256(), 0xaa);
-}
-
 /// block += u · x of four of K.
 TROUPE_INLINE void add_half_bytes(vi (&block)[halves], const vi (&u)[halves], vi x) {
 #pragma GCC unroll 2
@@ -217,14 +210,15 @@ TROUPE_INLINE void add_half_bytes(vi (&block)[halves], const vi (&u)[halves], vi
 
 /// Scales of block `b` of 32 of K, each in both parts of a lane; ones where there are no groups.
 TROUPE_INLINE void group_scales(const quant_panel& panel, std::size_t b, vi (&scales)[halves]) {
-#pragma GCC unroll 2
-  for (std::size_t h = 0; h < halves; ++h) {
-    scales[h] = _mm256_set1_epi16(1);
-    if (panel.group_scales != nullptr) {
-      const vi g = load_int8_int(panel.group_scales_of(b) + h * 8);
-      scales[h] = _mm256_or_si256(_mm256_slli_epi32(g, 16), _mm256_and_si256(g, _mm256_set1_epi32(0xffff)));
-    }
+  if (panel.group_scales == nullptr) {
+    scales[0] = scales[1] = _mm256_set1_epi16(1);
+    return;
   }
+  const auto* bytes = reinterpret_cast<const __m128i*>(panel.group_scales_of(b));
+  // Columns 0 … 3, 8 … 11, 4 … 7, 12 … 15: pairs are made in halves of a register.
+  const vi g = _mm256_permute4x64_epi64(_mm256_cvtepi8_epi16(_mm_loadu_si128(bytes)), 0xd8);
+  scales[0] = _mm256_unpacklo_epi16(g, g);
+  scales[1] = _mm256_unpackhi_epi16(g, g);
 }
 
 /// c += block · scales.
@@ -241,11 +235,11 @@ TROUPE_INLINE void add_int4_line(const std::byte* line, const row_pointers<Rows>
                                  vi (&block)[Rows][halves]) {
   const vi bytes[halves] = {load_pairs(line), load_pairs(line + 32)};
   const vi low[halves] = {low_half_bytes(bytes[0]), low_half_bytes(bytes[1])};
-#pragma GCC unroll 4
+#pragma GCC unroll 6
   for (std::size_t r = 0; r < Rows; ++r)
     add_half_bytes(block[r], low, row_bytes<Rows>(rows, r, offset));
   const vi high[halves] = {high_half_bytes(bytes[0]), high_half_bytes(bytes[1])};
-#pragma GCC unroll 4
+#pragma GCC unroll 6
   for (std::size_t r = 0; r < Rows; ++r)
     add_half_bytes(block[r], high, row_bytes<Rows>(rows, r, offset + 4));
 }
@@ -265,9 +259,9 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
     group_scales(panel, k / block_k + b, scales);
     fetch.scales();
     vi block[Rows][halves];
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (std::size_t r = 0; r < Rows; ++r)
-      block[r][0] = block[r][1] = group_offset(offsets, r);
+      block[r][0] = block[r][1] = row_bytes<Rows>(offsets, r, 0);
 #pragma GCC unroll 1
     for (std::size_t i = 0; i < block_k; i += Lines * 8) {
 #pragma GCC unroll 4
@@ -278,7 +272,7 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
       rows.advance(Lines * 8);
       from += Lines * 64;
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (std::size_t r = 0; r < Rows; ++r)
       add_group(c + r * 16, block[r], scales);
     offsets.advance(sizeof(std::int32_t));

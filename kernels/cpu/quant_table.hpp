@@ -65,9 +65,10 @@ constexpr std::size_t int8_row_scale(std::size_t k) {
   return int8_row_sums(k) + int8_row_sums(k) / 32 * sizeof(std::int32_t);
 }
 
-/// AVX2 alone adds to such a row (`narrow_rows.hpp`): the K values once more, padded, but those of some fours
-/// of K cut to ±64; and at `int8_row_wide` how many such fours there are (uint32), then of each where its
-/// weights are in a panel (uint32, bytes) and what was cut off (4 bytes).
+/// AVX2 keeps only the low 16 bits of each −8 Σ x, and alone adds to such a row (`narrow_rows.hpp`): the K
+/// values once more, padded, but those of some fours of K cut to ±64; and at `int8_row_wide` how many such
+/// fours there are (uint32), then of each where its weights are in a panel (uint32, bytes) and what was cut
+/// off (4 bytes).
 constexpr std::size_t int8_row_narrow(std::size_t k) {
   return (int8_row_scale(k) + 2 * sizeof(float) + 63) / 64 * 64;
 }
