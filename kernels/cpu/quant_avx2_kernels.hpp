@@ -13,6 +13,8 @@
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 5; // whose sums registers hold, of both halves
+
+// More take turns: int4, which computes longer, sooner.
 constexpr std::size_t few_rows_int8 = 4;
 constexpr std::size_t few_rows_int4 = 2;
 
@@ -30,6 +32,8 @@ TROUPE_INLINE void begin_sums(const std::byte* a, std::size_t a_stride, std::siz
 }
 
 /// Sums become results.
+/// @param c      where; may be `sums`
+/// @param fetch  `weights` of it is called for each four of K that was cut
 template <std::size_t Rows, class Fetch>
 TROUPE_INLINE void finish_sums(const std::byte* a, std::size_t a_stride, std::size_t k,
                                const quant_panel& panel, float* sums, float* c, Fetch fetch) {
@@ -48,7 +52,7 @@ template <std::size_t Rows, std::size_t Panels>
 TROUPE_LOOP void avx2_int4_panels(const std::byte* a, std::size_t a_stride, const quant_panel& first,
                                   const weight_fetcher& fetcher, std::size_t k, float* c) {
   const std::size_t bytes = step_bytes(first.format);
-  float sums[Panels][Rows * 16];
+  alignas(64) float sums[Panels][Rows * 16];
   for (std::size_t p = 0; p < Panels; ++p)
     begin_sums<Rows>(a, a_stride, k, first.format, sums[p]);
   for (std::size_t from = 0; from < k; from += step_k) {
