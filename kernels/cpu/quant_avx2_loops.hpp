@@ -176,7 +176,7 @@ TROUPE_INLINE std::uint32_t load_uint32(const std::byte* from) {
 /// @param fetch  `weights` of it is called for each
 template <class Fetch>
 TROUPE_INLINE void avx2_add_wide(const std::byte* fours, const std::byte* weights, float* c, Fetch& fetch) {
-  const std::uint32_t count = load_uint32(fours);
+  const std::size_t count = load_uint32(fours);
   if (count == 0)
     return;
   const vi ones = _mm256_set1_epi16(1);
