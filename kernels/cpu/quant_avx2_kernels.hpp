@@ -119,7 +119,7 @@ TROUPE_INLINE void avx2_add_part(const std::byte* a, std::size_t a_stride, const
 }
 
 /// Rows with one panel. The first two blocks of rows fetch a half of the next part each, so that memory is as
-/// busy in the second as in the first.
+/// busy in the second as in the first; a single block fetches all of it.
 /// @param next  the panel to multiply after it; nothing but fetched
 static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& panel, const quant_panel& next, std::size_t k, float* c) {
