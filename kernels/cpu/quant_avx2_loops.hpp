@@ -42,8 +42,6 @@ TROUPE_INLINE void keep(vi& sum) {
 
 struct fetch_nothing {
   __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t /*index*/) const {}
-
-  __attribute__((always_inline)) void scales() const {}
 };
 
 /// What lies behind.
@@ -197,7 +195,8 @@ TROUPE_INLINE void avx2_add_wide(const std::byte* fours, const std::byte* weight
 // int4: a group's sum is kept in two parts of 16 bits: −8 Σ x of all 32, which takes away what making half
 // bytes unsigned adds, and u · x of 16 of them; and u · x of the other 16. With u = q + 8, every term of the
 // first is at most 8 · 127, done or not: 32 of them stay inside, and so do 16 · 15 · 127. Multiplying both
-// with the group's scale and adding them up is one instruction.
+// with the group's scale and adding them up is one instruction. A row's −8 Σ x are stored with zeros above
+// their 16 bits: both parts as they begin.
 
 /// block += u · x of four of K.
 TROUPE_INLINE void add_half_bytes(vi (&block)[halves], const vi (&u)[halves], vi x) {

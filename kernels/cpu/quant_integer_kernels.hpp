@@ -62,7 +62,7 @@ static void finish_int8_row(std::byte* row, std::size_t k, float scale) {
   for (std::size_t b = 0; b < padded / block_k; ++b) {
     const std::int32_t sum = block_sum(values + b * block_k);
 #if defined(TROUPE_ISA_AVX2)
-    sums[b] = -8 * sum & 0xffff; // what a block's first part of 16 bits begins with (`quant_avx2_loops.hpp`)
+    sums[b] = -8 * sum & 0xffff; // what a group's two parts of 16 bits begin with (`quant_avx2_loops.hpp`)
 #else
     sums[b] = -8 * sum;
 #endif
