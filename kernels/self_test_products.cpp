@@ -52,10 +52,11 @@ void check_float_products(comparison& compare) {
       t.f32_panel(a.data(), stride, rows, panel_f32.data(), k - 3, out, 16);
     });
   }
-  // More of K than is taken at a time, with more rows.
+  // More of K than is taken at a time: one block of rows, several, and so many that AVX2 widens for them
+  // once.
   constexpr std::size_t long_blocks = 10;
   const auto long_panels = bfloats(6, 2 * long_blocks * 512);
-  for (const std::size_t rows : {std::size_t{7}, std::size_t{13}}) {
+  for (const std::size_t rows : {std::size_t{4}, std::size_t{7}, std::size_t{13}, std::size_t{34}}) {
     constexpr std::size_t stride = long_blocks * 32 + 16;
     const auto a = floats(7, rows * stride);
     compare.check("gemm bf16 direct, " + std::to_string(long_blocks * 32) + " of K, " + std::to_string(rows)

@@ -9,6 +9,17 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t attention_direct_rows = 6; // and fewer meet keys and values as they are
 
+/// score += query · keys of a tile as it is.
+template <std::size_t Rows>
+TROUPE_LOOP void avx2_score_packed(const attention_state& s, const float* query, const std::byte* tile,
+                                   float* score) {
+  avx2_blocks<Rows>(query, s.key_dim, s.key_dim / block_k, score, chunk_keys, [&](std::size_t b, bool odd) {
+    return [block = tile + b * panel_block_bytes, odd](std::size_t k, std::size_t j) {
+      return packed_weights(block, odd, k, j);
+    };
+  });
+}
+
 /// score += query · keys of a tile, which is a panel of a product. Many rows find it widened.
 static void score_tile(const attention_state& s, const float* query, std::size_t rows, const std::byte* tile,
                        float* score) {
@@ -16,17 +27,10 @@ static void score_tile(const attention_state& s, const float* query, std::size_t
   if (rows > attention_direct_rows) {
     expand_bf16(tile, blocks, s.keys);
     bf16_expanded_avx2(query, s.key_dim, rows, s.keys, blocks, score, chunk_keys);
-    return;
+  } else {
+    in_row_blocks<attention_direct_rows>(
+        rows, [&]<std::size_t Rows>(std::size_t) { avx2_score_packed<Rows>(s, query, tile, score); });
   }
-  in_row_blocks<attention_direct_rows>(rows, [&]<std::size_t Rows>(std::size_t) {
-    avx2_blocks<Rows>(query, s.key_dim, blocks, score, chunk_keys, [&](std::size_t b, bool odd) {
-      const std::byte* from = tile + b * panel_block_bytes;
-      return [from, odd](std::size_t k, std::size_t j) {
-        const vi pairs = load_pairs(from + k * 64 + j * lanes * 4);
-        return odd ? odd_of(pairs) : even_of(pairs);
-      };
-    });
-  });
 }
 
 /// The sums of even or of odd keys, `count` of them: probabilities, every other of a row, times values.
@@ -72,19 +76,19 @@ TROUPE_INLINE void avx2_add_values(const attention_state& s, std::size_t row, fl
 
 /// With widened values.
 template <std::size_t Rows>
-static __attribute__((noinline)) void avx2_add_widened(const attention_state& s, std::size_t row, float* sums,
-                                                       std::size_t keys, const float* panel) {
+TROUPE_LOOP void avx2_add_widened(const attention_state& s, std::size_t row, float* sums, std::size_t keys,
+                                  const float* panel) {
   avx2_add_values<Rows>(s, row, sums, keys, [&](bool odd) {
-    const float* from = panel + odd * half_block * 16;
-    return [from](std::size_t k, std::size_t j) { return load(from + k * 16 + j * lanes); };
+    return [half = widened_half(panel, 0, odd)](std::size_t k, std::size_t j) {
+      return widened_weights(half, k, j);
+    };
   });
 }
 
 /// With 16 columns of values as they are: pairs of keys, `stride` bytes apart, of two tiles.
 template <std::size_t Rows>
-static __attribute__((noinline)) void avx2_add_packed(const attention_state& s, std::size_t row, float* sums,
-                                                      std::size_t keys, const std::byte* const (&tiles)[2],
-                                                      std::size_t stride) {
+TROUPE_LOOP void avx2_add_packed(const attention_state& s, std::size_t row, float* sums, std::size_t keys,
+                                 const std::byte* const (&tiles)[2], std::size_t stride) {
   avx2_add_values<Rows>(s, row, sums, keys, [&](bool odd) {
     return [&tiles, stride, odd](std::size_t k, std::size_t j) {
       constexpr std::size_t tile_pairs = tile_tokens / 2;
@@ -107,7 +111,7 @@ class chunk_values {
   /// Adds to rows that see keys [0, keys).
   void add(std::size_t row, std::size_t rows, std::size_t keys) const {
     for (std::size_t d = 0; d < s_.value_dim; d += 16)
-      in_row_blocks<5>(rows, [&]<std::size_t Rows>(std::size_t done) {
+      in_row_blocks<widened_rows>(rows, [&]<std::size_t Rows>(std::size_t done) {
         float* sums = s_.sum + (row + done) * s_.key_dim + d;
         if (widened_)
           avx2_add_widened<Rows>(s_, row + done, sums, keys, s_.values + d * block_k);

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/gemm_avx2_kernels.hpp"
 #include "kernels/cpu/quant_avx2_loops.hpp"
+#include "kernels/cpu/row_blocks.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cpu/gemm_avx2_kernels.hpp"
+#include "kernels/cpu/avx2_fetch.hpp"
+#include "kernels/cpu/gemm_avx2_loops.hpp"
 #include "kernels/cpu/quant_integer_kernels.hpp"
 #include "kernels/cpu/row_pointers.hpp"
-#include "kernels/cpu/weight_fetch.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
@@ -35,66 +35,6 @@ TROUPE_INLINE vi row_bytes(const row_pointers<Rows>& rows, std::size_t r, std::s
 TROUPE_INLINE void keep(vi& sum) {
   __asm__("" : "+x"(sum));
 }
-
-// What is fetched while a panel is read: `weights` is called for each line of it, `scales` for each block of
-// 32 of K of int4. Inlined always: a function that only fetches has no effect that the compiler knows of, and
-// it leaves out the call.
-
-struct fetch_nothing {
-  __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t /*index*/) const {}
-};
-
-/// What lies behind.
-template <std::size_t BytesAhead>
-struct fetch_behind {
-  __attribute__((always_inline)) void weights(const std::byte* line, std::size_t /*index*/) const {
-    fetch_line(line + BytesAhead);
-  }
-};
-
-/// The line at `next` and those behind it, in turn.
-struct fetch_on {
-  const std::byte* next = nullptr;
-
-  __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t /*index*/) {
-    fetch_line(next);
-    next += 64;
-  }
-};
-
-/// What comes next: one line for `Lines` that are read, or nothing with 0.
-template <std::size_t Lines>
-struct fetch_coming {
-  const std::byte* next_weights = nullptr;
-  const std::byte* next_scales = nullptr; // of 16 bytes for a block; any where there are none
-
-  __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t index) {
-    if constexpr (Lines > 0)
-      if (index % Lines == Lines - 1) {
-        fetch_line(next_weights);
-        next_weights += 64;
-      }
-  }
-
-  __attribute__((always_inline)) void scales() {
-    if constexpr (Lines > 0) {
-      fetch_line(next_scales);
-      next_scales += 16;
-    }
-  }
-};
-
-/// A line further on for each that is read: a `weight_fetcher`'s, which knows of the scales.
-struct fetch_in_turn {
-  const std::byte* far = nullptr;
-
-  __attribute__((always_inline)) void weights(const std::byte* line, std::size_t /*index*/) {
-    weight_fetcher::fetch_line<512>(far, line);
-    far += 64;
-  }
-
-  __attribute__((always_inline)) void scales() const {}
-};
 
 // int8: w + 128 times the narrow values of a row (`narrow_rows.hpp`), −128 Σ x to take away what that adds,
 // and at the end what was cut off.
