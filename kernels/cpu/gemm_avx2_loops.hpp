@@ -14,7 +14,7 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 #define TROUPE_LOOP static __attribute__((noinline))
 
 /// sum += x · w. In place, by an instruction of its own: the compiler would write some sums over x or w
-/// instead, and copy registers for it, a tenth of all instructions.
+/// instead, and copy registers for it.
 TROUPE_INLINE void add_product(vf& sum, vf x, vf w) {
   __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(x), "x"(w));
 }
