@@ -100,8 +100,7 @@ static void avx2_add_widened_part(const panel_product& product, const float* a, 
     const float* x = a + row * product.a_stride;
     float* sums = c + row * 16;
     if (block == 0)
-      avx2_widening_part<Rows, 2>(x, product.a_stride, part.from, part.blocks, sums, wide,
-                                  {part.next_half(0)});
+      avx2_widening_part<Rows>(x, product.a_stride, part.from, part.blocks, sums, wide, {part.next_half(0)});
     else if (block == 1)
       avx2_widened_part<Rows, 2>(x, product.a_stride, wide, part.blocks, sums, {part.next_half(1)});
     else
@@ -112,8 +111,8 @@ static void avx2_add_widened_part(const panel_product& product, const float* a, 
 
 /// One panel after the other.
 static void avx2_in_turns(const panel_product& product) {
-  constexpr std::size_t part_blocks =
-      8; // 8 KiB, or 16 widened: beside the next part and a block of rows in L1
+  // 8 KiB, or 16 widened: they lie in L1 beside the next part and a block of rows.
+  constexpr std::size_t part_blocks = 8;
   alignas(64) float wide[part_blocks * block_k * 16];
   for (std::size_t p = 0; p < product.panels; ++p) {
     const std::byte* panel = product.panel + p * product.panel_stride;

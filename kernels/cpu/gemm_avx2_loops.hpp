@@ -114,9 +114,9 @@ TROUPE_LOOP void avx2_packed_part(const float* a, std::size_t a_stride, const st
 
 /// The same, and writes the weights down as FP32, which costs little beside the products.
 /// @param wide  [blocks] widened blocks
-template <std::size_t Rows, std::size_t Lines>
+template <std::size_t Rows>
 TROUPE_LOOP void avx2_widening_part(const float* a, std::size_t a_stride, const std::byte* from,
-                                    std::size_t blocks, float* c, float* wide, fetch_coming<Lines> fetch) {
+                                    std::size_t blocks, float* c, float* wide, fetch_coming<2> fetch) {
   avx2_blocks<Rows>(a, a_stride, blocks, c, 16, [&](std::size_t b, bool odd) {
     return [&fetch, block = from + b * panel_block_bytes, to = widened_half(wide, b, odd),
             odd](std::size_t k, std::size_t j) {
