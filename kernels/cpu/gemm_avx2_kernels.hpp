@@ -76,7 +76,8 @@ struct bf16_part {
 
 /// Rows in blocks of up to six, which widen the weights for themselves. A single block fetches all of the
 /// next part.
-static void avx2_add_part(const panel_product& product, const float* a, const bf16_part& part, float* c) {
+static void avx2_add_packed_part(const panel_product& product, const float* a, const bf16_part& part,
+                                 float* c) {
   std::size_t block = 0;
   in_row_blocks<max_row_block>(product.rows, [&]<std::size_t Rows>(std::size_t row) {
     const float* x = a + row * product.a_stride;
@@ -127,7 +128,7 @@ static void avx2_in_turns(const panel_product& product) {
       const float* a = product.a + b * block_k;
       float* c = product.c + p * product.rows * 16;
       if (product.rows < least_rows_to_widen)
-        avx2_add_part(product, a, part, c);
+        avx2_add_packed_part(product, a, part, c);
       else
         avx2_add_widened_part(product, a, part, wide, c);
     }
