@@ -142,7 +142,7 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
 }
 
 // What register `t` holds is not needed any more. One that is zeroed takes none of those that the processor
-// has, and on a core that others use too there are few to rename to (docs/kernels.md, "Tile registers").
+// has, and on a core that others use too there are few to rename to (docs/kernels/amx.md, "Tile registers").
 #define TROUPE_RELEASE_TILE(t) _tile_zero(t)
 
 // Register `t` begins the sums of row tile `i`: what is in `c`, or zeros. What it held goes to `before`.

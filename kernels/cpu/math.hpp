@@ -55,7 +55,7 @@ TROUPE_INLINE v16 sigmoid(const v16& x) {
 /// reciprocal from 14 bits on, and Markstein's correction of the quotient by its remainder. It gives the
 /// quotient's bits for all those x (tests/unit/kernels/silu_test.cpp), whatever bits a processor's
 /// approximation has: with r's neighbour, too, where 1 / d lies so near the middle that r might be that one
-/// (docs/kernels.md).
+/// (docs/kernels/amx.md).
 TROUPE_INLINE vf silu_inside(vf x) {
   const vf d = add(set1(1.0F), unscaled_exp(sub(set1(0.0F), x)).product());
   const vf approximate = _mm512_rcp14_ps(d);
