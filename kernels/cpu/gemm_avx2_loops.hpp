@@ -99,14 +99,22 @@ TROUPE_INLINE vf widened_weights(const float* half, std::size_t k, std::size_t j
   return load(half + k * 16 + j * lanes);
 }
 
+/// What comes next, as much of it in the pass over the odd k of a block as in that over the even: memory
+/// would be idle in one and late in the other.
+template <std::size_t Lines>
+TROUPE_INLINE void fetch_evenly(fetch_coming<Lines>& fetch, bool odd, std::size_t k) {
+  if (k % 2 == odd)
+    fetch.weights(nullptr, k / 2);
+}
+
 /// A part of a panel that is in L1, while the next part is fetched.
 template <std::size_t Rows, std::size_t Lines>
 TROUPE_LOOP void avx2_packed_part(const float* a, std::size_t a_stride, const std::byte* from,
                                   std::size_t blocks, float* c, fetch_coming<Lines> fetch) {
   avx2_blocks<Rows>(a, a_stride, blocks, c, 16, [&](std::size_t b, bool odd) {
     return [&fetch, block = from + b * panel_block_bytes, odd](std::size_t k, std::size_t j) {
-      if (!odd && j == 0)
-        fetch.weights(block + k * 64, k);
+      if (j == 0)
+        fetch_evenly(fetch, odd, k);
       return packed_weights(block, odd, k, j);
     };
   });
@@ -120,8 +128,8 @@ TROUPE_LOOP void avx2_widening_part(const float* a, std::size_t a_stride, const 
   avx2_blocks<Rows>(a, a_stride, blocks, c, 16, [&](std::size_t b, bool odd) {
     return [&fetch, block = from + b * panel_block_bytes, to = widened_half(wide, b, odd),
             odd](std::size_t k, std::size_t j) {
-      if (!odd && j == 0)
-        fetch.weights(block + k * 64, k);
+      if (j == 0)
+        fetch_evenly(fetch, odd, k);
       const vf w = packed_weights(block, odd, k, j);
       store(to + k * 16 + j * lanes, w);
       return w;
@@ -135,8 +143,8 @@ TROUPE_LOOP void avx2_widened_part(const float* a, std::size_t a_stride, const f
                                    std::size_t blocks, float* c, fetch_coming<Lines> fetch) {
   avx2_blocks<Rows>(a, a_stride, blocks, c, 16, [&](std::size_t b, bool odd) {
     return [&fetch, half = widened_half(wide, b, odd), odd](std::size_t k, std::size_t j) {
-      if (!odd && j == 0)
-        fetch.weights(nullptr, k);
+      if (j == 0)
+        fetch_evenly(fetch, odd, k);
       return widened_weights(half, k, j);
     };
   });
