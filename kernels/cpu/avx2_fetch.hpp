@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "kernels/cpu/weight_fetch.hpp"
+#include "kernels/cpu/simd.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
@@ -55,18 +55,6 @@ struct fetch_coming {
       next_scales += 16;
     }
   }
-};
-
-/// A line further on for each that is read: a `weight_fetcher`'s, which knows of the scales.
-struct fetch_in_turn {
-  const std::byte* far = nullptr;
-
-  __attribute__((always_inline)) void weights(const std::byte* line, std::size_t /*index*/) {
-    weight_fetcher::fetch_line<512>(far, line);
-    far += 64;
-  }
-
-  __attribute__((always_inline)) void scales() const {}
 };
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

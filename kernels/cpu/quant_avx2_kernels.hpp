@@ -1,6 +1,6 @@
 // Integer products on AVX2. Included by isa_kernels.cpp only, and there for AVX2 only.
 //
-// Few rows read panels as they come from memory: int8 one after the other, int4 four side by side. More rows
+// A few rows of int8 read panels one after the other as they come from memory. More rows, and any of int4,
 // pass a part of a panel in blocks of as many as registers hold sums of, while the next part is fetched into
 // L1.
 #pragma once
@@ -14,9 +14,13 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 5; // whose sums registers hold, of both halves
 
-// More take turns: int4, which computes longer, sooner.
 constexpr std::size_t few_rows_int8 = 4;
-constexpr std::size_t few_rows_int4 = 2;
+
+/// K of a part of a panel: 8 KiB of int8; 16 of int4, which waits for memory less, but 2 where few rows do
+/// not compute as long as those take to arrive.
+constexpr std::size_t part_inputs(packed_format format, std::size_t rows) {
+  return format == packed_format::int8_channel ? 512 : rows <= 2 ? 256 : 2048;
+}
 
 /// Sums begin: of int8 with −128 Σ x, of int4 with nothing.
 template <std::size_t Rows>
@@ -45,39 +49,6 @@ TROUPE_INLINE void finish_sums(const std::byte* a, std::size_t a_stride, std::si
       store_integer_result(c + r * 16 + h * 8, load_sums(sums + r * 16 + h * 8), row, k,
                            panel.scales + h * 8);
   }
-}
-
-/// Panels of int4 side by side, by turns of 64 of K.
-template <std::size_t Rows, std::size_t Panels>
-TROUPE_LOOP void avx2_int4_panels(const std::byte* a, std::size_t a_stride, const quant_panel& first,
-                                  const weight_fetcher& fetcher, std::size_t k, float* c) {
-  const std::size_t bytes = step_bytes(first.format);
-  alignas(64) float sums[Panels][Rows * 16];
-  for (std::size_t p = 0; p < Panels; ++p)
-    begin_sums<Rows>(a, a_stride, k, first.format, sums[p]);
-  for (std::size_t from = 0; from < k; from += step_k) {
-    const std::size_t blocks = ((k - from < step_k ? k - from : step_k) + block_k - 1) / block_k;
-    for (std::size_t p = 0; p < Panels; ++p) {
-      fetch_in_turn fetch;
-      fetch.far = fetcher(p, from / step_k * bytes);
-      avx2_int4_packed<Rows, 2>(a, a_stride, k, first.next(p), from, blocks, sums[p], fetch);
-    }
-  }
-  for (std::size_t p = 0; p < Panels; ++p)
-    finish_sums<Rows>(a, a_stride, k, first.next(p), sums[p], c + p * Rows * 16, fetch_nothing{});
-}
-
-/// As many groups of `Panels` panels of int4 as there are from panel `p` on. Returns the panel behind them.
-template <std::size_t Panels>
-static std::size_t avx2_int4_side_by_side(const std::byte* a, std::size_t a_stride, std::size_t rows,
-                                          const quant_panel& first, std::size_t p, std::size_t panels,
-                                          const upcoming_panels& next, std::size_t k, float* c) {
-  for (; p + Panels <= panels; p += Panels)
-    in_row_blocks<few_rows_int4>(rows, [&]<std::size_t Rows>(std::size_t) {
-      const weight_fetcher fetcher(first.next(p), Panels, panels - p, k, next);
-      avx2_int4_panels<Rows, Panels>(a, a_stride, first.next(p), fetcher, k, c + p * Rows * 16);
-    });
-  return p;
 }
 
 /// A panel of int8 as it comes from memory.
@@ -125,11 +96,13 @@ static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::s
                                 const quant_panel& panel, const quant_panel& next, std::size_t k, float* c) {
   const bool int8 = panel.format == packed_format::int8_channel;
   const std::size_t bytes = int8 ? 16 : 8; // for one of K
-  // 8 or 16 KiB: int4 waits for memory less, and shorter parts of it were slower.
-  const std::size_t most = int8 ? 512 : 2048;
-  const std::size_t padded = int8 ? int8_row_sums(k) : (k + block_k - 1) / block_k * block_k;
-  for (std::size_t from = 0; from < padded; from += most) {
-    const std::size_t count = padded - from < most ? padded - from : most;
+  const std::size_t blocks = (int8 ? int8_row_sums(k) : k + block_k - 1) / block_k;
+  // Equal to within a block: each fetches as much as it has.
+  const std::size_t most = part_inputs(panel.format, rows) / block_k;
+  const std::size_t num_parts = (blocks + most - 1) / most;
+  for (std::size_t i = 0; i < num_parts; ++i) {
+    const std::size_t from = blocks * i / num_parts * block_k;
+    const std::size_t count = blocks * (i + 1) / num_parts * block_k - from;
     const std::byte* next_scales = next.group_scales == nullptr ? next.weights : next.group_scales;
     panel_part part{panel, k, from, count, next.weights, next_scales};
     if (!part.is_last()) {
@@ -171,22 +144,15 @@ TROUPE_INLINE quant_panel panel_behind(const quant_panel& first, std::size_t pan
 static void integer_panels_avx2(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& first, std::size_t panels, const upcoming_panels& next,
                                 std::size_t k, float* c) {
-  std::size_t p = 0;
-  const bool int8 = first.format == packed_format::int8_channel;
-  const std::size_t few_rows = int8 ? few_rows_int8 : few_rows_int4;
-  if (rows <= few_rows && !int8) {
-    p = avx2_int4_side_by_side<4>(a, a_stride, rows, first, p, panels, next, k, c);
-    p = avx2_int4_side_by_side<1>(a, a_stride, rows, first, p, panels, next, k, c);
-  }
-  for (; p < panels; ++p) {
+  for (std::size_t p = 0; p < panels; ++p) {
     const quant_panel panel = first.next(p);
     float* sums = c + p * rows * 16;
-    if (rows > few_rows)
-      avx2_panel_in_turns(a, a_stride, rows, panel,
-                          p + 1 < panels ? first.next(p + 1) : panel_behind(first, panels, next), k, sums);
-    else
+    if (first.format == packed_format::int8_channel && rows <= few_rows_int8)
       in_row_blocks<few_rows_int8>(
           rows, [&]<std::size_t Rows>(std::size_t) { avx2_int8_panel<Rows>(a, a_stride, panel, k, sums); });
+    else
+      avx2_panel_in_turns(a, a_stride, rows, panel,
+                          p + 1 < panels ? first.next(p + 1) : panel_behind(first, panels, next), k, sums);
   }
 }
 

@@ -183,13 +183,13 @@ TROUPE_INLINE void add_int4_line(const std::byte* line, const row_pointers<Rows>
     add_half_bytes(block[r], high, row_bytes<Rows>(rows, r, offset + 4));
 }
 
-/// `blocks` blocks of 32 of K from `k` on of a panel of int4.
-/// @param a      the rows, from their beginning on, `inputs` long
-/// @param Lines  that are unrolled: 2 suit memory, all 4 of a block the caches
-template <std::size_t Rows, std::size_t Lines, class Fetch>
-TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, std::size_t inputs,
-                                    const quant_panel& panel, std::size_t k, std::size_t blocks, float* c,
-                                    Fetch fetch) {
+/// `blocks` blocks of 32 of K from `k` on of a panel of int4, a part of it that is in L1, while the next part
+/// is fetched.
+/// @param a  the rows, from their beginning on, `inputs` long
+template <std::size_t Rows, std::size_t Lines>
+TROUPE_LOOP void avx2_int4_in_turn(const std::byte* a, std::size_t a_stride, std::size_t inputs,
+                                   const quant_panel& panel, std::size_t k, std::size_t blocks, float* c,
+                                   fetch_coming<Lines> fetch) {
   row_pointers<Rows> rows(a + k, a_stride);
   row_pointers<Rows> offsets(block_offsets(a, inputs) + k / block_k, a_stride);
   const std::byte* from = panel.weights + k / block_k * int4_block_bytes;
@@ -201,29 +201,18 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
 #pragma GCC unroll 6
     for (std::size_t r = 0; r < Rows; ++r)
       block[r][0] = block[r][1] = row_bytes<Rows>(offsets, r, 0);
-#pragma GCC unroll 1
-    for (std::size_t i = 0; i < block_k; i += Lines * 8) {
 #pragma GCC unroll 4
-      for (std::size_t line = 0; line < Lines; ++line) {
-        fetch.weights(from + line * 64, line);
-        add_int4_line<Rows>(from + line * 64, rows, line * 8, block);
-      }
-      rows.advance(Lines * 8);
-      from += Lines * 64;
+    for (std::size_t line = 0; line < int4_block_bytes / 64; ++line) {
+      fetch.weights(from + line * 64, line);
+      add_int4_line<Rows>(from + line * 64, rows, line * 8, block);
     }
+    rows.advance(block_k);
+    from += int4_block_bytes;
 #pragma GCC unroll 6
     for (std::size_t r = 0; r < Rows; ++r)
       add_group(c + r * 16, block[r], scales);
     offsets.advance(sizeof(std::int32_t));
   }
-}
-
-/// The same of a part of a panel that is in L1, while the next part is fetched.
-template <std::size_t Rows, std::size_t Lines>
-TROUPE_LOOP void avx2_int4_in_turn(const std::byte* a, std::size_t a_stride, std::size_t inputs,
-                                   const quant_panel& panel, std::size_t k, std::size_t blocks, float* c,
-                                   fetch_coming<Lines> fetch) {
-  avx2_int4_packed<Rows, 4>(a, a_stride, inputs, panel, k, blocks, c, fetch);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
