@@ -256,15 +256,15 @@ void check_quantized(comparison& compare) {
     }
   }
   // More of K than is taken at a time, of so few rows that it is taken in shorter parts, of rows that are one
-  // block, two and more; two of them are all one value, the largest there is, so that no two products fit 16
-  // bits.
+  // block, two and more; the third and fourth are all one value, the largest there is, so that no two
+  // products fit 16 bits.
   for (const packed_format format : {packed_format::int8_channel, packed_format::int4_group32}) {
     constexpr std::size_t long_k = 2048 + 96;
     constexpr std::size_t most_rows = 27;
     const auto weights = any_weights(20, format, 32, long_k);
     auto x = floats(21, most_rows * long_k);
-    std::fill_n(x.begin(), long_k, 1.0F);
-    std::fill_n(x.begin() + long_k, long_k, -1.0F);
+    std::fill_n(x.begin() + 2 * long_k, long_k, 1.0F);
+    std::fill_n(x.begin() + 3 * long_k, long_k, -1.0F);
     for (const std::size_t rows : {std::size_t{2}, std::size_t{5}, std::size_t{6}, most_rows})
       compare.check(std::string("integer gemm ") + name_of(format) + ", " + std::to_string(long_k) + " of K, "
                         + std::to_string(rows) + " rows",

@@ -99,8 +99,8 @@ TROUPE_INLINE vf widened_weights(const float* half, std::size_t k, std::size_t j
   return load(half + k * 16 + j * lanes);
 }
 
-/// What comes next, as much of it in the pass over the odd k of a block as in that over the even: memory
-/// would be idle in one and late in the other.
+/// What comes next, as much of it in the pass over the odd k of a block as in that over the even: else
+/// memory would be idle in one and late in the other.
 template <std::size_t Lines>
 TROUPE_INLINE void fetch_evenly(fetch_coming<Lines>& fetch, bool odd, std::size_t k) {
   if (k % 2 == odd)

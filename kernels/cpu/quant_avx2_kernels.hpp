@@ -14,6 +14,7 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 5; // whose sums registers hold, of both halves
 
+// Read a panel of int8 as it comes from memory.
 constexpr std::size_t few_rows_int8 = 4;
 
 /// K of a part of a panel: 8 KiB of int8; 16 of int4, which waits for memory less, but 2 where few rows do
