@@ -27,8 +27,7 @@ struct tile {
   std::uint32_t piece;
   std::uint32_t row; // in the piece
   std::uint32_t rows;
-  std::uint32_t panel;
-  std::uint32_t panels;
+  cpu::panel_range panels;
 };
 
 // A pass's working memory, carved from the shared scratch.
@@ -75,7 +74,7 @@ void check(const expert_ffn_args& args) {
 
 std::size_t tiles_of(context& ctx, const packed_matrix& weight, std::size_t rows) {
   const cpu::tile_shape shape = cpu::tiles_for(ctx.table(), weight, rows, ctx.threads());
-  return (rows + shape.rows - 1) / shape.rows * ((weight.shape().panels() + shape.panels - 1) / shape.panels);
+  return (rows + shape.rows - 1) / shape.rows * cpu::panel_tiles(weight, shape);
 }
 
 // Tiles of one of the two products, segment by segment, rows outside: a thread that takes neighbours streams
@@ -86,15 +85,13 @@ std::span<tile> list_tiles(context& ctx, const pass_memory& memory,
   for (std::size_t i = 0; i < memory.pieces.size(); ++i) {
     const piece& p = memory.pieces[i];
     const packed_matrix& weight = p.segment->weights->*product;
-    const std::size_t panels = weight.shape().panels();
     const cpu::tile_shape shape = cpu::tiles_for(ctx.table(), weight, p.rows, ctx.threads());
     scratch_bytes = std::max(scratch_bytes, cpu::tile_scratch_bytes(ctx.table(), weight, p.rows, shape));
     for (std::size_t row = 0; row < p.rows; row += shape.rows)
-      for (std::size_t panel = 0; panel < panels; panel += shape.panels)
+      for (std::size_t t = 0; t < cpu::panel_tiles(weight, shape); ++t)
         memory.tiles[count++] = {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(row),
                                  static_cast<std::uint32_t>(std::min(shape.rows, p.rows - row)),
-                                 static_cast<std::uint32_t>(panel),
-                                 static_cast<std::uint32_t>(std::min(shape.panels, panels - panel))};
+                                 cpu::panel_tile(weight, shape, t)};
   }
   return {memory.tiles, count};
 }
@@ -200,17 +197,13 @@ void run_product(context& ctx, const pass_memory& memory, const packed_matrix ex
                  std::byte* rows, const std::size_t piece::*offset, const Finish& finish) {
   std::size_t scratch_bytes = 0;
   const std::span<tile> tiles = list_tiles(ctx, memory, product, scratch_bytes);
-  const auto panels_of = [&](const tile& t) {
-    return cpu::panel_range{&(memory.pieces[t.piece].segment->weights->*product), t.panel, t.panels};
-  };
   ctx.pool().parallel_items(tiles.size(), [&](unsigned thread, std::size_t i, std::size_t next) {
     const tile& t = tiles[i];
     const piece& p = memory.pieces[t.piece];
     const cpu::row_map map(ctx.table(), p.segment->weights->*product, p.rows);
-    const cpu::tile_work work{
-        ctx.table(),  map.layout(),
-        panels_of(t), rows + p.*offset + map.offset(t.row),
-        t.rows,       next < tiles.size() ? panels_of(tiles[next]) : cpu::panel_range{}};
+    const cpu::tile_work work{ctx.table(), map.layout(),
+                              t.panels,    rows + p.*offset + map.offset(t.row),
+                              t.rows,      next < tiles.size() ? tiles[next].panels : cpu::panel_range{}};
     cpu::multiply_tile(work, ctx.thread_scratch(thread, scratch_bytes),
                        [&](auto&&... part) { finish(t, part...); });
   });

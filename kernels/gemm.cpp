@@ -47,14 +47,10 @@ void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_
     ctx.pool().parallel_static(rows, pack);
 
   const cpu::tile_shape tile = cpu::tiles_for(table, weight, rows, ctx.threads());
-  const std::size_t panels = weight.shape().panels();
-  const std::size_t panel_tiles = (panels + tile.panels - 1) / tile.panels;
+  const std::size_t panel_tiles = cpu::panel_tiles(weight, tile);
   const std::size_t row_tiles = (rows + tile.rows - 1) / tile.rows;
   // Panels run fastest: a thread's rows stay in its L2.
-  const auto panels_of = [&](std::size_t i) {
-    const std::size_t panel = i % panel_tiles * tile.panels;
-    return cpu::panel_range{&weight, panel, std::min(tile.panels, panels - panel)};
-  };
+  const auto panels_of = [&](std::size_t i) { return cpu::panel_tile(weight, tile, i % panel_tiles); };
   const std::size_t count = row_tiles * panel_tiles;
   const std::size_t scratch_bytes = cpu::tile_scratch_bytes(table, weight, rows, tile);
   ctx.pool().parallel_items(count, [&](unsigned thread, std::size_t i, std::size_t next) {

@@ -74,6 +74,91 @@ void check_float_products(comparison& compare) {
   }
 }
 
+// Few rows and panels in runs, which only some instruction sets have, against products of one run after the
+// other.
+void check_runs(comparison& compare) {
+  constexpr std::size_t panels = 2;     // of a run
+  constexpr std::size_t run_panels = 3; // from run to run
+  for (const std::size_t blocks : {std::size_t{3}, std::size_t{10}}) {
+    const std::size_t k = blocks * 32;
+    const std::size_t stride = k + 16;
+    const auto weights = bfloats(31, panel_runs * run_panels * blocks * 512);
+    for (std::size_t rows = 1; rows <= compare.candidate().bf16_run_rows; ++rows) {
+      const auto a = floats(32, rows * stride);
+      const std::size_t size = panels * rows * 16;
+      compare.check("gemm bf16 in runs, " + std::to_string(k) + " of K, " + std::to_string(rows) + " rows",
+                    panel_runs * size * 4, [&](const kernel_table& t, float* out) {
+                      panel_product product{.a = a.data(),
+                                            .a_stride = stride,
+                                            .rows = rows,
+                                            .panel = raw(weights),
+                                            .panel_stride = blocks * 1024,
+                                            .panels = panels,
+                                            .blocks = blocks,
+                                            .c = out};
+                      product.run_stride = run_panels * product.panel_stride;
+                      if (t.bf16_runs != nullptr)
+                        return t.bf16_runs(product);
+                      for (std::size_t run = 0; run < panel_runs; ++run) {
+                        t.bf16_direct(product);
+                        product.panel += product.run_stride;
+                        product.c += size;
+                      }
+                    });
+    }
+  }
+}
+
+/// Rows of FP32 as a table's own integer products want them.
+class integer_rows {
+ public:
+  integer_rows(const kernel_table& table, const std::byte* rows, std::size_t rows_stride, std::size_t count,
+               std::size_t k)
+      : stride_(int8_row_stride(k)), memory_(count * stride_) {
+    for (std::size_t r = 0; r < count; ++r)
+      table.quant.quantize_row(rows + r * rows_stride, dtype::f32, k, memory_.data() + r * stride_);
+  }
+
+  const std::byte* data() const { return memory_.data(); }
+
+  std::size_t stride() const { return stride_; }
+
+ private:
+  std::size_t stride_;
+  std::vector<std::byte> memory_;
+};
+
+void check_integer_runs(comparison& compare) {
+  constexpr std::size_t panels = 2;
+  constexpr std::size_t run_panels = 3;
+  for (const packed_format format : {packed_format::int8_channel, packed_format::int4_channel,
+                                     packed_format::int4_group32, packed_format::int4_group64})
+    for (const std::size_t k : {std::size_t{160}, std::size_t{1120}}) {
+      const auto weights = any_weights(33, format, panel_runs * run_panels * 16, k);
+      const quant_table& quant = compare.candidate().quant;
+      const std::size_t most =
+          format == packed_format::int8_channel ? quant.int8_run_rows : quant.int4_run_rows;
+      for (std::size_t rows = 1; rows <= most; ++rows) {
+        auto x = floats(34, rows * k);
+        std::fill_n(x.begin(), k, 1.0F); // no two products of the first row fit 16 bits
+        const std::size_t size = panels * rows * 16;
+        compare.check(std::string("integer gemm in runs, ") + name_of(format) + ", " + std::to_string(k)
+                          + " of K, " + std::to_string(rows) + " rows",
+                      panel_runs * size * 4, [&](const kernel_table& t, float* out) {
+                        const integer_rows quantized(t, raw(x), k * 4, rows, k);
+                        const std::size_t run_stride = run_panels * weights.first.stride;
+                        if (t.quant.integer_runs != nullptr)
+                          return t.quant.integer_runs(quantized.data(), quantized.stride(), rows,
+                                                      weights.first, panels, run_stride, {}, k, out);
+                        for (std::size_t run = 0; run < panel_runs; ++run)
+                          t.quant.integer(quantized.data(), quantized.stride(), rows,
+                                          weights.first.on(run * run_stride), panels, {}, k,
+                                          out + run * size);
+                      });
+      }
+    }
+}
+
 // Rows in tiles against the portable product of the same rows: every remainder of rows and panels, sums that
 // begin at zero and that go on, and more of K than stays in L1 at a time.
 void check_tiles(comparison& compare) {
@@ -139,25 +224,6 @@ void check_tiles(comparison& compare) {
         });
       }
 }
-
-/// Rows of FP32 as a table's own integer products want them.
-class integer_rows {
- public:
-  integer_rows(const kernel_table& table, const std::byte* rows, std::size_t rows_stride, std::size_t count,
-               std::size_t k)
-      : stride_(int8_row_stride(k)), memory_(count * stride_) {
-    for (std::size_t r = 0; r < count; ++r)
-      table.quant.quantize_row(rows + r * rows_stride, dtype::f32, k, memory_.data() + r * stride_);
-  }
-
-  const std::byte* data() const { return memory_.data(); }
-
-  std::size_t stride() const { return stride_; }
-
- private:
-  std::size_t stride_;
-  std::vector<std::byte> memory_;
-};
 
 // int8 rows in tiles against the portable product of the same rows.
 void check_int8_tiles(comparison& compare) {
@@ -327,6 +393,10 @@ void check_products(comparison& compare) {
   check_float_products(compare);
   check_quantized(compare);
   check_scales(compare);
+  if (compare.candidate().bf16_runs != nullptr)
+    check_runs(compare);
+  if (compare.candidate().quant.integer_runs != nullptr)
+    check_integer_runs(compare);
   if (compare.candidate().bf16_tiles != nullptr)
     check_tiles(compare);
   if (compare.candidate().int8_tiles != nullptr)

@@ -13,26 +13,29 @@ TROUPE_INLINE void fetch_line(const std::byte* line) {
   _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
 }
 
-struct fetch_nothing {
-  __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t /*index*/) const {}
-};
+/// What comes next of four runs of panels, a line of each in turn: 1.2 to 1.4 times as fast as one run (what
+/// the processor fetches for itself seems to begin again on every page of 4 KiB, and one run has but one).
+class run_fetch {
+ public:
+  /// @param first   what comes next of the first run
+  /// @param stride  bytes between runs
+  __attribute__((always_inline)) run_fetch(const std::byte* first, std::size_t stride)
+      : next_(first), stride_(static_cast<std::ptrdiff_t>(stride)), step_(2 * stride_) {}
 
-/// What lies behind.
-template <std::size_t BytesAhead>
-struct fetch_behind {
-  __attribute__((always_inline)) void weights(const std::byte* line, std::size_t /*index*/) const {
-    fetch_line(line + BytesAhead);
+  __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t index) {
+    if (index % 2 == 0) {
+      fetch_line(next_);
+    } else {
+      fetch_line(next_ + stride_);
+      next_ += step_; // two runs on, or back to the first one and its next line
+      step_ = 64 - step_;
+    }
   }
-};
 
-/// The line at `next` and those behind it, in turn.
-struct fetch_on {
-  const std::byte* next = nullptr;
-
-  __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t /*index*/) {
-    fetch_line(next);
-    next += 64;
-  }
+ private:
+  const std::byte* next_;
+  std::ptrdiff_t stride_;
+  std::ptrdiff_t step_;
 };
 
 /// What comes next: one line for `Lines` that are read, or nothing with 0.

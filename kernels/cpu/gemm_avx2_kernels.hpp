@@ -1,18 +1,16 @@
 // BF16 products on AVX2. Included by isa_kernels.cpp only, and there for AVX2 only.
 //
-// One or two rows read four panels side by side, as they come from memory. More rows pass a part of a panel
-// in blocks, while the next part is fetched into L1: each of the first two blocks fetches a half of it, so
-// that memory is as busy in the second as in the first. Of many blocks the first one writes the weights
-// down as FP32 for the others, which then have fewer instructions.
+// Rows pass a part of a panel in blocks, while the next part is fetched into L1: each of the first two blocks
+// fetches a half of it, so that memory is as busy in the second as in the first. Of many blocks the first one
+// writes the weights down as FP32 for the others, which then have fewer instructions. Few rows go another way
+// where there are panels enough (`few_rows_avx2_kernels.hpp`).
 #pragma once
 
 #include "kernels/cpu/gemm_avx2_loops.hpp"
 #include "kernels/cpu/row_blocks.hpp"
-#include "kernels/cpu/weight_fetch.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-constexpr std::size_t side_by_side_rows = 2;
 // Blocks of rows with widened weights: of five or six the bursts of stores between two blocks of K cost more
 // than the loads of weights that they save.
 constexpr std::size_t widened_rows = 4;
@@ -34,34 +32,6 @@ static void bf16_expanded_avx2(const float* a, std::size_t a_stride, std::size_t
   in_row_blocks<widened_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
     avx2_widened<Rows>(a + row * a_stride, a_stride, panel, blocks, c + row * c_stride, c_stride);
   });
-}
-
-/// All `Rows` rows of a product, with panels as they come from memory.
-template <std::size_t Rows>
-static void avx2_side_by_side(const panel_product& product) {
-  constexpr std::size_t streams = 4;
-  const std::size_t bytes = product.blocks * panel_block_bytes;
-  constexpr std::size_t c_stride = Rows * 16;
-  for (std::size_t first = 0; first < product.panels; first += streams) {
-    const std::size_t count = product.panels - first < streams ? product.panels - first : streams;
-    const std::byte* panel = product.panel + first * product.panel_stride;
-    const weight_fetcher fetcher(panel, product.panel_stride, bytes, count, product.panels - first,
-                                 product.next);
-    float* c = product.c + first * c_stride;
-    for (std::size_t b = 0; b < product.blocks; ++b) {
-      const std::size_t offset = b * panel_block_bytes;
-      const float* x = product.a + b * block_k;
-      const auto from = [&](std::size_t p) { return panel + p * product.panel_stride + offset; };
-      const auto ahead = [&](std::size_t p) { return fetcher(p, offset); };
-      std::size_t p = 0;
-      // A block of one row is all there is: the sums of two panels lie side by side.
-      if constexpr (Rows == 1)
-        for (; p + 2 <= count; p += 2)
-          avx2_together<1, 2>(x, 0, {from(p), from(p + 1)}, {ahead(p), ahead(p + 1)}, c + p * c_stride);
-      for (; p < count; ++p)
-        avx2_together<Rows, 1>(x, product.a_stride, {from(p)}, {ahead(p)}, c + p * c_stride);
-    }
-  }
 }
 
 /// Blocks of K of one panel, in L1 beside the rows that pass them, and where the next part lies.
@@ -111,7 +81,7 @@ static void avx2_add_widened_part(const panel_product& product, const float* a, 
 }
 
 /// One panel after the other.
-static void avx2_in_turns(const panel_product& product) {
+static void bf16_direct_avx2(const panel_product& product) {
   // 8 KiB, or 16 widened: they lie in L1 beside the next part and a block of rows.
   constexpr std::size_t part_blocks = 8;
   alignas(64) float wide[part_blocks * block_k * 16];
@@ -133,15 +103,6 @@ static void avx2_in_turns(const panel_product& product) {
         avx2_add_widened_part(product, a, part, wide, c);
     }
   }
-}
-
-static void bf16_direct_avx2(const panel_product& product) {
-  if (product.rows > side_by_side_rows)
-    avx2_in_turns(product);
-  else if (product.rows == 2)
-    avx2_side_by_side<2>(product);
-  else if (product.rows == 1)
-    avx2_side_by_side<1>(product);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

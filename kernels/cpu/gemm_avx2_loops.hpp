@@ -101,16 +101,16 @@ TROUPE_INLINE vf widened_weights(const float* half, std::size_t k, std::size_t j
 
 /// What comes next, as much of it in the pass over the odd k of a block as in that over the even: else
 /// memory would be idle in one and late in the other.
-template <std::size_t Lines>
-TROUPE_INLINE void fetch_evenly(fetch_coming<Lines>& fetch, bool odd, std::size_t k) {
+template <class Fetch>
+TROUPE_INLINE void fetch_evenly(Fetch& fetch, bool odd, std::size_t k) {
   if (k % 2 == odd)
     fetch.weights(nullptr, k / 2);
 }
 
-/// A part of a panel that is in L1, while the next part is fetched.
-template <std::size_t Rows, std::size_t Lines>
-TROUPE_LOOP void avx2_packed_part(const float* a, std::size_t a_stride, const std::byte* from,
-                                  std::size_t blocks, float* c, fetch_coming<Lines> fetch) {
+/// A part of a panel as it lies.
+template <std::size_t Rows, class Fetch>
+TROUPE_INLINE void avx2_packed(const float* a, std::size_t a_stride, const std::byte* from,
+                               std::size_t blocks, float* c, Fetch& fetch) {
   avx2_blocks<Rows>(a, a_stride, blocks, c, 16, [&](std::size_t b, bool odd) {
     return [&fetch, block = from + b * panel_block_bytes, odd](std::size_t k, std::size_t j) {
       if (j == 0)
@@ -120,7 +120,14 @@ TROUPE_LOOP void avx2_packed_part(const float* a, std::size_t a_stride, const st
   });
 }
 
-/// The same, and writes the weights down as FP32, which costs little beside the products.
+/// The same of one that is in L1, while the next part is fetched.
+template <std::size_t Rows, std::size_t Lines>
+TROUPE_LOOP void avx2_packed_part(const float* a, std::size_t a_stride, const std::byte* from,
+                                  std::size_t blocks, float* c, fetch_coming<Lines> fetch) {
+  avx2_packed<Rows>(a, a_stride, from, blocks, c, fetch);
+}
+
+/// The same, and it writes the weights down as FP32, which costs little beside the products.
 /// @param wide  [blocks] widened blocks
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_widening_part(const float* a, std::size_t a_stride, const std::byte* from,
@@ -151,10 +158,10 @@ TROUPE_LOOP void avx2_widened_part(const float* a, std::size_t a_stride, const f
 }
 
 /// One block of packed pairs and up to two rows or panels: the even and the odd k together.
-/// @param fetch  a line to fetch for each that is read, of each panel
+/// @param c  of each panel
 template <std::size_t Rows, std::size_t Panels>
 TROUPE_INLINE void avx2_together(const float* a, std::size_t a_stride, const std::byte* const (&from)[Panels],
-                                 const std::byte* const (&fetch)[Panels], float* c) {
+                                 float* const (&c)[Panels], run_fetch& fetch) {
   vf even[Rows * Panels][parts];
   vf odd[Rows * Panels][parts];
 #pragma GCC unroll 4
@@ -171,7 +178,7 @@ TROUPE_INLINE void avx2_together(const float* a, std::size_t a_stride, const std
     }
 #pragma GCC unroll 2
     for (std::size_t p = 0; p < Panels; ++p) {
-      fetch_line(fetch[p] + k * 64);
+      fetch.weights(from[p], k * Panels + p);
 #pragma GCC unroll 2
       for (std::size_t j = 0; j < parts; ++j) {
         const vi pairs = load_pairs(from[p] + k * 64 + j * lanes * 4);
@@ -189,7 +196,7 @@ TROUPE_INLINE void avx2_together(const float* a, std::size_t a_stride, const std
   for (std::size_t i = 0; i < Rows * Panels; ++i)
 #pragma GCC unroll 2
     for (std::size_t j = 0; j < parts; ++j) {
-      float* to = c + i * 16 + j * lanes;
+      float* to = c[i / Rows] + i % Rows * 16 + j * lanes;
       store(to, add(load(to), add(even[i][j], odd[i][j])));
     }
 }

@@ -8,6 +8,7 @@
 #if defined(TROUPE_ISA_AVX512)
 #  include "kernels/cpu/quant_vnni_kernels.hpp"
 #elif defined(TROUPE_ISA_AVX2)
+#  include "kernels/cpu/few_rows_avx2_kernels.hpp"
 #  include "kernels/cpu/gemm_avx2_kernels.hpp"
 #  include "kernels/cpu/quant_avx2_kernels.hpp"
 #else
@@ -27,6 +28,8 @@ static constexpr kernel_table make_table(isa set) {
   table.pack_row_f32 = pack_row_f32;
 #if defined(TROUPE_ISA_AVX2)
   table.bf16_direct = bf16_direct_avx2;
+  table.bf16_runs = bf16_runs_avx2;
+  table.bf16_run_rows = bf16_run_rows;
   table.bf16_expanded = bf16_expanded_avx2;
 #else
   table.bf16_direct = bf16_direct;
@@ -44,6 +47,9 @@ static constexpr kernel_table make_table(isa set) {
   table.quant.integer = integer_panels_vnni;
 #elif defined(TROUPE_ISA_AVX2)
   table.quant.integer = integer_panels_avx2;
+  table.quant.integer_runs = integer_runs_avx2;
+  table.quant.int8_run_rows = int8_run_rows;
+  table.quant.int4_run_rows = int4_run_rows;
 #else
   table.quant.integer = integer_panels;
 #endif

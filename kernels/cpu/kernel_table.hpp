@@ -148,6 +148,8 @@ struct panel_product {
   float* c = nullptr;
   /// What is multiplied next: fetched meanwhile.
   upcoming_panels next{};
+  /// `bf16_runs`: bytes between runs, of which each has `panels`.
+  std::size_t run_stride = 0;
 };
 
 /// Sums that become output rows: out = sum + bias, or out += with `accumulate`.
@@ -207,6 +209,10 @@ struct kernel_table {
   void (*bf16_direct)(const panel_product& product) = nullptr;
   /// More rows than these are faster with a panel that is widened once.
   std::size_t bf16_direct_rows = 0;
+  /// The same for few rows and panels of `panel_runs` runs: c[run][p][r][0 … 15]. Only up to so many rows: 0
+  /// where one run is as good.
+  void (*bf16_runs)(const panel_product& product) = nullptr;
+  std::size_t bf16_run_rows = 0;
   /// A packed panel's blocks as FP32: per block 16 even rows of 16, then 16 odd rows of 16; what lies behind
   /// them is fetched.
   void (*expand_bf16)(const std::byte* panel, std::size_t blocks, float* out) = nullptr;

@@ -56,21 +56,28 @@ void fetch_chunk(const std::byte* chunk, std::size_t bytes) {
       __builtin_prefetch(chunk + line, 0, 2);
 }
 
-void multiply_bf16(const kernel_table& table, const packed_matrix& weight, const float* a, std::size_t rows,
-                   std::size_t first, std::size_t panels, const upcoming_panels& next, float* c,
-                   float* expanded) {
+void multiply_bf16(const kernel_table& table, const panel_range& range, const float* a, std::size_t rows,
+                   const upcoming_panels& next, float* c, float* expanded) {
+  const packed_matrix& weight = *range.weight;
+  const std::size_t first = range.first;
+  const std::size_t panels = range.count;
   const std::size_t stride = product_stride(weight.inputs());
   const std::size_t blocks = weight.shape().padded_inputs() / block_k;
-  if (rows <= table.bf16_direct_rows) {
-    table.bf16_direct({.a = a,
-                       .a_stride = stride,
-                       .rows = rows,
-                       .panel = weight.panel(first),
-                       .panel_stride = weight.shape().panel_bytes(),
-                       .panels = panels,
-                       .blocks = blocks,
-                       .c = c,
-                       .next = next});
+  if (range.runs > 1 || rows <= table.bf16_direct_rows) {
+    const panel_product product{.a = a,
+                                .a_stride = stride,
+                                .rows = rows,
+                                .panel = weight.panel(first),
+                                .panel_stride = weight.shape().panel_bytes(),
+                                .panels = panels,
+                                .blocks = blocks,
+                                .c = c,
+                                .next = next,
+                                .run_stride = range.stride * weight.shape().panel_bytes()};
+    if (range.runs > 1)
+      table.bf16_runs(product);
+    else
+      table.bf16_direct(product);
     return;
   }
   for (std::size_t b = 0; b < blocks; b += chunk_blocks) {
@@ -180,7 +187,25 @@ upcoming_panels upcoming(const tile_work& work) {
   const packed_matrix* next = work.next.weight;
   if (next == nullptr || next->shape().panel_bytes() != work.panels.weight->shape().panel_bytes())
     return {};
-  return {next->panel(work.next.first), work.next.count};
+  return {next->panel(work.next.first), work.next.count, work.next.stride * next->shape().panel_bytes()};
+}
+
+// Runs of panels that so few rows are to read side by side.
+std::size_t runs_for(const kernel_table& table, row_layout layout, const packed_shape& weight,
+                     std::size_t rows) {
+  std::size_t most_rows = 0;
+  if (layout == row_layout::int8)
+    most_rows =
+        weight.format == packed_format::int8_channel ? table.quant.int8_run_rows : table.quant.int4_run_rows;
+  else if (layout == row_layout::bf16_split && !is_quantized(weight.format))
+    most_rows = table.bf16_run_rows;
+  return rows <= most_rows && weight.panels() >= panel_runs * weight.interleave ? panel_runs : 1;
+}
+
+// Panels of a run, a whole number of pairs of gate and up; what is left over of all runs is no run.
+std::size_t panels_of_run(const packed_matrix& weight, const tile_shape& tile) {
+  const std::size_t unit = tile.runs * weight.shape().interleave;
+  return weight.shape().panels() / unit * weight.shape().interleave;
 }
 
 } // namespace
@@ -231,14 +256,35 @@ tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std
     tile = matrix_unit_tile(layout, shape, rows);
   else if (rows > many_rows) // rows split evenly
     tile.rows = ceil_div(rows, ceil_div(rows, many_rows));
+  tile.runs = runs_for(table, layout, shape, rows);
+  if (tile.runs > 1)
+    tile.panels = many_panels;
   const auto tiles = [&] { return ceil_div(rows, tile.rows) * ceil_div(shape.panels(), tile.panels); };
-  while (rows > 0 && tile.panels > shape.interleave && tiles() < tiles_per_thread * threads)
+  while (rows > 0 && tile.panels > tile.runs * shape.interleave && tiles() < tiles_per_thread * threads)
     tile.panels /= 2;
   return tile;
 }
 
+std::size_t panel_tiles(const packed_matrix& weight, const tile_shape& tile) {
+  const std::size_t of_run = panels_of_run(weight, tile);
+  return ceil_div(of_run, tile.panels / tile.runs)
+         + ceil_div(weight.shape().panels() - tile.runs * of_run, tile.panels);
+}
+
+panel_range panel_tile(const packed_matrix& weight, const tile_shape& tile, std::size_t index) {
+  const std::size_t of_run = panels_of_run(weight, tile);
+  const std::size_t at_once = tile.panels / tile.runs;
+  const std::size_t in_runs = ceil_div(of_run, at_once);
+  if (index < in_runs) {
+    const std::size_t first = index * at_once;
+    return {&weight, first, std::min(at_once, of_run - first), tile.runs, of_run};
+  }
+  const std::size_t first = tile.runs * of_run + (index - in_runs) * tile.panels;
+  return {&weight, first, std::min(tile.panels, weight.shape().panels() - first)};
+}
+
 tile_shape part_of(const tile_work& work) {
-  return part_of(work.layout, *work.panels.weight, {work.rows, work.panels.count});
+  return part_of(work.layout, *work.panels.weight, {work.rows, work.panels.count, work.panels.runs});
 }
 
 std::size_t tile_scratch_bytes(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
@@ -310,14 +356,13 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
   const std::size_t stride = row_stride_of(work.layout, weight.inputs()) / sizeof(float);
   const auto* x = reinterpret_cast<const float*>(work.a) + row * stride;
   if (work.layout != row_layout::int8)
-    std::memset(c, 0, rows * panels.count * panel_columns * sizeof(float));
+    std::memset(c, 0, rows * panels.runs * panels.count * panel_columns * sizeof(float));
   if (weight.format() == packed_format::f32_panel)
     multiply_f32(table, weight, x, rows, panels.first, panels.count, c);
   else if (is_quantized(weight.format()))
-    multiply_quantized(table, weight, x, stride, rows, panels.first, panels.count, c, expanded, chunk_blocks,
-                       upcoming(work));
+    multiply_quantized(table, panels, x, stride, rows, c, expanded, chunk_blocks, upcoming(work));
   else
-    multiply_bf16(table, weight, x, rows, panels.first, panels.count, upcoming(work), c, expanded);
+    multiply_bf16(table, panels, x, rows, upcoming(work), c, expanded);
   return {c, rows * panel_columns};
 }
 

@@ -53,31 +53,45 @@ class row_map {
   std::size_t stride_;
 };
 
-/// Rows and panels of one tile.
+/// Rows and panels of one tile. Panels are neighbours, or as many neighbours of each of several runs, so that
+/// a thread that takes one tile after the other reads on where it was in each run.
 struct tile_shape {
   std::size_t rows = 0;
-  std::size_t panels = 0;
+  std::size_t panels = 0; // of all runs together
+  std::size_t runs = 1;
 };
 
 /// A tile's sums: row r of panel p at `c + p · panel_stride + r · 16`.
 struct tile_sums {
   const float* c = nullptr;
   std::size_t panel_stride = 0;
+
+  tile_sums from(std::size_t panel) const { return {c + panel * panel_stride, panel_stride}; }
 };
 
 /// Tiles for `rows` rows: few rows stream four panels at a time (that many streams reach the memory limit),
-/// many rows take as many rows as keep their K chunk (or, on a matrix unit, all of them) in L2. Small
-/// products get smaller tiles, so that all threads have some. Tiles begin at multiples of 16 rows if there
-/// are several.
+/// of four runs where the instruction set wants them; many rows take as many rows as keep their K chunk (or,
+/// on a matrix unit, all of them) in L2. Small products get smaller tiles, so that all threads have some.
+/// Tiles begin at multiples of 16 rows if there are several.
 tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
                      unsigned threads);
 
-/// Panels [first, first + count) of a weight; none where `weight` is null.
+/// Panels [first, first + count) of a weight, and as many of each further run, `stride` panels apart; none
+/// where `weight` is null.
 struct panel_range {
   const packed_matrix* weight = nullptr;
   std::size_t first = 0;
   std::size_t count = 0;
+  std::size_t runs = 1;
+  std::size_t stride = 0;
+
+  /// Those of one run.
+  panel_range run(std::size_t index) const { return {weight, first + index * stride, count}; }
 };
+
+/// How many tiles the panels of a weight make, and the panels of one of them.
+std::size_t panel_tiles(const packed_matrix& weight, const tile_shape& tile);
+panel_range panel_tile(const packed_matrix& weight, const tile_shape& tile, std::size_t index);
 
 /// One tile of a product.
 struct tile_work {
@@ -103,7 +117,7 @@ std::size_t tile_scratch_bytes(const kernel_table& table, const packed_matrix& w
 void begin_panels(const tile_work& work, const panel_range& panels, const panel_range& next,
                   std::byte* scratch, panel_fetch& fetch);
 
-/// Sums of `rows` of the tile's rows from `row` on with those panels, in `scratch`.
+/// Sums of `rows` of the tile's rows from `row` on with those panels, run by run, in `scratch`.
 tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::size_t row, std::size_t rows,
                         std::byte* scratch, panel_fetch& fetch);
 
@@ -115,7 +129,8 @@ void multiply_tile(const tile_work& work, std::byte* scratch, const Finish& fini
   for (std::size_t p = 0; p < work.panels.count; p += part.panels) {
     const auto range = [&](std::size_t from) {
       return panel_range{work.panels.weight, work.panels.first + from,
-                         std::min(part.panels, work.panels.count - from)};
+                         std::min(part.panels, work.panels.count - from), work.panels.runs,
+                         work.panels.stride};
     };
     const panel_range panels = range(p);
     panel_fetch fetch;
@@ -123,7 +138,9 @@ void multiply_tile(const tile_work& work, std::byte* scratch, const Finish& fini
                  scratch, fetch);
     for (std::size_t row = 0; row < work.rows; row += part.rows) {
       const std::size_t rows = std::min(part.rows, work.rows - row);
-      finish(panels, row, rows, multiply_part(work, panels, row, rows, scratch, fetch), fetch);
+      const tile_sums sums = multiply_part(work, panels, row, rows, scratch, fetch);
+      for (std::size_t run = 0; run < panels.runs; ++run)
+        finish(panels.run(run), row, rows, sums.from(run * panels.count), fetch);
     }
   }
 }

@@ -1,8 +1,7 @@
 // Integer products on AVX2. Included by isa_kernels.cpp only, and there for AVX2 only.
 //
-// A few rows of int8 read panels one after the other as they come from memory. More rows, and any of int4,
-// pass a part of a panel in blocks of as many as registers hold sums of, while the next part is fetched into
-// L1.
+// Rows pass a part of a panel in blocks of as many as registers hold sums of, while the next part is fetched
+// into L1. Few rows go another way where there are panels enough (`few_rows_avx2_kernels.hpp`).
 #pragma once
 
 #include <cstdint>
@@ -14,13 +13,9 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 5; // whose sums registers hold, of both halves
 
-// Read a panel of int8 as it comes from memory.
-constexpr std::size_t few_rows_int8 = 4;
-
-/// K of a part of a panel: 8 KiB of int8; 16 of int4, which waits for memory less, but 2 where few rows do
-/// not compute as long as those take to arrive.
-constexpr std::size_t part_inputs(packed_format format, std::size_t rows) {
-  return format == packed_format::int8_channel ? 512 : rows <= 2 ? 256 : 2048;
+/// K of a part of a panel: 8 KiB of int8; 16 of int4, which waits for memory less.
+constexpr std::size_t part_inputs(packed_format format) {
+  return format == packed_format::int8_channel ? 512 : 2048;
 }
 
 /// Sums begin: of int8 with −128 Σ x, of int4 with nothing.
@@ -36,30 +31,17 @@ TROUPE_INLINE void begin_sums(const std::byte* a, std::size_t a_stride, std::siz
   }
 }
 
-/// Sums become results.
-/// @param c      where; may be `sums`
-/// @param fetch  `weights` of it is called for each four of K that was cut
-template <std::size_t Rows, class Fetch>
+/// Sums become results, in place.
+template <std::size_t Rows>
 TROUPE_INLINE void finish_sums(const std::byte* a, std::size_t a_stride, std::size_t k,
-                               const quant_panel& panel, float* sums, float* c, Fetch fetch) {
+                               const quant_panel& panel, float* c) {
   for (std::size_t r = 0; r < Rows; ++r) {
     const std::byte* row = a + r * a_stride;
     if (panel.format == packed_format::int8_channel)
-      avx2_add_wide(row + int8_row_wide(k), panel.weights, sums + r * 16, fetch);
+      avx2_add_wide(row + int8_row_wide(k), panel.weights, c + r * 16);
     for (std::size_t h = 0; h < halves; ++h)
-      store_integer_result(c + r * 16 + h * 8, load_sums(sums + r * 16 + h * 8), row, k,
-                           panel.scales + h * 8);
+      store_integer_result(c + r * 16 + h * 8, load_sums(c + r * 16 + h * 8), row, k, panel.scales + h * 8);
   }
-}
-
-/// A panel of int8 as it comes from memory.
-template <std::size_t Rows>
-static void avx2_int8_panel(const std::byte* a, std::size_t a_stride, const quant_panel& panel, std::size_t k,
-                            float* c) {
-  begin_sums<Rows>(a, a_stride, k, panel.format, c);
-  avx2_int8_streamed<Rows>(a + int8_row_narrow(k), a_stride, panel.weights, int8_row_sums(k), c);
-  finish_sums<Rows>(a, a_stride, k, panel, c, c,
-                    fetch_on{panel.weights + int8_row_sums(k) * 16 + int8_bytes_ahead<Rows>});
 }
 
 /// A part of K of one panel, in L1 beside the rows that pass it, and where the next part lies.
@@ -99,7 +81,7 @@ static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::s
   const std::size_t bytes = int8 ? 16 : 8; // for one of K
   const std::size_t blocks = (int8 ? int8_row_sums(k) : k + block_k - 1) / block_k;
   // Equal to within a block: each fetches as much as it has.
-  const std::size_t most = part_inputs(panel.format, rows) / block_k;
+  const std::size_t most = part_inputs(panel.format) / block_k;
   const std::size_t num_parts = (blocks + most - 1) / most;
   for (std::size_t i = 0; i < num_parts; ++i) {
     const std::size_t from = blocks * i / num_parts * block_k;
@@ -125,7 +107,7 @@ static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::s
         avx2_add_part<Rows, 0>(x, a_stride, part, 0, sums);
       ++block;
       if (part.is_last())
-        finish_sums<Rows>(x, a_stride, k, panel, sums, sums, fetch_nothing{});
+        finish_sums<Rows>(x, a_stride, k, panel, sums);
     });
   }
 }
@@ -145,16 +127,10 @@ TROUPE_INLINE quant_panel panel_behind(const quant_panel& first, std::size_t pan
 static void integer_panels_avx2(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& first, std::size_t panels, const upcoming_panels& next,
                                 std::size_t k, float* c) {
-  for (std::size_t p = 0; p < panels; ++p) {
-    const quant_panel panel = first.next(p);
-    float* sums = c + p * rows * 16;
-    if (first.format == packed_format::int8_channel && rows <= few_rows_int8)
-      in_row_blocks<few_rows_int8>(
-          rows, [&]<std::size_t Rows>(std::size_t) { avx2_int8_panel<Rows>(a, a_stride, panel, k, sums); });
-    else
-      avx2_panel_in_turns(a, a_stride, rows, panel,
-                          p + 1 < panels ? first.next(p + 1) : panel_behind(first, panels, next), k, sums);
-  }
+  for (std::size_t p = 0; p < panels; ++p)
+    avx2_panel_in_turns(a, a_stride, rows, first.next(p),
+                        p + 1 < panels ? first.next(p + 1) : panel_behind(first, panels, next), k,
+                        c + p * rows * 16);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -84,18 +84,6 @@ TROUPE_INLINE void avx2_int8_packed(const std::byte* a, std::size_t a_stride, co
       store_sums(c + r * 16 + h * 8, sums[r][h]);
 }
 
-// The more rows, the longer a line takes, and the further memory gets before it is read.
-template <std::size_t Rows>
-constexpr std::size_t int8_bytes_ahead = Rows <= 2 ? 1024 : 2048;
-
-/// The same of a panel that comes from memory and is read once. Fetches what lies behind.
-template <std::size_t Rows>
-TROUPE_LOOP void avx2_int8_streamed(const std::byte* a, std::size_t a_stride, const std::byte* from,
-                                    std::size_t count, float* c) {
-  fetch_behind<int8_bytes_ahead<Rows>> fetch;
-  avx2_int8_packed<Rows>(a, a_stride, from, count, c, fetch);
-}
-
 /// The same of a part of a panel that is in L1, while the next part is fetched.
 template <std::size_t Rows, std::size_t Lines>
 TROUPE_LOOP void avx2_int8_in_turn(const std::byte* a, std::size_t a_stride, const std::byte* from,
@@ -111,9 +99,7 @@ TROUPE_INLINE std::uint32_t load_uint32(const std::byte* from) {
 
 /// c += what was cut off of the narrow values of a row, times a whole panel.
 /// @param fours  their number and what there is of each, as `int8_row_wide` says
-/// @param fetch  `weights` of it is called for each
-template <class Fetch>
-TROUPE_INLINE void avx2_add_wide(const std::byte* fours, const std::byte* weights, float* c, Fetch& fetch) {
+TROUPE_INLINE void avx2_add_wide(const std::byte* fours, const std::byte* weights, float* c) {
   const std::size_t count = load_uint32(fours);
   if (count == 0)
     return;
@@ -121,7 +107,6 @@ TROUPE_INLINE void avx2_add_wide(const std::byte* fours, const std::byte* weight
   vi sums[halves] = {load_sums(c), load_sums(c + 8)};
   const std::byte* const end = fours + count * 8;
   for (; fours != end; fours += 8) {
-    fetch.weights(weights, 0);
     const std::byte* from = weights + load_uint32(fours + 4);
     const vi x = broadcast_bytes(fours + 8);
     for (std::size_t h = 0; h < halves; ++h)
@@ -183,20 +168,20 @@ TROUPE_INLINE void add_int4_line(const std::byte* line, const row_pointers<Rows>
     add_half_bytes(block[r], high, row_bytes<Rows>(rows, r, offset + 4));
 }
 
-/// `blocks` blocks of 32 of K from `k` on of a panel of int4, a part of it that is in L1, while the next part
-/// is fetched.
+/// `blocks` blocks of 32 of K from `k` on of a panel of int4.
 /// @param a  the rows, from their beginning on, `inputs` long
-template <std::size_t Rows, std::size_t Lines>
-TROUPE_LOOP void avx2_int4_in_turn(const std::byte* a, std::size_t a_stride, std::size_t inputs,
-                                   const quant_panel& panel, std::size_t k, std::size_t blocks, float* c,
-                                   fetch_coming<Lines> fetch) {
+template <std::size_t Rows, class Fetch>
+TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, std::size_t inputs,
+                                    const quant_panel& panel, std::size_t k, std::size_t blocks, float* c,
+                                    Fetch& fetch) {
   row_pointers<Rows> rows(a + k, a_stride);
   row_pointers<Rows> offsets(block_offsets(a, inputs) + k / block_k, a_stride);
   const std::byte* from = panel.weights + k / block_k * int4_block_bytes;
   for (std::size_t b = 0; b < blocks; ++b) {
     vi scales[halves];
     group_scales(panel, k / block_k + b, scales);
-    fetch.scales();
+    if constexpr (requires { fetch.scales(); })
+      fetch.scales();
     vi block[Rows][halves];
 #pragma GCC unroll 6
     for (std::size_t r = 0; r < Rows; ++r)
@@ -213,6 +198,14 @@ TROUPE_LOOP void avx2_int4_in_turn(const std::byte* a, std::size_t a_stride, std
       add_group(c + r * 16, block[r], scales);
     offsets.advance(sizeof(std::int32_t));
   }
+}
+
+/// The same of a part of a panel that is in L1, while the next part is fetched.
+template <std::size_t Rows, std::size_t Lines>
+TROUPE_LOOP void avx2_int4_in_turn(const std::byte* a, std::size_t a_stride, std::size_t inputs,
+                                   const quant_panel& panel, std::size_t k, std::size_t blocks, float* c,
+                                   fetch_coming<Lines> fetch) {
+  avx2_int4_packed<Rows>(a, a_stride, inputs, panel, k, blocks, c, fetch);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

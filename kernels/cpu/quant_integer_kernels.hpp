@@ -159,7 +159,8 @@ TROUPE_INLINE vi low_half_bytes(vi x) {
 }
 
 TROUPE_INLINE vi high_half_bytes(vi x) {
-  return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(0x0f));
+  // The mask first: it takes its operand from memory.
+  return _mm256_srli_epi16(_mm256_and_si256(x, _mm256_set1_epi8(static_cast<char>(0xf0))), 4);
 }
 
 #else

@@ -35,14 +35,22 @@ quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
 
 } // namespace
 
-void multiply_quantized(const kernel_table& table, const packed_matrix& weight, const float* a,
-                        std::size_t a_stride, std::size_t rows, std::size_t first_panel, std::size_t panels,
-                        float* c, float* expanded, std::size_t expanded_blocks, const upcoming_panels& next) {
+void multiply_quantized(const kernel_table& table, const panel_range& range, const float* a,
+                        std::size_t a_stride, std::size_t rows, float* c, float* expanded,
+                        std::size_t expanded_blocks, const upcoming_panels& next) {
+  const packed_matrix& weight = *range.weight;
+  const std::size_t first_panel = range.first;
+  const std::size_t panels = range.count;
   const quant_table& quant = table.quant;
   const auto sums = [&](std::size_t p) { return c + p * rows * panel_columns; };
   if (weight.rows() == row_quant::int8) {
-    quant.integer(reinterpret_cast<const std::byte*>(a), a_stride * sizeof(float), rows,
-                  panel_of(weight, first_panel), panels, next, weight.inputs(), c);
+    const auto* x = reinterpret_cast<const std::byte*>(a);
+    const quant_panel first = panel_of(weight, first_panel);
+    if (range.runs > 1)
+      quant.integer_runs(x, a_stride * sizeof(float), rows, first, panels, range.stride * first.stride, next,
+                         weight.inputs(), c);
+    else
+      quant.integer(x, a_stride * sizeof(float), rows, first, panels, next, weight.inputs(), c);
     return;
   }
   const std::size_t blocks = (weight.inputs() + block_k - 1) / block_k;

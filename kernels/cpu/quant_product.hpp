@@ -8,13 +8,16 @@
 
 namespace troupe::kernels::cpu {
 
-/// c[panels][rows][16] = rows times weights, scales applied. `c` comes zeroed, but for integer products.
+struct panel_range;
+
+/// c[runs][panels][rows][16] = rows times weights, scales applied. `c` comes zeroed, but for integer
+/// products.
 /// @param a         rows for products, or for integer products where the weights want them so,
 ///                  `a_stride` floats apart
 /// @param expanded  scratch for `expanded_blocks` blocks of a panel as FP32
-void multiply_quantized(const kernel_table& table, const packed_matrix& weight, const float* a,
-                        std::size_t a_stride, std::size_t rows, std::size_t first_panel, std::size_t panels,
-                        float* c, float* expanded, std::size_t expanded_blocks, const upcoming_panels& next);
+void multiply_quantized(const kernel_table& table, const panel_range& range, const float* a,
+                        std::size_t a_stride, std::size_t rows, float* c, float* expanded,
+                        std::size_t expanded_blocks, const upcoming_panels& next);
 
 /// The same on a matrix unit. `c`: [panels][rows padded to 16][16], `c_stride` floats between panels.
 /// @param a         rows in tiles

@@ -27,8 +27,10 @@ struct quant_panel {
   }
 
   /// The panel `count` further on.
-  quant_panel next(std::size_t count) const {
-    const std::size_t bytes = count * stride;
+  quant_panel next(std::size_t count) const { return on(count * stride); }
+
+  /// The panel so many bytes further on.
+  quant_panel on(std::size_t bytes) const {
     return {format,
             weights + bytes,
             group_scales == nullptr ? nullptr : group_scales + bytes,
@@ -38,10 +40,15 @@ struct quant_panel {
   }
 };
 
+/// Runs of panels that few rows read side by side.
+inline constexpr std::size_t panel_runs = 4;
+
 /// Panels that the same thread multiplies after the present ones, as far apart: fetched meanwhile.
 struct upcoming_panels {
   const std::byte* first = nullptr;
   std::size_t count = 0;
+  /// Bytes between the runs they lie in; 0: in one.
+  std::size_t run_stride = 0;
 };
 
 /// Largest group scale: −8 · 15 still fits a byte, so a group-wise int4 matrix is an int8 matrix once it is
@@ -106,6 +113,14 @@ struct quant_table {
   /// `a_stride` in bytes.
   void (*integer)(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                   std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) = nullptr;
+
+  /// The same for few rows and panels of `panel_runs` runs that begin `run_stride` bytes apart, `panels` of
+  /// each: c[run][p][r][0 … 15]. Only up to so many rows of a format: 0 where one run is as good.
+  void (*integer_runs)(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
+                       std::size_t panels, std::size_t run_stride, const upcoming_panels& next, std::size_t k,
+                       float* c) = nullptr;
+  std::size_t int8_run_rows = 0;
+  std::size_t int4_run_rows = 0;
 
   /// For quantizing weights: Σ (w − q · step)² over `count` weights, a multiple of 16, with the best q in −8
   /// … 7; and the best g of a group of `count`, 32 or 64, whose largest |w| is `max`: among the integers of

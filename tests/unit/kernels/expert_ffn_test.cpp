@@ -118,8 +118,9 @@ TEST(expert_ffn, gives_the_bits_of_separate_products) {
   for (const dtype type : {dtype::bf16, dtype::f32})
     for (const bool gated : {true, false})
       for (const bool biased : {false, true}) {
-        const experts e(3, 40, 50, type, gated, gated ? activation::silu : activation::gelu_tanh, biased);
-        const auto values = random_floats(7 * 40, 50);
+        // Five pairs of panels and six: some in runs, and what is left over.
+        const experts e(3, 90, 75, type, gated, gated ? activation::silu : activation::gelu_tanh, biased);
+        const auto values = random_floats(7 * 90, 50);
         reference_context reference;
         with_every_context([&](context& ctx) {
           batch b(e, {4, 0, 3}, values);

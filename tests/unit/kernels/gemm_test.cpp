@@ -38,7 +38,7 @@ struct shape {
   std::size_t k;
 };
 
-const std::vector<shape> shapes{{1, 1}, {16, 32}, {50, 70}, {130, 96}, {33, 300}, {20, 1000}};
+const std::vector<shape> shapes{{1, 1}, {16, 32}, {50, 70}, {130, 96}, {33, 300}, {20, 1000}, {700, 64}};
 
 } // namespace
 
@@ -64,7 +64,7 @@ TEST(gemm, follows_the_documented_order_bit_by_bit) {
         }
     }
     with_every_context([&](context& ctx) {
-      for (const std::size_t m : {1UL, 2UL, 5UL, 6UL, 7UL, 12UL, 13UL, 37UL, 50UL, rows}) {
+      for (const std::size_t m : {1UL, 2UL, 3UL, 4UL, 5UL, 6UL, 7UL, 12UL, 13UL, 37UL, 50UL, rows}) {
         std::vector<float> y(m * n, poison);
         gemm(ctx, {.input = view_of(x.data(), m, k), .weight = &plain, .output = view_of(y.data(), m, n)});
         EXPECT_TRUE(same_bits(std::span<const float>(y), std::span<const float>(expected).first(m * n)))

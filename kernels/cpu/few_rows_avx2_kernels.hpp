@@ -1,0 +1,189 @@
+// Few rows on AVX2, where memory decides. Included by isa_kernels.cpp only, and there for AVX2 only.
+//
+// Panels of four runs that lie far apart are read side by side, a short part of K of each in turn, while what
+// comes next of all of them is fetched line by line in turn. Each run is read on from tile to tile: one that
+// began elsewhere every few panels would not be fetched ahead there (docs/kernels/avx2.md).
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/gemm_avx2_loops.hpp"
+#include "kernels/cpu/quant_avx2_kernels.hpp"
+#include "kernels/cpu/row_blocks.hpp"
+
+namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
+
+// With more rows multiplying decides.
+constexpr std::size_t bf16_run_rows = 4;
+constexpr std::size_t int8_run_rows = 5;
+constexpr std::size_t int4_run_rows = 3;
+
+// Of a part of one run: what comes next of all of them is in L1 before it is read.
+constexpr std::size_t part_bytes(std::size_t rows) {
+  return rows <= 2 ? 1024 : 2048;
+}
+
+/// Panels of all runs.
+struct run_panels {
+  const std::byte* first; // weights of the first run's first panel
+  std::size_t run_stride; // bytes
+  std::size_t panel_stride;
+  std::size_t panels; // of a run
+  std::size_t blocks; // of 32 of K
+  std::size_t block_bytes;
+  const upcoming_panels& next;
+
+  /// The panels at place `p` of their runs.
+  upcoming_panels at(std::size_t p) const { return {first + p * panel_stride, 1, run_stride}; }
+
+  /// What comes after panel `p`; something that is there already where nothing comes.
+  upcoming_panels behind(std::size_t p) const {
+    if (p + 1 < panels)
+      return at(p + 1);
+    return next.first != nullptr ? next : at(p);
+  }
+};
+
+/// A part of K of the panels at one place of every run.
+struct run_part {
+  std::size_t first; // blocks of K
+  std::size_t blocks;
+  /// The same place's next part, or the next place's first, and which block of it that is.
+  upcoming_panels coming;
+  std::size_t coming_block;
+};
+
+/// Calls `part(run_part)` for the parts of the panels at place `p`, equal to within a block of K: each
+/// fetches as much as it has.
+template <std::size_t Rows, class Part>
+TROUPE_INLINE void over_parts(const run_panels& runs, std::size_t p, const Part& part) {
+  const std::size_t most = part_bytes(Rows) / runs.block_bytes;
+  const std::size_t num_parts = (runs.blocks + most - 1) / most;
+  std::size_t longer = runs.blocks % num_parts; // so many have a block more
+  std::size_t first = 0;
+  while (first < runs.blocks) {
+    const std::size_t blocks = runs.blocks / num_parts + (longer > 0 ? 1 : 0);
+    longer -= longer > 0 ? 1 : 0;
+    const std::size_t end = first + blocks;
+    const bool last = end == runs.blocks;
+    part(run_part{first, blocks, last ? runs.behind(p) : runs.at(p), last ? 0 : end});
+    first = end;
+  }
+}
+
+/// All `Rows` rows of a product.
+template <std::size_t Rows>
+TROUPE_LOOP void avx2_bf16_runs(const panel_product& product) {
+  const run_panels runs{product.panel,  product.run_stride, product.panel_stride, product.panels,
+                        product.blocks, panel_block_bytes,  product.next};
+  for (std::size_t p = 0; p < runs.panels; ++p) {
+    const std::byte* panel = runs.first + p * runs.panel_stride;
+    const auto sums = [&](std::size_t run) { return product.c + (run * runs.panels + p) * Rows * 16; };
+    over_parts<Rows>(runs, p, [&](const run_part& part) {
+      const float* x = product.a + part.first * block_k;
+      const std::byte* from = panel + part.first * panel_block_bytes;
+      run_fetch fetch(part.coming.first + part.coming_block * panel_block_bytes, part.coming.run_stride);
+      // A block of one row is all there is: the sums of two panels fit the registers.
+      constexpr std::size_t together = Rows == 1 ? 2 : 1;
+      for (std::size_t run = 0; run < panel_runs; run += together) {
+        if constexpr (Rows == 1)
+          avx2_together<1, 2>(x, 0, {from + run * runs.run_stride, from + (run + 1) * runs.run_stride},
+                              {sums(run), sums(run + 1)}, fetch);
+        else if constexpr (Rows > 2)
+          avx2_packed<Rows>(x, product.a_stride, from + run * runs.run_stride, part.blocks, sums(run), fetch);
+        else
+          avx2_together<Rows, 1>(x, product.a_stride, {from + run * runs.run_stride}, {sums(run)}, fetch);
+      }
+    });
+  }
+}
+
+static void bf16_runs_avx2(const panel_product& product) {
+  in_row_blocks<bf16_run_rows>(product.rows,
+                               [&]<std::size_t Rows>(std::size_t) { avx2_bf16_runs<Rows>(product); });
+}
+
+/// Group scales of the coming part of a run: they lie elsewhere than its weights.
+TROUPE_INLINE void fetch_group_scales(const quant_panel& panel, const run_part& part, std::size_t run) {
+  const std::byte* scales = part.coming.first + run * part.coming.run_stride
+                            + (panel.group_scales - panel.weights)
+                            + part.coming_block / panel.group_blocks * 16;
+  for (std::size_t i = 0; i < part.blocks / panel.group_blocks * 16; i += 64)
+    fetch_line(scales + i);
+}
+
+/// The rows of an integer product, `stride` bytes apart, of `inputs` of K.
+struct rows_of_integers {
+  const std::byte* a;
+  std::size_t stride;
+  std::size_t inputs;
+};
+
+/// Calls `part(panel, part, sums, fetch)` for each part of K and run in turn.
+template <std::size_t Rows, class Part>
+TROUPE_INLINE void over_integer_parts(const rows_of_integers& rows, const quant_panel& first,
+                                      const run_panels& runs, float* c, const Part& part) {
+  for (std::size_t p = 0; p < runs.panels; ++p) {
+    const auto panel = [&](std::size_t run) {
+      return first.on(p * runs.panel_stride + run * runs.run_stride);
+    };
+    const auto sums = [&](std::size_t run) { return c + (run * runs.panels + p) * Rows * 16; };
+    for (std::size_t run = 0; run < panel_runs; ++run)
+      begin_sums<Rows>(rows.a, rows.stride, rows.inputs, first.format, sums(run));
+    over_parts<Rows>(runs, p, [&](const run_part& now) {
+      run_fetch fetch(now.coming.first + now.coming_block * runs.block_bytes, now.coming.run_stride);
+      for (std::size_t run = 0; run < panel_runs; ++run) {
+        if (first.group_scales != nullptr)
+          fetch_group_scales(first, now, run);
+        part(panel(run), now, sums(run), fetch);
+      }
+    });
+    for (std::size_t run = 0; run < panel_runs; ++run)
+      finish_sums<Rows>(rows.a, rows.stride, rows.inputs, panel(run), sums(run));
+  }
+}
+
+template <std::size_t Rows>
+TROUPE_LOOP void avx2_int8_runs(const rows_of_integers& rows, const quant_panel& first,
+                                const run_panels& runs, float* c) {
+  over_integer_parts<Rows>(
+      rows, first, runs, c,
+      [&](const quant_panel& panel, const run_part& part, float* sums, run_fetch& fetch) {
+        avx2_int8_packed<Rows>(rows.a + int8_row_narrow(rows.inputs) + part.first * block_k, rows.stride,
+                               panel.weights + part.first * int8_block_bytes, part.blocks * block_k, sums,
+                               fetch);
+      });
+}
+
+template <std::size_t Rows>
+TROUPE_LOOP void avx2_int4_runs(const rows_of_integers& rows, const quant_panel& first,
+                                const run_panels& runs, float* c) {
+  over_integer_parts<Rows>(
+      rows, first, runs, c,
+      [&](const quant_panel& panel, const run_part& part, float* sums, run_fetch& fetch) {
+        avx2_int4_packed<Rows>(rows.a, rows.stride, rows.inputs, panel, part.first * block_k, part.blocks,
+                               sums, fetch);
+      });
+}
+
+static void integer_runs_avx2(const std::byte* a, std::size_t a_stride, std::size_t rows,
+                              const quant_panel& first, std::size_t panels, std::size_t run_stride,
+                              const upcoming_panels& next, std::size_t k, float* c) {
+  const bool int8 = first.format == packed_format::int8_channel;
+  const rows_of_integers x{a, a_stride, k};
+  const run_panels runs{first.weights,
+                        run_stride,
+                        first.stride,
+                        panels,
+                        (int8 ? int8_row_sums(k) : k + block_k - 1) / block_k,
+                        int8 ? int8_block_bytes : int4_block_bytes,
+                        next};
+  in_row_blocks<int8_run_rows>(rows, [&]<std::size_t Rows>(std::size_t) {
+    if (int8)
+      avx2_int8_runs<Rows>(x, first, runs, c);
+    else if constexpr (Rows <= int4_run_rows)
+      avx2_int4_runs<Rows>(x, first, runs, c);
+  });
+}
+
+} // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
