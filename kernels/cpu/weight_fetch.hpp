@@ -1,5 +1,5 @@
 // Weights on their way from memory to few rows: several panels side by side, each fetched ahead. Included by
-// the kernels of AVX2, AVX-512 and AMX only.
+// the kernels of AVX-512 and AMX only.
 #pragma once
 
 #include "kernels/cpu/quant_table.hpp"
