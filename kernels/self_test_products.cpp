@@ -128,6 +128,7 @@ class integer_rows {
   std::vector<std::byte> memory_;
 };
 
+// The same of integers.
 void check_integer_runs(comparison& compare) {
   constexpr std::size_t panels = 2;
   constexpr std::size_t run_panels = 3;

@@ -199,7 +199,7 @@ std::size_t runs_for(const kernel_table& table, row_layout layout, const packed_
         weight.format == packed_format::int8_channel ? table.quant.int8_run_rows : table.quant.int4_run_rows;
   else if (layout == row_layout::bf16_split && !is_quantized(weight.format))
     most_rows = table.bf16_run_rows;
-  return rows <= most_rows && weight.panels() >= panel_runs * weight.interleave ? panel_runs : 1;
+  return rows > 0 && rows <= most_rows && weight.panels() >= panel_runs * weight.interleave ? panel_runs : 1;
 }
 
 // Panels of a run, a whole number of pairs of gate and up; what is left over of all runs is no run.
