@@ -322,9 +322,8 @@ void check_quantized(comparison& compare) {
                       });
     }
   }
-  // More of K than is taken at a time, of so few rows that it is taken in shorter parts, of rows that are one
-  // block, two and more; the third and fourth are all one value, the largest there is, so that no two
-  // products fit 16 bits.
+  // More of K than is taken at a time, of rows that are one block, two and more; the third and fourth are all
+  // one value, the largest there is, so that no two products fit 16 bits.
   for (const packed_format format : {packed_format::int8_channel, packed_format::int4_group32}) {
     constexpr std::size_t long_k = 2048 + 96;
     constexpr std::size_t most_rows = 27;

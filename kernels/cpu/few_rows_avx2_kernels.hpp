@@ -119,10 +119,10 @@ struct rows_of_integers {
   std::size_t inputs;
 };
 
-/// Calls `part(panel, part, sums, fetch)` for each part of K and run in turn.
-template <std::size_t Rows, class Part>
-TROUPE_INLINE void over_integer_parts(const rows_of_integers& rows, const quant_panel& first,
-                                      const run_panels& runs, float* c, const Part& part) {
+/// All `Rows` rows of a product with int8 or with int4.
+template <std::size_t Rows, bool Int8>
+TROUPE_LOOP void avx2_integer_runs(const rows_of_integers& rows, const quant_panel& first,
+                                   const run_panels& runs, float* c) {
   for (std::size_t p = 0; p < runs.panels; ++p) {
     const auto panel = [&](std::size_t run) {
       return first.on(p * runs.panel_stride + run * runs.run_stride);
@@ -130,40 +130,25 @@ TROUPE_INLINE void over_integer_parts(const rows_of_integers& rows, const quant_
     const auto sums = [&](std::size_t run) { return c + (run * runs.panels + p) * Rows * 16; };
     for (std::size_t run = 0; run < panel_runs; ++run)
       begin_sums<Rows>(rows.a, rows.stride, rows.inputs, first.format, sums(run));
-    over_parts<Rows>(runs, p, [&](const run_part& now) {
-      run_fetch fetch(now.coming.first + now.coming_block * runs.block_bytes, now.coming.run_stride);
+    over_parts<Rows>(runs, p, [&](const run_part& part) {
+      run_fetch fetch(part.coming.first + part.coming_block * runs.block_bytes, part.coming.run_stride);
+      const std::size_t k = part.first * block_k;
       for (std::size_t run = 0; run < panel_runs; ++run) {
-        if (first.group_scales != nullptr)
-          fetch_group_scales(first, now, run);
-        part(panel(run), now, sums(run), fetch);
+        if constexpr (Int8) {
+          avx2_int8_packed<Rows>(rows.a + int8_row_narrow(rows.inputs) + k, rows.stride,
+                                 panel(run).weights + part.first * int8_block_bytes, part.blocks * block_k,
+                                 sums(run), fetch);
+        } else {
+          if (first.group_scales != nullptr)
+            fetch_group_scales(first, part, run);
+          avx2_int4_packed<Rows>(rows.a, rows.stride, rows.inputs, panel(run), k, part.blocks, sums(run),
+                                 fetch);
+        }
       }
     });
     for (std::size_t run = 0; run < panel_runs; ++run)
       finish_sums<Rows>(rows.a, rows.stride, rows.inputs, panel(run), sums(run));
   }
-}
-
-template <std::size_t Rows>
-TROUPE_LOOP void avx2_int8_runs(const rows_of_integers& rows, const quant_panel& first,
-                                const run_panels& runs, float* c) {
-  over_integer_parts<Rows>(
-      rows, first, runs, c,
-      [&](const quant_panel& panel, const run_part& part, float* sums, run_fetch& fetch) {
-        avx2_int8_packed<Rows>(rows.a + int8_row_narrow(rows.inputs) + part.first * block_k, rows.stride,
-                               panel.weights + part.first * int8_block_bytes, part.blocks * block_k, sums,
-                               fetch);
-      });
-}
-
-template <std::size_t Rows>
-TROUPE_LOOP void avx2_int4_runs(const rows_of_integers& rows, const quant_panel& first,
-                                const run_panels& runs, float* c) {
-  over_integer_parts<Rows>(
-      rows, first, runs, c,
-      [&](const quant_panel& panel, const run_part& part, float* sums, run_fetch& fetch) {
-        avx2_int4_packed<Rows>(rows.a, rows.stride, rows.inputs, panel, part.first * block_k, part.blocks,
-                               sums, fetch);
-      });
 }
 
 static void integer_runs_avx2(const std::byte* a, std::size_t a_stride, std::size_t rows,
@@ -180,9 +165,9 @@ static void integer_runs_avx2(const std::byte* a, std::size_t a_stride, std::siz
                         next};
   in_row_blocks<int8_run_rows>(rows, [&]<std::size_t Rows>(std::size_t) {
     if (int8)
-      avx2_int8_runs<Rows>(x, first, runs, c);
+      avx2_integer_runs<Rows, true>(x, first, runs, c);
     else if constexpr (Rows <= int4_run_rows)
-      avx2_int4_runs<Rows>(x, first, runs, c);
+      avx2_integer_runs<Rows, false>(x, first, runs, c);
   });
 }
 
