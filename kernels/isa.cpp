@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "kernels/cpu/kernel_table.hpp"
 
@@ -19,7 +20,8 @@ namespace troupe::kernels {
 
 namespace {
 
-constexpr std::array<isa, num_isas> all_sets{isa::portable, isa::avx2, isa::avx512, isa::amx};
+constexpr std::array<isa, num_isas> all_sets{isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16,
+                                             isa::amx};
 
 #if defined(TROUPE_X86_KERNELS)
 // Asks the processor (leaf 7, EDX: 22 AMX-BF16, 24 AMX-TILE, 25 AMX-INT8), then the system, which lends the
@@ -52,19 +54,30 @@ bool processor_has(isa set) {
   case isa::avx512:
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
            && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  case isa::avx512_bf16:
+    return processor_has(isa::avx512) && __builtin_cpu_supports("avx512bf16");
   case isa::amx: {
-    static const bool granted =
-        processor_has(isa::avx512) && __builtin_cpu_supports("avx512bf16") && tiles_granted();
+    static const bool granted = processor_has(isa::avx512_bf16) && tiles_granted();
     return granted;
   }
 #else
   case isa::avx2:
   case isa::avx512:
+  case isa::avx512_bf16:
   case isa::amx:
     return false;
 #endif
   }
   return false;
+}
+
+// Intel's dot products of BF16 do half of what FMAs do, AMD's twice as much (docs/kernels/avx512.md).
+bool has_fast_dot_products() {
+#if defined(TROUPE_X86_KERNELS)
+  return __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
 }
 
 struct supported_sets {
@@ -75,6 +88,10 @@ struct supported_sets {
     for (const isa set : all_sets)
       if (processor_has(set))
         sets[count++] = set;
+    if (!has_fast_dot_products())
+      for (std::size_t i = 1; i < count; ++i)
+        if (sets.at(i) == isa::avx512_bf16)
+          std::swap(sets.at(i), sets.at(i - 1)); // AVX-512 without them, which is there too
   }
 };
 
@@ -88,6 +105,8 @@ const char* name_of(isa set) {
     return "avx2";
   case isa::avx512:
     return "avx512";
+  case isa::avx512_bf16:
+    return "avx512_bf16";
   case isa::amx:
     return "amx";
   }
@@ -122,6 +141,8 @@ const kernel_table& table_of(isa set) {
     return cpu::avx2_table;
   if (set == isa::avx512)
     return cpu::avx512_table;
+  if (set == isa::avx512_bf16)
+    return cpu::avx512_bf16_table();
   if (set == isa::amx)
     return cpu::amx_table();
 #endif

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/buffer.hpp"
 #include "kernels/packed_matrix.hpp"
@@ -83,7 +84,8 @@ void check_runs(comparison& compare) {
     const std::size_t k = blocks * 32;
     const std::size_t stride = k + 16;
     const auto weights = bfloats(31, panel_runs * run_panels * blocks * 512);
-    for (std::size_t rows = 1; rows <= compare.candidate().bf16_run_rows; ++rows) {
+    const rows_in_runs wanted = compare.candidate().bf16_run_rows;
+    for (std::size_t rows = wanted.least; rows <= wanted.most; ++rows) {
       const auto a = floats(32, rows * stride);
       const std::size_t size = panels * rows * 16;
       compare.check("gemm bf16 in runs, " + std::to_string(k) + " of K, " + std::to_string(rows) + " rows",
@@ -137,9 +139,9 @@ void check_integer_runs(comparison& compare) {
     for (const std::size_t k : {std::size_t{160}, std::size_t{1120}}) {
       const auto weights = any_weights(33, format, panel_runs * run_panels * 16, k);
       const quant_table& quant = compare.candidate().quant;
-      const std::size_t most =
+      const rows_in_runs wanted =
           format == packed_format::int8_channel ? quant.int8_run_rows : quant.int4_run_rows;
-      for (std::size_t rows = 1; rows <= most; ++rows) {
+      for (std::size_t rows = wanted.least; rows <= wanted.most; ++rows) {
         auto x = floats(34, rows * k);
         std::fill_n(x.begin(), k, 1.0F); // no two products of the first row fit 16 bits
         const std::size_t size = panels * rows * 16;
@@ -156,6 +158,73 @@ void check_integer_runs(comparison& compare) {
                                           weights.first.on(run * run_stride), panels, {}, k,
                                           out + run * size);
                       });
+      }
+    }
+}
+
+// Dot products of BF16 against the portable product of the same rows, which are packed here, too: every
+// register block, rows that are too many to meet a panel as it is, more of K than is brought into order at a
+// time, an odd number of panels, and panels in runs.
+void check_dots(comparison& compare) {
+  constexpr std::size_t most_rows = 27;
+  constexpr std::size_t panels = 3;     // of a run
+  constexpr std::size_t run_panels = 3; // from run to run
+  const rows_in_runs in_runs = compare.candidate().bf16_run_rows;
+  for (const std::size_t blocks : {std::size_t{3}, std::size_t{10}})
+    for (const dtype type : {dtype::f32, dtype::bf16}) {
+      const std::size_t k = blocks * 32 - 5;
+      const std::size_t stride = blocks * 32 + 16;
+      const auto weights = bfloats(35, panel_runs * run_panels * blocks * 512);
+      const auto x_f32 = floats(36, most_rows * k);
+      const auto x_bf16 = bfloats(36, most_rows * k);
+      for (std::size_t rows = 1; rows <= most_rows; ++rows) {
+        if (type == dtype::f32 && rows != 1)
+          continue; // only packing differs
+        for (const std::size_t runs : {std::size_t{1}, panel_runs}) {
+          if (runs != 1 && !in_runs.has(rows))
+            continue;
+          const std::size_t size = panels * rows * 16;
+          const auto multiply = [&](const kernel_table& t, const auto* a, float* out) {
+            rows_and_panels<std::remove_cvref_t<decltype(*a)>> product{.a = a,
+                                                                       .a_stride = stride,
+                                                                       .rows = rows,
+                                                                       .panel = raw(weights),
+                                                                       .panel_stride = blocks * 1024,
+                                                                       .panels = panels,
+                                                                       .blocks = blocks,
+                                                                       .c = out};
+            product.run_stride = run_panels * product.panel_stride;
+            if constexpr (std::is_same_v<decltype(product), dot_product>) {
+              if (runs != 1)
+                return t.bf16_dot_runs(product);
+              return t.bf16_dots(product);
+            } else {
+              for (std::size_t run = 0; run < runs; ++run) {
+                t.bf16_direct(product);
+                product.panel += product.run_stride;
+                product.c += size;
+              }
+            }
+          };
+          compare.check(std::string("gemm of dots ") + name_of(type) + ", " + std::to_string(k) + " of K, "
+                            + std::to_string(rows) + " rows, " + std::to_string(runs) + " runs",
+                        runs * size * 4, [&](const kernel_table& t, float* out) {
+                          const auto pack = [&](auto function, auto* to) {
+                            for (std::size_t r = 0; r < rows; ++r)
+                              function(type == dtype::f32 ? raw(x_f32) + r * k * 4 : raw(x_bf16) + r * k * 2,
+                                       type, k, to + r * stride);
+                          };
+                          if (t.bf16_dots == nullptr) {
+                            std::vector<float> a(rows * stride);
+                            pack(t.pack_row_bf16, a.data());
+                            multiply(t, a.data(), out);
+                          } else {
+                            std::vector<bfloat16> a(rows * stride);
+                            pack(t.pack_row_dots, a.data());
+                            multiply(t, a.data(), out);
+                          }
+                        });
+        }
       }
     }
 }
@@ -395,6 +464,8 @@ void check_products(comparison& compare) {
   check_scales(compare);
   if (compare.candidate().bf16_runs != nullptr)
     check_runs(compare);
+  if (compare.candidate().bf16_dots != nullptr)
+    check_dots(compare);
   if (compare.candidate().quant.integer_runs != nullptr)
     check_integer_runs(compare);
   if (compare.candidate().bf16_tiles != nullptr)

@@ -30,8 +30,8 @@ void check_finish(comparison& compare) {
     }
   // Two rows, 20 rows apart from one another in their sums' panels.
   const auto sums = floats(23, std::size_t{8} * 32);
-  for (const row_layout layout :
-       {row_layout::f32, row_layout::bf16_split, row_layout::bf16_tiles, row_layout::bf16})
+  for (const row_layout layout : {row_layout::f32, row_layout::bf16_split, row_layout::bf16_dots,
+                                  row_layout::bf16_tiles, row_layout::bf16})
     for (const activation kind : {activation::silu, activation::gelu_tanh, activation::gelu_erf})
       for (const std::size_t count : {std::size_t{5}, std::size_t{37}})
         compare.check("activate_rows, layout " + std::to_string(static_cast<int>(layout)) + ", "

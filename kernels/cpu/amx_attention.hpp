@@ -6,13 +6,10 @@
 #pragma once
 
 #include "kernels/cpu/amx_tiles.hpp"
+#include "kernels/cpu/attention_chunks.hpp"
 #include "kernels/cpu/attention_kernels.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
-
-TROUPE_INLINE std::size_t lowest_bit(std::uint32_t bits) {
-  return static_cast<std::size_t>(__builtin_ctz(bits));
-}
 
 /// Where a row block's working memory lies. Rows are padded to whole tiles.
 struct tile_attention {
@@ -61,52 +58,14 @@ static tile_attention begin_tile_attention(const attention_block& block) {
 /// A chunk's values as one operand. @returns whether all are finite
 static bool gather_values(const tile_attention& s, const std::byte* const* tiles) {
   const std::size_t half = tile_tokens * s.state.value_dim * sizeof(bfloat16);
-  const __m512i exponent = _mm512_set1_epi16(0x7f80);
-  __mmask32 special = 0;
+  special_values special;
   for (std::size_t tile = 0; tile < 2; ++tile)
     for (std::size_t i = 0; i < half; i += 64) {
       const __m512i v = _mm512_loadu_si512(tiles[tile] + i);
-      special |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(v, exponent), exponent);
+      special.look_at(v);
       _mm512_storeu_si512(s.values + tile * half + i, v);
     }
-  return special == 0;
-}
-
-/// The keys of a chunk that each row of a tile sees: bit k for key k.
-struct tile_mask {
-  std::uint32_t keys[tile_rows];
-  __mmask16 rows;    // those that see any
-  __mmask16 partial; // those that see some but not all
-};
-
-/// @param begin  the chunk's first key
-static tile_mask mask_of(const attention_block& block, std::size_t first_row, std::size_t rows,
-                         std::size_t begin) {
-  tile_mask mask{};
-  const std::size_t first_token = first_row / block.group;
-  const std::size_t last_token = (first_row + rows - 1) / block.group;
-  bool all = true; // rows see the whole chunk, as most do
-  for (std::size_t t = first_token; t <= last_token; ++t)
-    all = all && block.first_key[t] <= begin && block.end_key[t] >= begin + chunk_keys;
-  if (all) {
-    for (std::size_t r = 0; r < rows; ++r)
-      mask.keys[r] = 0xffffffffU;
-    mask.rows = static_cast<__mmask16>((1U << rows) - 1);
-    return mask;
-  }
-  for (std::size_t r = 0; r < rows; ++r) {
-    const std::size_t t = (first_row + r) / block.group;
-    const std::size_t first = block.first_key[t] > begin ? block.first_key[t] - begin : 0;
-    const std::size_t end = block.end_key[t] > begin ? block.end_key[t] - begin : 0;
-    std::uint64_t keys = end >= chunk_keys ? 0xffffffffU : (std::uint64_t{1} << end) - 1;
-    keys = first >= chunk_keys ? 0 : keys >> first << first;
-    mask.keys[r] = static_cast<std::uint32_t>(keys);
-    if (mask.keys[r] != 0)
-      mask.rows = static_cast<__mmask16>(mask.rows | 1U << r);
-    if (mask.keys[r] != 0 && mask.keys[r] != 0xffffffffU)
-      mask.partial = static_cast<__mmask16>(mask.partial | 1U << r);
-  }
-  return mask;
+  return !special.found();
 }
 
 static void score_tile(const tile_attention& s, std::size_t row_tile, const std::byte* const* keys) {
@@ -203,26 +162,6 @@ static void add_values(const tile_attention& s, std::size_t row_tile, const tile
     const auto first = lowest_bit(mask.keys[r]);
     const auto end = std::size_t{32} - static_cast<std::size_t>(__builtin_clz(mask.keys[r]));
     values_of_part(s.state, row + r, tiles, first, end, dtype::bf16);
-  }
-}
-
-/// Calls `function(begin, keys, values)` for every chunk that some token of the block sees, in order: its
-/// first key, and two tiles of keys and of values each.
-template <class Function>
-TROUPE_INLINE void for_each_chunk(const attention_block& block, const Function& function) {
-  auto first_key = static_cast<std::size_t>(-1);
-  std::size_t end_key = 0;
-  for (std::size_t t = 0; t < block.tokens; ++t) {
-    first_key = smaller(first_key, block.first_key[t]);
-    end_key = larger(end_key, block.end_key[t]);
-  }
-  for (std::size_t begin = first_key / chunk_keys * chunk_keys; begin < end_key; begin += chunk_keys) {
-    // A chunk's second tile may not exist yet; nobody sees it then.
-    const std::size_t tile = begin / tile_tokens;
-    const std::size_t second = tile + 1 < block.num_tiles ? tile + 1 : tile;
-    const std::byte* keys[2] = {block.key_tiles[tile], block.key_tiles[second]};
-    const std::byte* values[2] = {block.value_tiles[tile], block.value_tiles[second]};
-    function(begin, keys, values);
   }
 }
 

@@ -8,8 +8,8 @@
 #define TROUPE_NATIVE_BF16
 
 #include "kernels/cpu/amx_attention.hpp"
+#include "kernels/cpu/amx_column_attention.hpp"
 #include "kernels/cpu/amx_integer_tiles.hpp"
-#include "kernels/cpu/amx_prefill_attention.hpp"
 #include "kernels/cpu/amx_quant.hpp"
 #include "kernels/cpu/amx_tiles.hpp"
 #include "kernels/cpu/kernel_table.hpp"
@@ -20,7 +20,7 @@ namespace TROUPE_ISA_NAMESPACE {
 
 static void amx_attention(const attention_block& block) {
   if (block.cache_type == dtype::bf16 && block.tokens * block.group > tile_rows)
-    prefill_attention_block(block);
+    column_attention_block<tile_columns>(block);
   else if (block.cache_type == dtype::bf16)
     tile_attention_block(block);
   else

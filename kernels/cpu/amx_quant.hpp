@@ -107,8 +107,7 @@ class integer_session {
     tile_config config(first);
     if (second != 0)
       config.rows[2] = config.rows[3] = config.rows[5] = static_cast<std::uint8_t>(second);
-    finish_stores();
-    __asm__ volatile("ldtilecfg %0" : : "m"(config));
+    load_tile_config(config);
   }
 
   ~integer_session() { _tile_release(); }

@@ -6,24 +6,12 @@
 #pragma once
 
 #include "kernels/cpu/kernel_table.hpp"
-#include "kernels/cpu/v16.hpp"
+#include "kernels/cpu/row_tiles.hpp"
 #include "kernels/cpu/weight_fetch.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-constexpr std::size_t tile_rows = 16;
-constexpr std::size_t tile_bytes = 1024;
 constexpr std::size_t sums_of_tile = tile_rows * 16; // FP32 or int32
-
-// Not the standard library's: a copy of a template that is compiled with this unit's flags could end up where
-// any processor runs it.
-TROUPE_INLINE std::size_t smaller(std::size_t a, std::size_t b) {
-  return a < b ? a : b;
-}
-
-TROUPE_INLINE std::size_t larger(std::size_t a, std::size_t b) {
-  return a > b ? a : b;
-}
 
 /// What LDTILECFG reads.
 struct alignas(64) tile_config {
@@ -48,6 +36,13 @@ TROUPE_INLINE void finish_stores() {
   __asm__ volatile("" ::: "memory");
 }
 
+#if !defined(TROUPE_EMULATED_TILES) // a test's own tiles
+TROUPE_INLINE void load_tile_config(const tile_config& config) {
+  finish_stores();
+  __asm__ volatile("ldtilecfg %0" : : "m"(config)); // GCC's intrinsic names its first 8 bytes only
+}
+#endif
+
 /// Tiles are there while it lives. Every kernel has its own, so that any thread can run any kernel; an
 /// unconfigured thread also saves the system 8 KiB at every switch.
 class tile_session {
@@ -56,8 +51,7 @@ class tile_session {
   explicit tile_session(std::size_t rows, std::size_t last) {
     tile_config config(rows);
     config.rows[3] = config.rows[5] = static_cast<std::uint8_t>(last);
-    finish_stores();
-    __asm__ volatile("ldtilecfg %0" : : "m"(config)); // GCC's intrinsic names its first 8 bytes only
+    load_tile_config(config);
   }
 
   explicit tile_session(std::size_t rows) : tile_session(rows, rows) {}
@@ -302,28 +296,6 @@ static void multiply_tiles(const tile_product& p) {
 
 static void bf16_tiles(const tile_product& p) {
   multiply_tiles<false>(p);
-}
-
-TROUPE_FLAT void pack_row_tiles(const std::byte* row, dtype type, std::size_t k, std::byte* out) {
-  constexpr std::size_t block_k = 32;
-  for (std::size_t i = 0; i < k; i += block_k, out += tile_bytes) {
-    const std::size_t count = smaller(block_k, k - i);
-    auto* to = reinterpret_cast<bfloat16*>(out);
-    if (type == dtype::bf16) {
-      const auto* from = reinterpret_cast<const bfloat16*>(row) + i;
-      if (count == block_k) {
-        _mm512_storeu_si512(to, _mm512_loadu_si512(from));
-        continue;
-      }
-      std::memcpy(to, from, count * sizeof(bfloat16));
-    } else {
-      const auto* from = reinterpret_cast<const float*>(row) + i;
-      for_each_16(count,
-                  [&](std::size_t j, std::size_t n) { store_some(to + j, n, load_some(from + j, n)); });
-    }
-    for (std::size_t j = count; j < block_k; ++j)
-      to[j] = {};
-  }
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -5,39 +5,10 @@
 
 #include <cstddef>
 
+#include "kernels/cpu/panel_runs.hpp"
 #include "kernels/cpu/simd.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
-
-TROUPE_INLINE void fetch_line(const std::byte* line) {
-  _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
-}
-
-/// What comes next of four runs of panels, a line of each in turn. A loop that reads so is 1.2 to 1.3 times
-/// as fast as one that reads a single run: what the processor fetches for itself seems to begin again on
-/// every page of 4 KiB, and with one run everything waits for that.
-class run_fetch {
- public:
-  /// @param first   what comes next of the first run
-  /// @param stride  bytes between runs
-  __attribute__((always_inline)) run_fetch(const std::byte* first, std::size_t stride)
-      : next_(first), stride_(static_cast<std::ptrdiff_t>(stride)), step_(2 * stride_) {}
-
-  __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t index) {
-    if (index % 2 == 0) {
-      fetch_line(next_);
-    } else {
-      fetch_line(next_ + stride_);
-      next_ += step_; // two runs on, or back to the first one and its next line
-      step_ = 64 - step_;
-    }
-  }
-
- private:
-  const std::byte* next_;
-  std::ptrdiff_t stride_;
-  std::ptrdiff_t step_;
-};
 
 /// What comes next: one line for `Lines` that are read, or nothing with 0.
 template <std::size_t Lines>

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/gemm_avx2_loops.hpp"
+#include "kernels/cpu/panel_runs.hpp"
 #include "kernels/cpu/quant_avx2_kernels.hpp"
 #include "kernels/cpu/row_blocks.hpp"
 
@@ -23,54 +24,6 @@ constexpr std::size_t part_bytes(std::size_t rows) {
   return rows <= 2 ? 1024 : 2048;
 }
 
-/// Panels of all runs.
-struct run_panels {
-  const std::byte* first; // weights of the first run's first panel
-  std::size_t run_stride; // bytes
-  std::size_t panel_stride;
-  std::size_t panels; // of a run
-  std::size_t blocks; // of 32 of K
-  std::size_t block_bytes;
-  const upcoming_panels& next;
-
-  /// The panels at place `p` of their runs.
-  upcoming_panels at(std::size_t p) const { return {first + p * panel_stride, 1, run_stride}; }
-
-  /// What comes after panel `p`; something that is there already where nothing comes.
-  upcoming_panels behind(std::size_t p) const {
-    if (p + 1 < panels)
-      return at(p + 1);
-    return next.first != nullptr ? next : at(p);
-  }
-};
-
-/// A part of K of the panels at one place of every run.
-struct run_part {
-  std::size_t first; // blocks of K
-  std::size_t blocks;
-  /// The same place's next part, or the next place's first, and which block of it that is.
-  upcoming_panels coming;
-  std::size_t coming_block;
-};
-
-/// Calls `part(run_part)` for the parts of the panels at place `p`, equal to within a block of K: each
-/// fetches as much as it has.
-template <std::size_t Rows, class Part>
-TROUPE_INLINE void over_parts(const run_panels& runs, std::size_t p, const Part& part) {
-  const std::size_t most = part_bytes(Rows) / runs.block_bytes;
-  const std::size_t num_parts = (runs.blocks + most - 1) / most;
-  std::size_t longer = runs.blocks % num_parts; // so many have a block more
-  std::size_t first = 0;
-  while (first < runs.blocks) {
-    const std::size_t blocks = runs.blocks / num_parts + (longer > 0 ? 1 : 0);
-    longer -= longer > 0 ? 1 : 0;
-    const std::size_t end = first + blocks;
-    const bool last = end == runs.blocks;
-    part(run_part{first, blocks, last ? runs.behind(p) : runs.at(p), last ? 0 : end});
-    first = end;
-  }
-}
-
 /// All `Rows` rows of a product.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_bf16_runs(const panel_product& product) {
@@ -79,7 +32,7 @@ TROUPE_LOOP void avx2_bf16_runs(const panel_product& product) {
   for (std::size_t p = 0; p < runs.panels; ++p) {
     const std::byte* panel = runs.first + p * runs.panel_stride;
     const auto sums = [&](std::size_t run) { return product.c + (run * runs.panels + p) * Rows * 16; };
-    over_parts<Rows>(runs, p, [&](const run_part& part) {
+    over_parts(runs, p, part_bytes(Rows), [&](const run_part& part) {
       const float* x = product.a + part.first * block_k;
       const std::byte* from = panel + part.first * panel_block_bytes;
       run_fetch fetch(part.coming.first + part.coming_block * panel_block_bytes, part.coming.run_stride);
@@ -130,7 +83,7 @@ TROUPE_LOOP void avx2_integer_runs(const rows_of_integers& rows, const quant_pan
     const auto sums = [&](std::size_t run) { return c + (run * runs.panels + p) * Rows * 16; };
     for (std::size_t run = 0; run < panel_runs; ++run)
       begin_sums<Rows>(rows.a, rows.stride, rows.inputs, first.format, sums(run));
-    over_parts<Rows>(runs, p, [&](const run_part& part) {
+    over_parts(runs, p, part_bytes(Rows), [&](const run_part& part) {
       run_fetch fetch(part.coming.first + part.coming_block * runs.block_bytes, part.coming.run_stride);
       const std::size_t k = part.first * block_k;
       for (std::size_t run = 0; run < panel_runs; ++run) {

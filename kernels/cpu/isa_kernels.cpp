@@ -29,7 +29,7 @@ static constexpr kernel_table make_table(isa set) {
 #if defined(TROUPE_ISA_AVX2)
   table.bf16_direct = bf16_direct_avx2;
   table.bf16_runs = bf16_runs_avx2;
-  table.bf16_run_rows = bf16_run_rows;
+  table.bf16_run_rows.most = bf16_run_rows;
   table.bf16_expanded = bf16_expanded_avx2;
 #else
   table.bf16_direct = bf16_direct;
@@ -48,8 +48,8 @@ static constexpr kernel_table make_table(isa set) {
 #elif defined(TROUPE_ISA_AVX2)
   table.quant.integer = integer_panels_avx2;
   table.quant.integer_runs = integer_runs_avx2;
-  table.quant.int8_run_rows = int8_run_rows;
-  table.quant.int4_run_rows = int4_run_rows;
+  table.quant.int8_run_rows.most = int8_run_rows;
+  table.quant.int4_run_rows.most = int4_run_rows;
 #else
   table.quant.integer = integer_panels;
 #endif

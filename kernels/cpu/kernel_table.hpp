@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/activation.hpp"
+#include "kernels/bfloat16.hpp"
 #include "kernels/cpu/quant_table.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/tensor.hpp"
@@ -50,6 +51,8 @@ enum class row_layout : std::uint8_t {
   f32,
   /// BF16 values as FP32, K padded to 32, in blocks of 32: 16 even k, then 16 odd k.
   bf16_split,
+  /// BF16, K padded to 32, in blocks of 32: k 2, 0, 6, 4, 10, 8, … 30, 28, then 3, 1, 7, 5, … 31, 29.
+  bf16_dots,
   /// BF16, K padded to 32, in tiles of 16 rows × 32 k: [rows / 16][K / 32][16 rows][32 k].
   bf16_tiles,
   /// Integers with a scale (quant_table.hpp).
@@ -134,9 +137,10 @@ struct tile_product {
 
 /// A product of rows for products with packed panels: c[p][r][0 … 15] += a[r] · panel p over `blocks` blocks
 /// of 32 of K.
-struct panel_product {
-  /// Of the first block; `a_stride` floats between rows.
-  const float* a = nullptr;
+template <class Element>
+struct rows_and_panels {
+  /// Of the first block; `a_stride` elements between rows.
+  const Element* a = nullptr;
   std::size_t a_stride = 0;
   std::size_t rows = 0;
   /// Likewise; `panel_stride` bytes between panels.
@@ -148,9 +152,15 @@ struct panel_product {
   float* c = nullptr;
   /// What is multiplied next: fetched meanwhile.
   upcoming_panels next{};
-  /// `bf16_runs`: bytes between runs, of which each has `panels`.
+  /// Panels of `panel_runs` runs: bytes between runs, of which each has `panels`; c[run][p][r][0 … 15].
   std::size_t run_stride = 0;
 };
+
+/// Of rows in FP32.
+using panel_product = rows_and_panels<float>;
+
+/// Of rows in `row_layout::bf16_dots`.
+using dot_product = rows_and_panels<bfloat16>;
 
 /// Sums that become output rows: out = sum + bias, or out += with `accumulate`.
 struct finish_block {
@@ -209,10 +219,9 @@ struct kernel_table {
   void (*bf16_direct)(const panel_product& product) = nullptr;
   /// More rows than these are faster with a panel that is widened once.
   std::size_t bf16_direct_rows = 0;
-  /// The same for few rows and panels of `panel_runs` runs: c[run][p][r][0 … 15]. Only up to so many rows: 0
-  /// where one run is as good.
+  /// The same for few rows and panels of `panel_runs` runs.
   void (*bf16_runs)(const panel_product& product) = nullptr;
-  std::size_t bf16_run_rows = 0;
+  rows_in_runs bf16_run_rows;
   /// A packed panel's blocks as FP32: per block 16 even rows of 16, then 16 odd rows of 16; what lies behind
   /// them is fetched.
   void (*expand_bf16)(const std::byte* panel, std::size_t blocks, float* out) = nullptr;
@@ -225,6 +234,12 @@ struct kernel_table {
                     float* c, std::size_t c_stride) = nullptr;
 
   quant_table quant;
+
+  /// Only where dot products of BF16 are fast, otherwise null: the same products in the same order of
+  /// operations, for any number of rows or, for `bf16_run_rows`, of panels in runs; and such rows.
+  void (*bf16_dots)(const dot_product& product) = nullptr;
+  void (*bf16_dot_runs)(const dot_product& product) = nullptr;
+  void (*pack_row_dots)(const std::byte* row, dtype type, std::size_t k, bfloat16* out) = nullptr;
 
   /// Only where there is a matrix unit, otherwise null: products of BF16 rows in tiles, in the same order of
   /// operations, for any number of rows, and such rows (`out`: the row's part of its first tile).
@@ -285,6 +300,8 @@ namespace cpu {
 extern const kernel_table portable_table;
 extern const kernel_table avx2_table;
 extern const kernel_table avx512_table;
+/// AVX-512's with products on dot products of BF16. Only where `is_supported(isa::avx512_bf16)`.
+const kernel_table& avx512_bf16_table();
 /// AVX-512's with products and attention on AMX. Only where `is_supported(isa::amx)`.
 const kernel_table& amx_table();
 

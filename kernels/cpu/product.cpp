@@ -25,8 +25,9 @@ constexpr std::size_t unpacked_bytes = std::size_t{32} << 10;
 static_assert(unpacked_bytes >= chunk_k * panel_columns * sizeof(float));
 
 // So few rows meet quantized weights in vector registers, even where there is a matrix unit: unpacking into
-// memory first takes as long as they do.
+// memory first takes as long as they do. Where there are dot products of BF16, somewhat more.
 constexpr std::size_t quant_vector_rows = 2;
+constexpr std::size_t quant_dot_vector_rows = 4;
 
 constexpr std::size_t many_rows = 192; // × 256 of K × 4 bytes = 192 KiB of L2
 constexpr std::size_t many_panels = 8;
@@ -95,6 +96,25 @@ void multiply_bf16(const kernel_table& table, const panel_range& range, const fl
   }
 }
 
+void multiply_dots(const kernel_table& table, const panel_range& range, const bfloat16* a, std::size_t rows,
+                   const upcoming_panels& next, float* c) {
+  const packed_shape& shape = range.weight->shape();
+  const dot_product product{.a = a,
+                            .a_stride = dot_stride(shape.inputs),
+                            .rows = rows,
+                            .panel = range.weight->panel(range.first),
+                            .panel_stride = shape.panel_bytes(),
+                            .panels = range.count,
+                            .blocks = shape.padded_inputs() / block_k,
+                            .c = c,
+                            .next = next,
+                            .run_stride = range.stride * shape.panel_bytes()};
+  if (range.runs > 1)
+    table.bf16_dot_runs(product);
+  else
+    table.bf16_dots(product);
+}
+
 void multiply_f32(const kernel_table& table, const packed_matrix& weight, const float* a, std::size_t rows,
                   std::size_t first, std::size_t panels, float* c) {
   const std::size_t stride = product_stride(weight.inputs());
@@ -119,9 +139,12 @@ row_layout layout_for(const kernel_table& table, const packed_matrix& weight, st
         weight.format() == packed_format::int8_channel ? few_int8_rows : few_int8_rows_with_int4;
     return table.int8_tiles != nullptr && rows > few ? row_layout::int8_tiles : row_layout::int8;
   }
-  if (table.bf16_tiles == nullptr || (is_quantized(weight.format()) && rows <= quant_vector_rows))
+  const std::size_t vector_rows = table.bf16_dots != nullptr ? quant_dot_vector_rows : quant_vector_rows;
+  if (is_quantized(weight.format()) && rows <= vector_rows)
     return row_layout::bf16_split;
-  return row_layout::bf16_tiles;
+  if (table.bf16_dots != nullptr)
+    return row_layout::bf16_dots;
+  return table.bf16_tiles != nullptr ? row_layout::bf16_tiles : row_layout::bf16_split;
 }
 
 // Bytes of 16 rows in tiles.
@@ -138,6 +161,8 @@ std::size_t row_stride_of(row_layout layout, std::size_t inputs) {
     return tile_row_stride(layout, inputs);
   case row_layout::int8:
     return int8_row_stride(inputs);
+  case row_layout::bf16_dots:
+    return dot_stride(inputs) * sizeof(bfloat16);
   default:
     return product_stride(inputs) * sizeof(float);
   }
@@ -193,13 +218,14 @@ upcoming_panels upcoming(const tile_work& work) {
 // Runs of panels that so few rows are to read side by side.
 std::size_t runs_for(const kernel_table& table, row_layout layout, const packed_shape& weight,
                      std::size_t rows) {
-  std::size_t most_rows = 0;
+  rows_in_runs wanted;
   if (layout == row_layout::int8)
-    most_rows =
+    wanted =
         weight.format == packed_format::int8_channel ? table.quant.int8_run_rows : table.quant.int4_run_rows;
-  else if (layout == row_layout::bf16_split && !is_quantized(weight.format))
-    most_rows = table.bf16_run_rows;
-  return rows > 0 && rows <= most_rows && weight.panels() >= panel_runs * weight.interleave ? panel_runs : 1;
+  else if ((layout == row_layout::bf16_dots || layout == row_layout::bf16_split)
+           && !is_quantized(weight.format))
+    wanted = table.bf16_run_rows;
+  return wanted.has(rows) && weight.panels() >= panel_runs * weight.interleave ? panel_runs : 1;
 }
 
 // Panels of a run, a whole number of pairs of gate and up; what is left over of all runs is no run.
@@ -228,6 +254,9 @@ void row_map::pack(const kernel_table& table, const std::byte* row, dtype type, 
     break;
   case row_layout::bf16_split:
     table.pack_row_bf16(row, type, inputs_, reinterpret_cast<float*>(out));
+    break;
+  case row_layout::bf16_dots:
+    table.pack_row_dots(row, type, inputs_, reinterpret_cast<bfloat16*>(out));
     break;
   case row_layout::bf16_tiles:
     table.pack_row_tiles(row, type, inputs_, out);
@@ -359,8 +388,13 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
     std::memset(c, 0, rows * panels.runs * panels.count * panel_columns * sizeof(float));
   if (weight.format() == packed_format::f32_panel)
     multiply_f32(table, weight, x, rows, panels.first, panels.count, c);
+  else if (is_quantized(weight.format()) && work.layout == row_layout::bf16_dots)
+    multiply_quantized_dots(table, panels, reinterpret_cast<const bfloat16*>(x), dot_stride(weight.inputs()),
+                            rows, c, scratch, unpacked_bytes);
   else if (is_quantized(weight.format()))
     multiply_quantized(table, panels, x, stride, rows, c, expanded, chunk_blocks, upcoming(work));
+  else if (work.layout == row_layout::bf16_dots)
+    multiply_dots(table, panels, reinterpret_cast<const bfloat16*>(x), rows, upcoming(work), c);
   else
     multiply_bf16(table, panels, x, rows, upcoming(work), c, expanded);
   return {c, rows * panel_columns};

@@ -18,6 +18,11 @@ constexpr std::size_t product_stride(std::size_t k) {
   return (k + 31) / 32 * 32 + 16;
 }
 
+/// The same of BF16 between rows for dot products.
+constexpr std::size_t dot_stride(std::size_t k) {
+  return (k + 31) / 32 * 32 + 32;
+}
+
 /// How the rows of a product lie in memory: what weights and instruction set want.
 class row_map {
  public:

@@ -22,6 +22,9 @@ constexpr std::size_t pair_block_bytes = 1024;
 // Panels that a matrix unit multiplies a tile of rows with at a time.
 constexpr std::size_t unpacked_panels = 4;
 
+// Panels that dot products take at a time: 16 KiB of each are unpacked.
+constexpr std::size_t unpacked_dot_panels = 2;
+
 quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
   const packed_shape& shape = weight.shape();
   const std::byte* data = weight.panel(index);
@@ -103,6 +106,34 @@ void multiply_quantized_tiles(const kernel_table& table, const packed_matrix& we
   }
   for (std::size_t p = 0; p < panels; ++p)
     quant.scale(panel_of(weight, first_panel + p), rows, c + p * c_stride);
+}
+
+void multiply_quantized_dots(const kernel_table& table, const panel_range& range, const bfloat16* a,
+                             std::size_t a_stride, std::size_t rows, float* c, std::byte* unpacked,
+                             std::size_t unpacked_bytes) {
+  const packed_matrix& weight = *range.weight;
+  const std::size_t blocks = (weight.inputs() + block_k - 1) / block_k;
+  const std::size_t step = unpacked_bytes / (unpacked_dot_panels * pair_block_bytes);
+  for (std::size_t first = 0; first < range.count; first += unpacked_dot_panels) {
+    const std::size_t panels = std::min(unpacked_dot_panels, range.count - first);
+    float* sums = c + first * rows * panel_columns;
+    for (std::size_t b = 0; b < blocks; b += step) {
+      const std::size_t count = std::min(step, blocks - b);
+      for (std::size_t p = 0; p < panels; ++p)
+        table.quant.pairs(panel_of(weight, range.first + first + p), b, count,
+                          unpacked + p * count * pair_block_bytes);
+      table.bf16_dots({.a = a + b * block_k,
+                       .a_stride = a_stride,
+                       .rows = rows,
+                       .panel = unpacked,
+                       .panel_stride = count * pair_block_bytes,
+                       .panels = panels,
+                       .blocks = count,
+                       .c = sums});
+    }
+    for (std::size_t p = 0; p < panels; ++p)
+      table.quant.scale(panel_of(weight, range.first + first + p), rows, sums + p * rows * panel_columns);
+  }
 }
 
 } // namespace troupe::kernels::cpu

@@ -26,4 +26,9 @@ void multiply_quantized_tiles(const kernel_table& table, const packed_matrix& we
                               std::size_t rows, std::size_t first_panel, std::size_t panels, float* c,
                               std::size_t c_stride, std::byte* unpacked, std::size_t unpacked_bytes);
 
+/// The same with `row_layout::bf16_dots`, `a_stride` elements apart: c[p][r][0 … 15] += a[r] · panel p.
+void multiply_quantized_dots(const kernel_table& table, const panel_range& range, const bfloat16* a,
+                             std::size_t a_stride, std::size_t rows, float* c, std::byte* unpacked,
+                             std::size_t unpacked_bytes);
+
 } // namespace troupe::kernels::cpu

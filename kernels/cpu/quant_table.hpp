@@ -43,6 +43,14 @@ struct quant_panel {
 /// Runs of panels that few rows read side by side.
 inline constexpr std::size_t panel_runs = 4;
 
+/// How many rows find that faster than one run after the other; by default none.
+struct rows_in_runs {
+  std::size_t least = 1;
+  std::size_t most = 0;
+
+  bool has(std::size_t rows) const { return rows >= least && rows <= most; }
+};
+
 /// Panels that the same thread multiplies after the present ones, as far apart: fetched meanwhile.
 struct upcoming_panels {
   const std::byte* first = nullptr;
@@ -115,12 +123,12 @@ struct quant_table {
                   std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) = nullptr;
 
   /// The same for few rows and panels of `panel_runs` runs that begin `run_stride` bytes apart, `panels` of
-  /// each: c[run][p][r][0 … 15]. Only up to so many rows of a format: 0 where one run is as good.
+  /// each: c[run][p][r][0 … 15].
   void (*integer_runs)(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                        std::size_t panels, std::size_t run_stride, const upcoming_panels& next, std::size_t k,
                        float* c) = nullptr;
-  std::size_t int8_run_rows = 0;
-  std::size_t int4_run_rows = 0;
+  rows_in_runs int8_run_rows;
+  rows_in_runs int4_run_rows;
 
   /// For quantizing weights: Σ (w − q · step)² over `count` weights, a multiple of 16, with the best q in −8
   /// … 7; and the best g of a group of `count`, 32 or 64, whose largest |w| is `max`: among the integers of

@@ -74,6 +74,24 @@ TROUPE_INLINE void store_product_columns(const v16& h, std::size_t count, std::s
       to[j] = {};
     return;
   }
+  if (layout == row_layout::bf16_dots) {
+    bfloat16 values[16];
+    store_result16(values, h);
+    auto* to = reinterpret_cast<bfloat16*>(out) + column / block_k * block_k + column % block_k / 2;
+#if defined(TROUPE_ISA_AVX512)
+    if (count == 16) {
+      const __m256i order = _mm256_set_epi16(13, 15, 9, 11, 5, 7, 1, 3, 12, 14, 8, 10, 4, 6, 0, 2);
+      const __m256i halves =
+          _mm256_permutexvar_epi16(order, _mm256_loadu_si256(reinterpret_cast<__m256i*>(values)));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(halves));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + half_block), _mm256_extracti128_si256(halves, 1));
+      return;
+    }
+#endif
+    for (std::size_t j = 0; j < 16; ++j)
+      to[j % 2 * half_block + (j / 2 ^ 1)] = j < count ? values[j] : bfloat16{};
+    return;
+  }
   float values[16];
   store16(values, each_part([&](std::size_t i) { return round_to_bf16(h.part[i]); }));
   float* to = reinterpret_cast<float*>(out) + product_index(column, dtype::bf16);

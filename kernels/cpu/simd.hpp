@@ -20,7 +20,9 @@
 #  include <immintrin.h>
 #endif
 
-#if defined(TROUPE_ISA_AVX512)
+#if defined(TROUPE_EMULATED_TILES) // a test's
+#  define TROUPE_ISA_NAMESPACE isa_emulated_amx
+#elif defined(TROUPE_ISA_AVX512)
 #  define TROUPE_ISA_NAMESPACE isa_avx512
 #elif defined(TROUPE_ISA_AVX2)
 #  define TROUPE_ISA_NAMESPACE isa_avx2

@@ -23,7 +23,7 @@ void model_options::declare(option_parser& parser) {
                 "use packed weights where the file is mapped, or copy them into huge pages at start",
                 &weights_memory);
   parser.text("device", "auto|cpu|cuda[:N]", "where to compute", &device);
-  parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512", "amx"},
+  parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx"},
                 "instruction set of the CPU kernels; all give the same bits", &cpu_isa);
   parser.number("threads", "compute threads of this process; 0: one per processor", &threads, 0, 1024);
   parser.number("max-model-len", "longest prompt plus answer in tokens; 0: what the model was made for",

@@ -5,13 +5,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
 
 #include "kernels/bfloat16.hpp"
 #include "kernels/thread_pool.hpp"
+#include "tests/unit/kernels/order_values.hpp"
 
 #if defined(__x86_64__)
 #  include <cpuid.h>
@@ -128,86 +128,13 @@ void documented(tiles<bfloat16>& t, std::size_t rows, std::size_t depth) {
     }
 }
 
-enum class kind { normal, wide, tiny_results, denormal_inputs, cancelling, ties, infinite, not_numbers };
-
-constexpr std::array all_kinds{kind::normal,     kind::wide, kind::tiny_results, kind::denormal_inputs,
-                               kind::cancelling, kind::ties, kind::infinite,     kind::not_numbers};
-
-const char* name_of(kind k) {
-  constexpr std::array names{"normal",     "wide", "tiny results", "denormal inputs",
-                             "cancelling", "ties", "infinite",     "not numbers"};
-  return names[static_cast<std::size_t>(k)];
-}
-
-class generator {
- public:
-  explicit generator(kind k) : kind_(k), engine_(static_cast<unsigned>(k) + 1) {}
-
-  float value() {
-    switch (kind_) {
-    case kind::normal:
-      return normal_(engine_);
-    case kind::wide:
-      return with_exponent(-60, 60);
-    case kind::tiny_results: // products around 2⁻¹²⁶, on both sides
-      return with_exponent(-66, -60);
-    case kind::denormal_inputs:
-      return engine_() % 3 == 0 ? from_bits(static_cast<std::uint32_t>(engine_() % 0x800000U))
-                                : with_exponent(-127, 60);
-    case kind::cancelling: {
-      const float x = static_cast<float>(1 + engine_() % 4);
-      return engine_() % 2 == 0 ? x : -x * (engine_() % 64 == 0 ? 1.0078125F : 1.0F);
-    }
-    case kind::ties: // a few long mantissas among powers of two: sums that lie half way
-      return engine_() % 2 == 0 ? with_exponent(-13, 13, 1) : with_exponent(-1, 1, 8);
-    case kind::infinite:
-      return engine_() % 40 == 0 ? std::copysign(std::numeric_limits<float>::infinity(), normal_(engine_))
-                                 : with_exponent(-20, 127);
-    case kind::not_numbers:
-      if (engine_() % 60 == 0)
-        return from_bits(0x7f810000U
-                         | (static_cast<std::uint32_t>(engine_()) & 0x807f0000U)); // quiet and not
-      return engine_() % 30 == 0 ? std::numeric_limits<float>::infinity() : normal_(engine_);
-    }
-    return 0.0F;
-  }
-
-  void fill(tiles<bfloat16>& t) {
-    for (auto& x : t.a)
-      x = {static_cast<std::uint16_t>(bits_of(value()) >> 16)};
-    for (auto& x : t.b)
-      x = {static_cast<std::uint16_t>(bits_of(value()) >> 16)};
-    const float down = kind_ == kind::tiny_results ? 0x1p-62F : 1.0F;
-    for (auto& x : t.c)
-      x = engine_() % 4 == 0 ? 0.0F : value() * down;
-  }
-
- private:
-  static float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-
-  static std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
-
-  float with_exponent(int low, int high, unsigned mantissa_bits = 24) {
-    const auto exponent = static_cast<std::uint32_t>(
-        127 + low + static_cast<int>(engine_() % static_cast<unsigned>(high - low + 1)));
-    const std::uint32_t mantissa = static_cast<std::uint32_t>(engine_()) & 0x7fffffU;
-    const std::uint32_t kept =
-        mantissa_bits >= 24 ? mantissa : mantissa & ~(0x7fffffU >> (mantissa_bits - 1));
-    return from_bits(static_cast<std::uint32_t>(engine_() % 2) << 31 | exponent << 23 | kept);
-  }
-
-  kind kind_;
-  std::mt19937 engine_;
-  std::normal_distribution<float> normal_;
-};
-
 } // namespace
 
 TEST(amx_order, bf16_adds_as_documented) {
   if (!ask_for_amx())
     GTEST_SKIP() << "no AMX here";
-  for (const kind k : all_kinds) {
-    generator source(k);
+  for (const order::kind k : order::all_kinds) {
+    order::generator source(k);
     std::size_t sums = 0;
     std::size_t other_bits = 0;
     std::size_t other_nan = 0;
@@ -215,7 +142,9 @@ TEST(amx_order, bf16_adds_as_documented) {
       for (std::size_t depth : {std::size_t{1}, std::size_t{5}, pairs})
         for (std::size_t i = 0; i < TROUPE_AMX_TILES; ++i) {
           tiles<bfloat16> silicon;
-          source.fill(silicon);
+          source.fill(silicon.a);
+          source.fill(silicon.b);
+          source.fill(silicon.c);
           // C goes round twice: what a tile holds, and what is stored and loaded again, must go on alike.
           tiles<bfloat16> reference = silicon;
           {
@@ -232,17 +161,17 @@ TEST(amx_order, bf16_adds_as_documented) {
             if (std::isnan(silicon.c[j]) && std::isnan(reference.c[j]))
               ++other_nan;
             else if (++other_bits <= 3)
-              ADD_FAILURE() << name_of(k) << ", " << rows << " rows, " << depth << " pairs: AMX "
+              ADD_FAILURE() << order::name_of(k) << ", " << rows << " rows, " << depth << " pairs: AMX "
                             << std::hexfloat << silicon.c[j] << ", documented " << reference.c[j];
           }
         }
-    EXPECT_EQ(other_bits, 0U) << name_of(k);
+    EXPECT_EQ(other_bits, 0U) << order::name_of(k);
     // Which of two NaN survives is the processor's choice; that one does is not.
-    if (k != kind::not_numbers) {
-      EXPECT_EQ(other_nan, 0U) << name_of(k);
+    if (k != order::kind::not_numbers) {
+      EXPECT_EQ(other_nan, 0U) << order::name_of(k);
     }
-    std::printf("%-16s %9zu sums of 3 tile products: %zu other bits, %zu other NaN bits\n", name_of(k), sums,
-                other_bits, other_nan);
+    std::printf("%-16s %9zu sums of 3 tile products: %zu other bits, %zu other NaN bits\n", order::name_of(k),
+                sums, other_bits, other_nan);
   }
 }
 

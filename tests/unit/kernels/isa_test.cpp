@@ -31,7 +31,7 @@ void wrong_attention(const attention_block& block) {
 } // namespace
 
 TEST(isa, names_are_found_again) {
-  for (const isa set : {isa::portable, isa::avx2, isa::avx512, isa::amx})
+  for (const isa set : {isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx})
     EXPECT_EQ(isa_from_name(name_of(set)), set);
   EXPECT_FALSE(isa_from_name("mmx").has_value());
 }
@@ -39,7 +39,7 @@ TEST(isa, names_are_found_again) {
 TEST(isa, portable_is_always_there_and_the_best_is_detected) {
   EXPECT_EQ(supported_isas().front(), isa::portable);
   EXPECT_EQ(detect(), supported_isas().back());
-  for (const isa set : {isa::avx2, isa::avx512, isa::amx}) {
+  for (const isa set : {isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx}) {
     if (is_supported(set))
       EXPECT_EQ(table_of(set).set, set);
     else
@@ -54,7 +54,7 @@ TEST(self_test, accepts_every_supported_set) {
   EXPECT_EQ(selection.chosen, detect());
   EXPECT_TRUE(selection.refused.empty());
   EXPECT_EQ(select_isa(isa::portable).chosen, isa::portable);
-  for (const isa set : {isa::avx2, isa::avx512, isa::amx}) {
+  for (const isa set : {isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx}) {
     if (is_supported(set))
       EXPECT_EQ(select_isa(set).chosen, set);
     else

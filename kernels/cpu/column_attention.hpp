@@ -1,13 +1,18 @@
-// Attention of a block of many rows on AMX tiles: the order of operations of attention.hpp, so the same bits
-// as attention_kernels.hpp. Included by amx_kernels.cpp only.
+// Attention of a block of many rows in columns: the order of operations of attention.hpp, so the same bits as
+// attention_kernels.hpp. Included by the kernels of AMX and of dot products only, which bring the products.
 //
 // Everything is transposed: scores are K · Qᵀ and outputs Vᵀ · Pᵀ, so that a vector holds one key's (one
 // dimension's) numbers of 16 rows, and maxima, sums, exp and rescaling need no step across lanes. The trees
 // of maximum and sum are those of one row's 16 lanes, whose lanes are vectors here. Keys and values are
-// transposed once per block and chunk, which does not pay for a few.
+// brought into order once per block and chunk, which does not pay for a few.
+//
+// Keys that a row does not see have probability 0 and are multiplied all the same. That changes no bit as
+// long as their values are finite: a sum that starts from +0 can only turn from −0 into +0 by it, and the
+// last addition to +0 makes either of them +0.
 #pragma once
 
-#include "kernels/cpu/amx_attention.hpp"
+#include "kernels/cpu/attention_chunks.hpp"
+#include "kernels/cpu/attention_kernels.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
@@ -42,12 +47,12 @@ TROUPE_INLINE void transpose_16(const Row& row, std::byte* out, std::size_t out_
 }
 
 /// Where a row block's working memory lies. Rows are padded to whole tiles.
-struct prefill_attention {
+struct column_attention {
   std::size_t key_dim;
   std::size_t value_dim;
   std::byte* query;         // [row tiles][key_dim / 32][16 pairs of dimensions][16 rows][2]
-  std::byte* keys;          // a chunk's: [2][key_dim / 32][16 keys][32 dimensions]
-  std::byte* values;        // a chunk's: [value_dim / 16][16 dimensions][32 keys]
+  std::byte* keys;          // a chunk's: [2][key_dim / 32], 1 KiB each, as the products want them
+  std::byte* values;        // a chunk's: [value_dim / 16], likewise
   float* score;             // of two tiles of rows: [2][32 keys][16 rows]
   std::byte* probabilities; // [2][16 pairs of keys][16 rows][2]
   float* fresh;             // what a chunk adds: [2][value_dim][16 rows]
@@ -56,10 +61,10 @@ struct prefill_attention {
   float* weight;            // [rows]: l
 };
 
-static prefill_attention begin_prefill_attention(const attention_block& block) {
+static column_attention begin_column_attention(const attention_block& block) {
   const std::size_t rows = block.tokens * block.group;
   const std::size_t padded = (rows + tile_rows - 1) / tile_rows * tile_rows;
-  prefill_attention s{};
+  column_attention s{};
   s.key_dim = (block.head_dim + block_k - 1) / block_k * block_k;
   s.value_dim = (block.head_dim + 15) / 16 * 16;
   std::byte* at = block.scratch;
@@ -101,58 +106,6 @@ static prefill_attention begin_prefill_attention(const attention_block& block) {
   return s;
 }
 
-/// A chunk's keys and values, transposed. @returns whether all values are finite
-static bool transpose_chunk(const prefill_attention& s, const std::byte* const* keys,
-                            const std::byte* const* values) {
-  std::byte* to = s.keys;
-  for (std::size_t tile = 0; tile < 2; ++tile)
-    for (std::size_t b = 0; b < s.key_dim / block_k; ++b, to += tile_bytes)
-      transpose_16([&](std::size_t i) { return keys[tile] + b * tile_bytes + i * 64; }, to, 64);
-  for (std::size_t d = 0; d < s.value_dim; d += 16)
-    transpose_16([&](std::size_t i) { return values[i / 8] + (i % 8 * s.value_dim + d) * 4; },
-                 s.values + d * 64, 64);
-  const __m512i exponent = _mm512_set1_epi16(0x7f80);
-  __mmask32 special = 0;
-  for (std::size_t d = 0; d < s.value_dim; ++d)
-    special |=
-        _mm512_cmpeq_epi16_mask(_mm512_and_si512(_mm512_load_si512(s.values + d * 64), exponent), exponent);
-  return special == 0;
-}
-
-/// Scores of two tiles of rows, [key][row], unscaled. In four tile registers, as all products of many rows
-/// (amx_tiles.hpp); sums leave theirs when the next ones need them.
-TROUPE_INLINE void score_columns(const prefill_attention& s, const std::byte* query, std::size_t query_tile) {
-  const std::size_t keys_tile = s.key_dim / block_k * tile_bytes;
-  float* second = s.score + chunk_keys * tile_rows;
-  finish_stores();
-  for (std::size_t half = 0; half < 2; ++half) {
-    const std::byte* keys = s.keys + half * keys_tile;
-    for (std::size_t offset = 0; offset < keys_tile; offset += tile_bytes) {
-      _tile_loadd(4, keys + offset, 64);
-      _tile_loadd(6, query + offset, 64);
-      if (offset == 0) {
-        if (half != 0)
-          _tile_stored(0, s.score, 64);
-        _tile_zero(0);
-      }
-      _tile_dpbf16ps(0, 4, 6);
-      TROUPE_RELEASE_TILE(6);
-      _tile_loadd(6, query + query_tile + offset, 64);
-      if (offset == 0) {
-        if (half != 0)
-          _tile_stored(1, second, 64);
-        _tile_zero(1);
-      }
-      _tile_dpbf16ps(1, 4, 6);
-      TROUPE_RELEASE_TILE(6);
-      TROUPE_RELEASE_TILE(4);
-    }
-  }
-  _tile_stored(0, s.score + sums_of_tile, 64);
-  _tile_stored(1, second + sums_of_tile, 64);
-  finish_stores();
-}
-
 /// Which rows of a tile see key k of a chunk.
 struct column_mask {
   __m512i first;
@@ -180,7 +133,7 @@ struct column_mask {
 TROUPE_INLINE void store_rounded_pairs(std::byte* p, vf even, vf odd) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
                                          22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  __m512i both; // even, then odd; every processor with AMX has AVX512_BF16
+  __m512i both; // even, then odd
   __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(both) : "v"(odd), "v"(even));
   _mm512_store_si512(p, _mm512_permutexvar_epi16(order, both));
 }
@@ -195,7 +148,7 @@ TROUPE_INLINE vf exp_of_negative(vf x) {
 /// @param scaled  scaled(k): the scaled scores of key k, −infinity in rows that do not see it
 /// @returns exp(m − m')
 template <class Scaled>
-TROUPE_INLINE vf softmax_columns(const prefill_attention& s, std::size_t row, __mmask16 rows,
+TROUPE_INLINE vf softmax_columns(const column_attention& s, std::size_t row, __mmask16 rows,
                                  std::byte* probabilities, const Scaled& scaled) {
   vf most[8];
 #pragma GCC unroll 8
@@ -231,7 +184,7 @@ TROUPE_INLINE vf softmax_columns(const prefill_attention& s, std::size_t row, __
 
 /// One row that sees some keys of a chunk whose values are not all finite: keys that it does not see must not
 /// be multiplied.
-static void add_values_of_row(const prefill_attention& s, std::size_t row, vf factors, std::uint32_t keys,
+static void add_values_of_row(const column_attention& s, std::size_t row, vf factors, std::uint32_t keys,
                               const std::byte* const* tiles) {
   const std::size_t r = row % tile_rows;
   float* column = s.sum + row / tile_rows * s.value_dim * tile_rows + r;
@@ -252,40 +205,7 @@ static void add_values_of_row(const prefill_attention& s, std::size_t row, vf fa
     column[d * tile_rows] = sum[d];
 }
 
-/// What a chunk adds to two tiles of rows: even + odd.
-TROUPE_INLINE void multiply_values(const prefill_attention& s) {
-  float* second = s.fresh + s.value_dim * tile_rows;
-  finish_stores();
-  for (std::size_t d = 0; d < s.value_dim; d += 16) {
-    _tile_loadd(4, s.values + d * 64, 64);
-    _tile_loadd(6, s.probabilities, 64);
-    if (d != 0)
-      _tile_stored(0, s.fresh + (d - 16) * tile_rows, 64);
-    _tile_zero(0);
-    _tile_dpbf16ps(0, 4, 6);
-    TROUPE_RELEASE_TILE(6);
-    _tile_loadd(6, s.probabilities + tile_bytes, 64);
-    if (d != 0)
-      _tile_stored(1, second + (d - 16) * tile_rows, 64);
-    _tile_zero(1);
-    _tile_dpbf16ps(1, 4, 6);
-    TROUPE_RELEASE_TILE(6);
-    TROUPE_RELEASE_TILE(4);
-  }
-  _tile_stored(0, s.fresh + (s.value_dim - 16) * tile_rows, 64);
-  _tile_stored(1, second + (s.value_dim - 16) * tile_rows, 64);
-  finish_stores();
-}
-
-/// sum = fma(sum, factor, even + odd) for the rows of a tile that see any key (see `add_values`).
-TROUPE_INLINE void add_fresh(const prefill_attention& s, std::size_t row, vf factor, __mmask16 rows) {
-  float* sum = s.sum + row * s.value_dim;
-  const float* fresh = s.fresh + row / tile_rows % 2 * s.value_dim * tile_rows;
-  for (std::size_t d = 0; d < s.value_dim * tile_rows; d += tile_rows)
-    store(sum + d, _mm512_mask_fmadd_ps(load(sum + d), rows, factor, load(fresh + d)));
-}
-
-static void finish_prefill_attention(const attention_block& block, const prefill_attention& s) {
+static void finish_column_attention(const attention_block& block, const column_attention& s) {
   const std::size_t rows = block.tokens * block.group;
   alignas(64) float out[tile_rows * 256];
   for (std::size_t row = 0; row < rows; row += tile_rows) {
@@ -310,15 +230,24 @@ static void finish_prefill_attention(const attention_block& block, const prefill
   }
 }
 
-static void prefill_attention_block(const attention_block& block) {
-  const prefill_attention s = begin_prefill_attention(block);
+/// A row block with products of:
+///
+///     Products(const column_attention&, const attention_block&) once per block
+///     bool load(keys, values)                                 a chunk's tiles; whether all values are finite
+///     void scores(query, tiles)                               one or two tiles of rows, [key][row], unscaled
+///     void begin_values()                                     of the tiles that `scores` had last
+///     void add_values(row, tile, factor, rows)                sum = fma(sum, factor, 0 + (even + odd)) for
+///                                                             `rows` of the first or second tile of them
+template <class Products>
+static void column_attention_block(const attention_block& block) {
+  const column_attention s = begin_column_attention(block);
   const std::size_t rows = block.tokens * block.group;
   const vf scale = set1(block.scale);
   const vf lowest = set1(-std::numeric_limits<float>::infinity());
   const std::size_t query_tile = s.key_dim / block_k * tile_bytes;
-  const tile_session session(tile_rows);
+  Products products(s, block);
   for_each_chunk(block, [&](std::size_t begin, const std::byte* const* keys, const std::byte* const* values) {
-    const bool finite = transpose_chunk(s, keys, values);
+    const bool finite = products.load(keys, values);
     for (std::size_t pair = 0; pair < rows; pair += 2 * tile_rows) {
       tile_mask masks[2];
       masks[0] = mask_of(block, pair, smaller(tile_rows, rows - pair), begin);
@@ -327,8 +256,7 @@ static void prefill_attention_block(const attention_block& block) {
         masks[1] = mask_of(block, pair + tile_rows, smaller(tile_rows, rows - pair - tile_rows), begin);
       if (masks[0].rows == 0 && masks[1].rows == 0)
         continue;
-      const std::byte* query = s.query + pair / tile_rows * query_tile;
-      score_columns(s, query, pair + tile_rows < rows ? query_tile : 0);
+      products.scores(s.query + pair / tile_rows * query_tile, pair + tile_rows < rows ? 2 : 1);
       vf factors[2];
       for (std::size_t i = 0; i < 2; ++i) {
         const tile_mask& mask = masks[i];
@@ -348,20 +276,20 @@ static void prefill_attention_block(const attention_block& block) {
           factors[i] = softmax_columns(s, row, mask.rows, probabilities, scores);
         }
       }
-      multiply_values(s);
+      products.begin_values();
       for (std::size_t i = 0; i < 2; ++i) {
         const tile_mask& mask = masks[i];
         if (mask.rows == 0)
           continue;
         const std::size_t row = pair + i * tile_rows;
         const std::uint32_t slow = finite ? 0U : mask.partial;
-        add_fresh(s, row, factors[i], static_cast<__mmask16>(mask.rows & ~slow));
         for (std::uint32_t left = slow; left != 0; left &= left - 1)
           add_values_of_row(s, row + lowest_bit(left), factors[i], mask.keys[lowest_bit(left)], values);
+        products.add_values(row, i, factors[i], static_cast<__mmask16>(mask.rows & ~slow));
       }
     }
   });
-  finish_prefill_attention(block, s);
+  finish_column_attention(block, s);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -1,0 +1,42 @@
+// Kernels of AVX-512 with dot products of BF16: AVX-512's, with other products of BF16 weights. Compiled with
+// the flags of both (CMakeLists.txt).
+#if defined(__GNUC__)
+#  pragma GCC diagnostic ignored "-Wunused-function" // of the headers' kernels only some are needed here
+#endif
+
+#define TROUPE_NATIVE_BF16
+
+#include "kernels/cpu/bf16_dot_kernels.hpp"
+#include "kernels/cpu/dot_column_attention.hpp"
+#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/row_kernels.hpp"
+
+namespace troupe::kernels::cpu {
+namespace TROUPE_ISA_NAMESPACE {
+
+static void dot_attention(const attention_block& block) {
+  if (block.cache_type == dtype::bf16 && block.tokens * block.group > tile_rows)
+    column_attention_block<dot_columns>(block);
+  else
+    avx512_table.attention(block);
+}
+
+} // namespace TROUPE_ISA_NAMESPACE
+
+const kernel_table& avx512_bf16_table() {
+  static const kernel_table table = [] {
+    kernel_table t = avx512_table;
+    t.set = isa::avx512_bf16;
+    t.bf16_dots = TROUPE_ISA_NAMESPACE::bf16_dots;
+    t.bf16_dot_runs = TROUPE_ISA_NAMESPACE::bf16_dot_runs;
+    t.bf16_run_rows = TROUPE_ISA_NAMESPACE::dot_run_rows;
+    t.pack_row_dots = TROUPE_ISA_NAMESPACE::pack_row_dots;
+    t.finish_rows = TROUPE_ISA_NAMESPACE::finish_rows;
+    t.activate_rows = TROUPE_ISA_NAMESPACE::activate_rows;
+    t.attention = TROUPE_ISA_NAMESPACE::dot_attention;
+    return t;
+  }();
+  return table;
+}
+
+} // namespace troupe::kernels::cpu
