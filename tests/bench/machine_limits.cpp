@@ -128,6 +128,38 @@ __attribute__((target("avx512f"))) double multiply_add_avx512(std::size_t steps,
   return static_cast<double>(steps) * 12 * 16 * 2;
 }
 
+__attribute__((target("avx512f,avx512bf16"))) double multiply_dots(std::size_t steps, float* sink) {
+  __m512 chains[12];
+  for (auto& chain : chains)
+    chain = _mm512_set1_ps(1.0F);
+  __m512i a = _mm512_set1_epi32(0x3c003c00);
+  for (std::size_t i = 0; i < steps; ++i)
+#  pragma GCC unroll 12
+    for (auto& chain : chains) {
+      __asm__("" : "+v"(a)); // could be another one: each product is made
+      chain = _mm512_dpbf16_ps(chain, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(a));
+    }
+  for (std::size_t c = 1; c < 12; ++c)
+    chains[0] = _mm512_add_ps(chains[0], chains[c]);
+  _mm512_storeu_ps(sink, chains[0]);
+  return static_cast<double>(steps) * 12 * 32 * 2;
+}
+
+__attribute__((target("avx512f,avx512vnni"))) double multiply_bytes_vnni(std::size_t steps, float* sink) {
+  __m512i chains[12] = {};
+  __m512i a = _mm512_set1_epi8(1);
+  for (std::size_t i = 0; i < steps; ++i)
+#  pragma GCC unroll 12
+    for (auto& chain : chains) {
+      __asm__("" : "+v"(a));
+      chain = _mm512_dpbusd_epi32(chain, a, a);
+    }
+  for (std::size_t c = 1; c < 12; ++c)
+    chains[0] = _mm512_add_epi32(chains[0], chains[c]);
+  _mm512_storeu_ps(sink, _mm512_castsi512_ps(chains[0]));
+  return static_cast<double>(steps) * 12 * 64 * 2;
+}
+
 struct tile_config {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -182,14 +214,20 @@ double multiply_add(isa set, std::size_t steps, float* sink) {
   return kernels::is_supported(isa::avx2) ? multiply_add_avx2(steps, sink) : multiply_add_plain(steps, sink);
 }
 
-double multiply_bytes(bool half_bytes, std::size_t steps, float* sink) {
-  return multiply_bytes_avx2(half_bytes, steps, sink);
+double multiply_bytes(isa set, bool half_bytes, std::size_t steps, float* sink) {
+  if (set == isa::avx2)
+    return multiply_bytes_avx2(half_bytes, steps, sink);
+  return __builtin_cpu_supports("avx512vnni") ? multiply_bytes_vnni(steps, sink) : 0.0;
 }
 
 #else
 
-double multiply_bytes(bool, std::size_t, float*) {
-  return 0.0; // no set of such a processor is `avx2`
+double multiply_bytes(isa, bool, std::size_t, float*) {
+  return 0.0; // no set of such a processor is `avx2` or more
+}
+
+double multiply_dots(std::size_t, float*) {
+  return 0.0;
 }
 
 std::int64_t read_memory(const std::byte* data, std::size_t num_bytes, const walk_shape&) {
@@ -272,9 +310,15 @@ machine_limits measure_limits(kernels::thread_pool& pool, const limits_options& 
     limits.int8_ops = run.rate([&](std::size_t) { return multiply_tiles(true, steps / 4, operands.data()); });
     limits.int4_ops = limits.int8_ops; // int4 becomes int8 first
   }
-  if (options.set == isa::avx2) {
-    limits.int8_ops = run.rate([&](std::size_t p) { return multiply_bytes(false, steps, &sink[p * 16]); });
-    limits.int4_ops = run.rate([&](std::size_t p) { return multiply_bytes(true, steps, &sink[p * 16]); });
+  if (options.set == isa::avx512_bf16)
+    limits.bf16_flops = run.rate([&](std::size_t p) { return multiply_dots(steps, &sink[p * 16]); });
+  if (options.set >= isa::avx2 && options.set < isa::amx) {
+    const auto bytes = [&](bool half_bytes) {
+      return run.rate(
+          [&](std::size_t p) { return multiply_bytes(options.set, half_bytes, steps, &sink[p * 16]); });
+    };
+    limits.int8_ops = bytes(false);
+    limits.int4_ops = bytes(true);
   }
   return limits;
 }

@@ -13,9 +13,9 @@ namespace troupe::bench {
 struct machine_limits {
   double read_bytes_per_second = 0.0; ///< memory far larger than the caches
   double f32_flops = 0.0;             ///< fused multiply-adds, 2 each
-  double bf16_flops = 0.0;            ///< AMX, products of tiles that stay in registers
-  double int8_ops = 0.0; ///< exact products of bytes: the same, or AVX2 (not measured on AVX-512)
-  double int4_ops = 0.0; ///< of half bytes with bytes
+  double bf16_flops = 0.0; ///< AMX: products of tiles that stay in registers; AVX-512: dot products
+  double int8_ops = 0.0;   ///< exact products of bytes: the same, AVX-512's (VNNI) or AVX2's
+  double int4_ops = 0.0;   ///< of half bytes with bytes
 };
 
 struct limits_options {

@@ -168,7 +168,7 @@ def markdown(results):
         lines.append("")
         lines.append(
             f"{result['column']}: read {limits['read_gbps']:.1f} GB/s, FP32 {limits['f32_gflops']:.0f} GFLOP/s,"
-            f" BF16 tiles {limits['bf16_gflops']:.0f} GFLOP/s, integers with int8 {limits['int8_gops']:.0f}, with int4"
+            f" BF16 products {limits['bf16_gflops']:.0f} GFLOP/s, integers with int8 {limits['int8_gops']:.0f}, with int4"
             f" {limits['int4_gops']:.0f} GOP/s; load average"
             f" {result['load_average'][0]:.1f} to {result['load_average'][1]:.1f}."
         )
