@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "kernels/buffer.hpp"
 #include "kernels/self_test_cases.hpp"
@@ -117,7 +118,8 @@ void check_scores(comparison& compare, std::size_t count) {
   });
 }
 
-void check_attention(comparison& compare, dtype type, std::size_t head_dim) {
+/// @param last_is_nan  the last key's values are, and no row sees them
+void check_attention(comparison& compare, dtype type, std::size_t head_dim, bool last_is_nan) {
   constexpr std::size_t tokens = 9; // 18 rows: one tile of 16 and a rest
   constexpr std::size_t group = 2;
   constexpr std::size_t tiles = 5; // 80 keys: two chunks and half of one
@@ -125,8 +127,16 @@ void check_attention(comparison& compare, dtype type, std::size_t head_dim) {
   const std::size_t value_elements = (head_dim + 15) / 16 * 16 * 16;
   const auto keys_f32 = floats(14, tiles * key_elements);
   const auto keys_bf16 = bfloats(14, tiles * key_elements);
-  const auto values_f32 = floats(15, tiles * value_elements);
-  const auto values_bf16 = bfloats(15, tiles * value_elements);
+  auto values_f32 = floats(15, tiles * value_elements);
+  auto values_bf16 = bfloats(15, tiles * value_elements);
+  constexpr std::size_t last_key = tiles * 16 - 1;
+  if (last_is_nan) {
+    const std::size_t value_dim =
+        value_elements / 16; // of the last key: a row, or every other of a row of pairs
+    std::fill_n(values_f32.end() - static_cast<std::ptrdiff_t>(value_dim), value_dim, std::nanf(""));
+    for (std::size_t d = 0; d < value_dim; ++d)
+      values_bf16[values_bf16.size() - 1 - 2 * d] = to_bfloat16(std::nanf(""));
+  }
   const auto queries = floats(16, tokens * group * head_dim);
   std::array<const std::byte*, tiles> key_tiles{};
   std::array<const std::byte*, tiles> value_tiles{};
@@ -136,7 +146,8 @@ void check_attention(comparison& compare, dtype type, std::size_t head_dim) {
         (type == dtype::f32 ? raw(values_f32) : raw(values_bf16)) + bytes_of(type, i * value_elements);
   }
   const std::array<std::size_t, tokens> first{0, 0, 35, 0, 0, 1, 64, 31, 0};
-  const std::array<std::size_t, tokens> end{64, 67, 70, 1, 32, 33, 65, 80, 80};
+  const std::size_t all = last_is_nan ? last_key : last_key + 1;
+  const std::array<std::size_t, tokens> end{64, 67, 70, 1, 32, 33, 65, all, all};
   const std::array<float, group> sinks{0.5F, -1.0F};
   // Products of 64 such values are in the hundreds: scaled so that many keys count.
   constexpr float scale = 0.005F;
@@ -144,7 +155,8 @@ void check_attention(comparison& compare, dtype type, std::size_t head_dim) {
   for (std::size_t t = 0; t < tokens; ++t)
     query[t] = raw(queries) + t * group * head_dim * 4;
   buffer scratch(attention_scratch_bytes(tokens * group, head_dim));
-  compare.check(std::string("attention ") + name_of(type) + ", head_dim " + std::to_string(head_dim),
+  compare.check(std::string("attention ") + name_of(type) + ", head_dim " + std::to_string(head_dim)
+                    + (last_is_nan ? ", a NaN unseen" : ""),
                 tokens * group * head_dim * 4, [&](const kernel_table& t, float* out) {
                   std::array<std::byte*, tokens> output{};
                   for (std::size_t i = 0; i < tokens; ++i)
@@ -162,8 +174,9 @@ void check_rows(comparison& compare) {
   for (const dtype type : {dtype::f32, dtype::bf16}) {
     check_row_ops(compare, type, 48);
     check_row_ops(compare, type, 37);
-    check_attention(compare, type, 40);
-    check_attention(compare, type, 64);
+    for (const std::size_t head_dim : {std::size_t{40}, std::size_t{64}})
+      for (const bool last_is_nan : {false, true})
+        check_attention(compare, type, head_dim, last_is_nan);
   }
   check_scores(compare, 7);
   check_scores(compare, 300);

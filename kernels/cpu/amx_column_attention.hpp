@@ -86,7 +86,7 @@ class tile_columns {
  public:
   tile_columns(const column_attention& s, const attention_block& /*block*/) : s_(s), session_(tile_rows) {}
 
-  bool load(const std::byte* const* keys, const std::byte* const* values) {
+  bool begin_chunk(const std::byte* const* keys, const std::byte* const* values) {
     return transpose_chunk(s_, keys, values);
   }
 
@@ -100,8 +100,7 @@ class tile_columns {
     float* sum = s_.sum + row * s_.value_dim;
     const float* fresh = s_.fresh + tile * s_.value_dim * tile_rows;
     for (std::size_t d = 0; d < s_.value_dim * tile_rows; d += tile_rows)
-      store(sum + d, _mm512_mask_fmadd_ps(TROUPE_ISA_NAMESPACE::load(sum + d), rows, factor,
-                                          TROUPE_ISA_NAMESPACE::load(fresh + d)));
+      store(sum + d, _mm512_mask_fmadd_ps(load(sum + d), rows, factor, load(fresh + d)));
   }
 
  private:

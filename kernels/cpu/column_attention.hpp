@@ -233,9 +233,11 @@ static void finish_column_attention(const attention_block& block, const column_a
 /// A row block with products of:
 ///
 ///     Products(const column_attention&, const attention_block&) once per block
-///     bool load(keys, values)                                 a chunk's tiles; whether all values are finite
+///     bool begin_chunk(keys, values)                          its tiles; whether all values are finite
 ///     void scores(query, tiles)                               one or two tiles of rows, [key][row], unscaled
-///     void begin_values()                                     of the tiles that `scores` had last
+///     void begin_values()                                     of the tiles that `scores` had last; now it
+///     may
+///                                                             change their probabilities
 ///     void add_values(row, tile, factor, rows)                sum = fma(sum, factor, 0 + (even + odd)) for
 ///                                                             `rows` of the first or second tile of them
 template <class Products>
@@ -247,7 +249,7 @@ static void column_attention_block(const attention_block& block) {
   const std::size_t query_tile = s.key_dim / block_k * tile_bytes;
   Products products(s, block);
   for_each_chunk(block, [&](std::size_t begin, const std::byte* const* keys, const std::byte* const* values) {
-    const bool finite = products.load(keys, values);
+    const bool finite = products.begin_chunk(keys, values);
     for (std::size_t pair = 0; pair < rows; pair += 2 * tile_rows) {
       tile_mask masks[2];
       masks[0] = mask_of(block, pair, smaller(tile_rows, rows - pair), begin);
@@ -276,17 +278,17 @@ static void column_attention_block(const attention_block& block) {
           factors[i] = softmax_columns(s, row, mask.rows, probabilities, scores);
         }
       }
-      products.begin_values();
-      for (std::size_t i = 0; i < 2; ++i) {
-        const tile_mask& mask = masks[i];
-        if (mask.rows == 0)
-          continue;
-        const std::size_t row = pair + i * tile_rows;
-        const std::uint32_t slow = finite ? 0U : mask.partial;
-        for (std::uint32_t left = slow; left != 0; left &= left - 1)
-          add_values_of_row(s, row + lowest_bit(left), factors[i], mask.keys[lowest_bit(left)], values);
-        products.add_values(row, i, factors[i], static_cast<__mmask16>(mask.rows & ~slow));
+      for (std::size_t i = 0; i < 2 && !finite; ++i) {
+        for (std::uint32_t left = masks[i].partial; left != 0; left &= left - 1) {
+          const std::size_t r = lowest_bit(left);
+          add_values_of_row(s, pair + i * tile_rows + r, factors[i], masks[i].keys[r], values);
+        }
+        masks[i].rows = static_cast<__mmask16>(masks[i].rows & ~masks[i].partial);
       }
+      products.begin_values();
+      for (std::size_t i = 0; i < 2; ++i)
+        if (masks[i].rows != 0)
+          products.add_values(pair + i * tile_rows, i, factors[i], masks[i].rows);
     }
   });
   finish_column_attention(block, s);

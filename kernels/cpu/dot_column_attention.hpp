@@ -15,7 +15,7 @@ class dot_columns {
     order_in_place(s.query, tiles * blocks_);
   }
 
-  bool load(const std::byte* const* keys, const std::byte* const* values) {
+  bool begin_chunk(const std::byte* const* keys, const std::byte* const* values) {
     order_dots(keys[0], blocks_, s_.keys);
     order_dots(keys[1], blocks_, s_.keys + blocks_ * panel_block_bytes);
     special_values special;
@@ -39,12 +39,12 @@ class dot_columns {
             s_.keys + key / tile_tokens * blocks_ * panel_block_bytes + key % tile_tokens * 4;
         float* score = s_.score + (tile * chunk_keys + key) * tile_rows;
         for (std::size_t b = 0; b < blocks_; ++b)
-          dot_block<columns>(
-              column_dots{keys + b * panel_block_bytes}, ordered_dots{query + b * panel_block_bytes},
-              [&](std::size_t, std::size_t k, vf sum) {
-                const vf before = b == 0 ? set1(0.0F) : TROUPE_ISA_NAMESPACE::load(score + k * tile_rows);
-                store(score + k * tile_rows, add(before, sum));
-              });
+          dot_block<columns>(column_dots{keys + b * panel_block_bytes},
+                             ordered_dots{query + b * panel_block_bytes},
+                             [&](std::size_t, std::size_t k, vf sum) {
+                               const vf before = b == 0 ? set1(0.0F) : load(score + k * tile_rows);
+                               store(score + k * tile_rows, add(before, sum));
+                             });
       }
   }
 
@@ -57,8 +57,7 @@ class dot_columns {
       dot_block<columns>(column_dots{s_.values + d / 16 * panel_block_bytes + d % 16 * 4}, probabilities,
                          [&](std::size_t, std::size_t i, vf sum) {
                            float* to = sums + i * tile_rows;
-                           store(to, _mm512_mask_fmadd_ps(TROUPE_ISA_NAMESPACE::load(to), rows, factor,
-                                                          add(set1(0.0F), sum)));
+                           store(to, _mm512_mask_fmadd_ps(load(to), rows, factor, add(set1(0.0F), sum)));
                          });
     }
   }

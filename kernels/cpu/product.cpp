@@ -57,6 +57,23 @@ void fetch_chunk(const std::byte* chunk, std::size_t bytes) {
       __builtin_prefetch(chunk + line, 0, 2);
 }
 
+// `a_stride` elements between rows.
+template <class Element>
+rows_and_panels<Element> product_of(const panel_range& range, const Element* a, std::size_t a_stride,
+                                    std::size_t rows, const upcoming_panels& next, float* c) {
+  const packed_shape& shape = range.weight->shape();
+  return {.a = a,
+          .a_stride = a_stride,
+          .rows = rows,
+          .panel = range.weight->panel(range.first),
+          .panel_stride = shape.panel_bytes(),
+          .panels = range.count,
+          .blocks = shape.padded_inputs() / block_k,
+          .c = c,
+          .next = next,
+          .run_stride = range.stride * shape.panel_bytes()};
+}
+
 void multiply_bf16(const kernel_table& table, const panel_range& range, const float* a, std::size_t rows,
                    const upcoming_panels& next, float* c, float* expanded) {
   const packed_matrix& weight = *range.weight;
@@ -65,16 +82,7 @@ void multiply_bf16(const kernel_table& table, const panel_range& range, const fl
   const std::size_t stride = product_stride(weight.inputs());
   const std::size_t blocks = weight.shape().padded_inputs() / block_k;
   if (range.runs > 1 || rows <= table.bf16_direct_rows) {
-    const panel_product product{.a = a,
-                                .a_stride = stride,
-                                .rows = rows,
-                                .panel = weight.panel(first),
-                                .panel_stride = weight.shape().panel_bytes(),
-                                .panels = panels,
-                                .blocks = blocks,
-                                .c = c,
-                                .next = next,
-                                .run_stride = range.stride * weight.shape().panel_bytes()};
+    const panel_product product = product_of(range, a, stride, rows, next, c);
     if (range.runs > 1)
       table.bf16_runs(product);
     else
@@ -98,17 +106,7 @@ void multiply_bf16(const kernel_table& table, const panel_range& range, const fl
 
 void multiply_dots(const kernel_table& table, const panel_range& range, const bfloat16* a, std::size_t rows,
                    const upcoming_panels& next, float* c) {
-  const packed_shape& shape = range.weight->shape();
-  const dot_product product{.a = a,
-                            .a_stride = dot_stride(shape.inputs),
-                            .rows = rows,
-                            .panel = range.weight->panel(range.first),
-                            .panel_stride = shape.panel_bytes(),
-                            .panels = range.count,
-                            .blocks = shape.padded_inputs() / block_k,
-                            .c = c,
-                            .next = next,
-                            .run_stride = range.stride * shape.panel_bytes()};
+  const dot_product product = product_of(range, a, dot_stride(range.weight->inputs()), rows, next, c);
   if (range.runs > 1)
     table.bf16_dot_runs(product);
   else

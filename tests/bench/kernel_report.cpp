@@ -10,8 +10,8 @@ namespace troupe::bench {
 
 namespace {
 
-// Where there is no matrix unit, BF16 weights are widened for FMAs; what bounds integer products on AVX-512
-// is not measured.
+// Where nothing multiplies BF16, its weights are widened for FMAs. Without a rate of integer products their
+// floors are of memory's alone.
 machine_limits limits_of(kernels::thread_pool& pool, kernels::isa set, clockid_t clock) {
   auto limits = measure_limits(pool, {.set = set, .clock = clock});
   if (limits.bf16_flops == 0.0)

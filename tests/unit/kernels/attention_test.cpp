@@ -236,6 +236,35 @@ TEST(attention, keys_that_are_not_seen_do_no_harm) {
   }
 }
 
+TEST(attention, a_value_that_is_no_number_stays_with_the_rows_that_see_it) {
+  constexpr std::size_t tokens = 70;
+  constexpr std::size_t sick = 45; // in the middle of a chunk that some rows see half of
+  for (const dtype type : {dtype::bf16, dtype::f32})
+    for (const float value : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+      const options o{.type = type};
+      const auto make = [&](context& ctx) {
+        sequence_data data(o, tokens);
+        const std::size_t columns = o.kv_heads * o.head_dim;
+        std::fill_n(data.values.begin() + static_cast<long>(sick * columns), columns, value);
+        data.write(ctx, 0, tokens);
+        return data;
+      };
+      reference_context reference;
+      std::vector<float> expected;
+      const sequence_data alone = make(reference.ctx);
+      for (std::size_t i = 0; i < sick; ++i) {
+        const auto row = alone.attend(reference.ctx, i, 1);
+        expected.insert(expected.end(), row.begin(), row.end());
+      }
+      with_every_context([&](context& ctx) {
+        auto all = make(ctx).attend(ctx, 0, tokens);
+        EXPECT_FALSE(std::isfinite(all.back())) << name_of(ctx.instruction_set());
+        all.resize(expected.size());
+        EXPECT_TRUE(same_bits(all, expected)) << name_of(ctx.instruction_set());
+      });
+    }
+}
+
 TEST(attention, takes_and_gives_bf16_rows) {
   const options o{.head_dim = 40};
   with_every_context([&](context& ctx) {
