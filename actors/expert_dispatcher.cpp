@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <caf/actor_system.hpp>
+#include <caf/sec.hpp>
 #include <caf/send.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
@@ -80,13 +81,18 @@ void expert_dispatcher::look_around() {
   for (const auto micro_batch : waiting)
     if (const auto found = flights_.find(micro_batch); found != flights_.end())
       retry_parked(micro_batch, found->second);
+  std::vector<uint64_t> lost;
   std::vector<uint64_t> late;
   const auto now = self_->clock().now();
   for (const auto& [number, batch] : sent_)
-    if (!batch.hedged
-        && now - batch.since >= std::max<std::chrono::nanoseconds>(defaults::hedge_min,
-                                                                   5 * expected(batch.share.slots.size())))
+    if (now - batch.since >= defaults::expert_batch_timeout)
+      lost.push_back(number);
+    else if (!batch.hedged
+             && now - batch.since >= std::max<std::chrono::nanoseconds>(
+                    defaults::hedge_min, 5 * expected(batch.share.slots.size())))
       late.push_back(number);
+  for (const auto number : lost)
+    on_error(number, caf::make_error(caf::sec::request_timeout));
   for (const auto number : late)
     if (const auto found = sent_.find(number); found != sent_.end())
       hedge(found->second);
@@ -142,7 +148,9 @@ void expert_dispatcher::send(uint32_t micro_batch, const flight& present, host_s
 
 void expert_dispatcher::deliver(uint64_t number, host_link& link) {
   auto& sent = sent_.at(number);
-  self_->request(link.handle, defaults::expert_batch_timeout, std::exchange(sent.message, {}))
+  // The tick watches for `expert_batch_timeout`: a timeout of CAF's is set and taken back by waking its
+  // clock's thread, twice for every batch.
+  self_->request(link.handle, caf::infinite, std::exchange(sent.message, {}))
       .then([this, number](expert_result& result) { on_result(number, result); },
             [this, number](const caf::error& error) { on_error(number, error); });
 }
@@ -287,7 +295,7 @@ void expert_dispatcher::fail(uint32_t micro_batch, ec code, std::string text) {
 }
 
 void expert_dispatcher::arm() {
-  if (armed_ || flights_.empty())
+  if (armed_ || (flights_.empty() && sent_.empty()))
     return;
   armed_ = true;
   self_->delayed_send(self_, tick_interval, caf::tick_atom_v);
