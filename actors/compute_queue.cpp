@@ -2,12 +2,28 @@
 
 #include <utility>
 
+#include "actors/actor_runner.hpp"
+
 namespace troupe {
 
-compute_queue::compute_queue(unsigned threads, kernels::isa set)
-    : pool_({.threads = threads, .cores = {}}), context_(pool_, set), thread_([this] { run(); }) {}
+compute_queue::compute_queue(unsigned threads, kernels::isa set, std::span<const int> cores)
+    : pool_({.threads = threads, .cores = cores}), context_(pool_, set), thread_([this] { run(); }) {
+  if (cores.empty()) {
+    return;
+  }
+  try {
+    kernels::pin(thread_, cores.front()); // the pool's thread 0
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
 
 compute_queue::~compute_queue() {
+  stop();
+}
+
+void compute_queue::stop() {
   {
     std::lock_guard guard(mutex_);
     stopping_ = true;
@@ -25,7 +41,8 @@ void compute_queue::submit(task work) {
 }
 
 void compute_queue::run() {
-  kernels::float_mode_guard float_mode;
+  const kernels::float_mode_guard float_mode;
+  const actor_runner runner;
   while (true) {
     task next;
     {

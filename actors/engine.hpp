@@ -1,5 +1,6 @@
 // Engines compute, actors decide. An actor submits a step and goes on; the engine calls `done` on a thread of
-// its own, and `done` does nothing but post a message to the actor. Two implementations of each interface:
+// its own, and `done` does nothing but post a message to the actor, which may then run on that thread
+// (actor_runner.hpp). Two implementations of each interface:
 // model_engine.hpp (kernels) and modelled_engine.hpp (virtual time, for tests and simulation).
 #pragma once
 
@@ -101,7 +102,7 @@ struct attention_result {
   std::string error; ///< not empty: the step failed and the micro-batch with it
 };
 
-/// Called once per step, on the engine's thread; must only post a message.
+/// Called once per step, on the engine's thread; must only post a result.
 using attention_done = std::function<void(micro_batch_ptr, attention_result)>;
 
 class attention_engine {

@@ -11,6 +11,7 @@
 #include <caf/send.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/actor_runner.hpp"
 #include "actors/expert_batch_check.hpp"
 #include "actors/expert_host_metrics.hpp"
 #include "actors/expert_queue.hpp"
@@ -63,13 +64,6 @@ struct expert_host_state {
 
 using host_pointer = expert_host_actor::stateful_pointer<expert_host_state>;
 
-/// Posts what an engine reports; does nothing once the actor is gone.
-template <class Message>
-void post(const caf::weak_actor_ptr& host, Message message) {
-  if (auto strong = caf::actor_cast<caf::strong_actor_ptr>(host))
-    caf::anon_send(caf::actor_cast<expert_host_actor>(strong), std::move(message));
-}
-
 void refuse(host_pointer self, caf::typed_response_promise<expert_result>& promise, ec code,
             const std::string& text) {
   if (self->state.config.metrics)
@@ -106,8 +100,8 @@ void apply_order(host_pointer self) {
   pending.loading = true;
   st.config.engine->host(pending.order.experts, [host = caf::actor_cast<caf::weak_actor_ptr>(self),
                                                  order = number](expert_load_result result) {
-    post(host,
-         std::make_shared<expert_load_done_message>(expert_load_done_message{order, std::move(result)}));
+    post_result<expert_host_actor>(
+        host, std::make_shared<expert_load_done_message>(expert_load_done_message{order, std::move(result)}));
   });
 }
 
@@ -142,7 +136,8 @@ void start_steps(host_pointer self) {
     st.steps.emplace(number, std::move(tickets));
     st.config.engine->submit(std::move(step), [host = caf::actor_cast<caf::weak_actor_ptr>(self),
                                                number](expert_step_result result) {
-      post(host, std::make_shared<expert_step_done>(expert_step_done{number, std::move(result)}));
+      post_result<expert_host_actor>(
+          host, std::make_shared<expert_step_done>(expert_step_done{number, std::move(result)}));
     });
     started = true;
   }

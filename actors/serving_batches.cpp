@@ -7,6 +7,7 @@
 #include <caf/send.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/actor_runner.hpp"
 #include "actors/serving_loop.hpp"
 
 namespace troupe {
@@ -81,10 +82,8 @@ void serving_loop::run_step(const micro_batch_ptr& batch,
   // Weak: an engine may finish a step long after the actor has gone.
   auto done = [worker = caf::actor_cast<caf::weak_actor_ptr>(self_)](micro_batch_ptr ran,
                                                                      attention_result result) {
-    if (auto strong = caf::actor_cast<caf::strong_actor_ptr>(worker))
-      caf::anon_send(
-          caf::actor_cast<attention_worker_actor>(strong),
-          std::make_shared<attention_step_done>(attention_step_done{std::move(ran), std::move(result)}));
+    post_result<attention_worker_actor>(worker, std::make_shared<attention_step_done>(
+                                                    attention_step_done{std::move(ran), std::move(result)}));
   };
   if (outputs)
     config_.engine->resume(batch, std::move(*outputs), std::move(done));

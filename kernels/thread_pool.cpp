@@ -53,11 +53,11 @@ unsigned usable_cores() {
 
 } // namespace
 
-float_mode_guard::float_mode_guard() {
+float_mode_guard::float_mode_guard([[maybe_unused]] float_mode mode) {
 #if defined(__x86_64__)
   saved_ = _mm_getcsr();
-  // Exceptions masked, round to nearest, flush to zero (bit 15), denormals are zero (bit 6).
-  _mm_setcsr(0x9fc0U);
+  // Exceptions masked, round to nearest; flush to zero (bit 15), denormals are zero (bit 6).
+  _mm_setcsr(mode == float_mode::kernels ? 0x9fc0U : 0x1f80U);
 #endif
 }
 
@@ -65,6 +65,16 @@ float_mode_guard::~float_mode_guard() {
 #if defined(__x86_64__)
   _mm_setcsr(saved_);
 #endif
+}
+
+void pin(std::thread& thread, int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(core), &set);
+  const int rc = ::pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+  if (rc != 0)
+    throw std::system_error(rc, std::generic_category(),
+                            "pinning a compute thread to core " + std::to_string(core));
 }
 
 // A job is open while workers may enter it. `gate` holds the open bit and the number of workers inside: the
@@ -182,15 +192,8 @@ thread_pool::thread_pool(const thread_pool_options& options) {
   try {
     for (unsigned i = 1; i < threads; ++i) {
       state_->workers.emplace_back([s = state_.get(), i] { s->serve(i); });
-      if (i < options.cores.size()) {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        CPU_SET(static_cast<std::size_t>(options.cores[i]), &set);
-        const int rc = ::pthread_setaffinity_np(state_->workers.back().native_handle(), sizeof set, &set);
-        if (rc != 0)
-          throw std::system_error(rc, std::generic_category(),
-                                  "pinning a compute thread to core " + std::to_string(options.cores[i]));
-      }
+      if (i < options.cores.size())
+        pin(state_->workers.back(), options.cores[i]);
     }
   } catch (...) {
     state_->join();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <thread>
 #include <type_traits>
 
 namespace troupe::kernels {
@@ -30,11 +31,15 @@ class range_function {
   void (*call_)(const void*, unsigned, std::size_t, std::size_t);
 };
 
-/// Sets flush-to-zero and denormals-are-zero on the calling thread, default rounding, and puts the old mode
-/// back when it goes. Every thread that computes must be under one: the numerics contract assumes it.
+/// How a thread treats denormals: `kernels` flushes results and operands to zero, as the numerics contract
+/// assumes, `standard` keeps them.
+enum class float_mode { kernels, standard };
+
+/// Sets the mode of the calling thread, with default rounding, and puts the old one back when it goes. Every
+/// thread that computes must be under one; `standard` is for other work between.
 class float_mode_guard {
  public:
-  float_mode_guard();
+  explicit float_mode_guard(float_mode mode = float_mode::kernels);
   ~float_mode_guard();
   float_mode_guard(const float_mode_guard&) = delete;
   float_mode_guard& operator=(const float_mode_guard&) = delete;
@@ -42,6 +47,9 @@ class float_mode_guard {
  private:
   unsigned saved_ = 0;
 };
+
+/// Lets a thread run on one core only. @errors std::system_error when the process may not use it
+void pin(std::thread& thread, int core);
 
 struct thread_pool_options {
   /// Threads that compute, the calling one included; 0: as many as the process may run on.

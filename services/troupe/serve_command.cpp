@@ -67,6 +67,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   model_source source = open_model(model);
   log.line("model-opened",
            source.config.architecture + ", " + source.weights->description() + ", " + source.numerics_class);
+  auto queue = make_compute_queue(model, log); // outlives the actors
   caf::actor_system_config config;
   configure(config);
   caf::actor_system system(config);
@@ -74,7 +75,6 @@ int serve_command(const std::vector<std::string>& arguments) {
   auto site = [&](worker_role role, const std::string& name) {
     return service_site{system, directory.actor(), "", {draw_worker_id(), role, name, ""}, log};
   };
-  auto queue = make_compute_queue(model, log);
   auto families = std::make_shared<metrics::registry>(
       gateway_flags.metrics_prefix, metrics::labels{{"model_name", served_model_name(model, gateway_flags)}});
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };

@@ -179,12 +179,12 @@ class process {
   }
 
   const arguments& args_;
+  std::shared_ptr<compute_queue> queue_; // outlives the actors
   caf::actor_system_config config_;
   caf::actor_system system_;
   std::unique_ptr<transport> net_;
   model_source source_;
   model_shape shape_;
-  std::shared_ptr<compute_queue> queue_;
 };
 
 struct run_plan {

@@ -194,6 +194,7 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
     caf::anon_send(directory_, caf::publish_atom_v, address.name, actor);
   }
 
+  std::shared_ptr<compute_queue> queue_; // outlives the actors
   quiet_config system_config_;
   caf::actor_system system_{system_config_};
   test::random_model folder_{GetParam().first};
@@ -201,7 +202,6 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
   std::shared_ptr<const model::weight_source> weights_;
   kernels::dtype type_ = kernels::dtype::f32;
   model_shape shape_;
-  std::shared_ptr<compute_queue> queue_;
   local_directory_actor directory_;
   cluster_view view_;
   std::vector<caf::strong_actor_ptr> actors_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include "kernels/work_shares.hpp"
 
@@ -116,12 +117,25 @@ TEST(thread_pool, wakes_sleeping_workers) {
 }
 
 TEST(thread_pool, pins_workers_to_cores) {
-  const std::vector<int> cores{0, 0};
+  cpu_set_t mine;
+  ASSERT_EQ(sched_getaffinity(0, sizeof mine, &mine), 0);
+  std::size_t last = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(last, &mine))
+    --last;
+  const std::vector<int> cores(2, static_cast<int>(last));
   thread_pool pool({.threads = 2, .cores = cores});
-  std::atomic<int> sum{0};
-  pool.parallel_dynamic(10, 1,
-                        [&](unsigned, std::size_t begin, std::size_t) { sum += static_cast<int>(begin); });
-  EXPECT_EQ(sum.load(), 45);
+  std::atomic<bool> seen{false};
+  std::atomic<int> elsewhere{0};
+  while (!seen)
+    pool.parallel_static(2, [&](unsigned thread, std::size_t, std::size_t) {
+      if (thread == 0)
+        return; // the caller, not pinned
+      cpu_set_t set;
+      sched_getaffinity(0, sizeof set, &set);
+      elsewhere += CPU_COUNT(&set) != 1 || !CPU_ISSET(last, &set) ? 1 : 0;
+      seen = true;
+    });
+  EXPECT_EQ(elsewhere.load(), 0);
 }
 
 TEST(thread_pool, refuses_a_core_that_does_not_exist) {
