@@ -1,6 +1,6 @@
 #include "services/options/role_options.hpp"
 
-#include <sched.h>
+#include "services/options/processors.hpp"
 
 namespace troupe {
 
@@ -26,6 +26,11 @@ void model_options::declare(option_parser& parser) {
   parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx"},
                 "instruction set of the CPU kernels; all give the same bits", &cpu_isa);
   parser.number("threads", "compute threads of this process; 0: one per processor", &threads, 0, 1024);
+  parser.text(
+      "cores", "LIST|any|auto",
+      "processors that the compute threads are pinned to, such as 0-3,8; any: none; auto: as `any`, but "
+      "`troupe up` pins where it has all processors",
+      &cores);
   parser.number("max-model-len", "longest prompt plus answer in tokens; 0: what the model was made for",
                 &max_model_len, 0, 1U << 24);
 }
@@ -34,16 +39,27 @@ uint32_t model_options::num_threads() const {
   if (threads != 0) {
     return threads;
   }
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return count > 0 ? static_cast<uint32_t>(count) : 1;
+  auto listed = cores_list();
+  return static_cast<uint32_t>(listed.empty() ? usable_processors().size() : listed.size());
+}
+
+std::vector<int> model_options::cores_list() const {
+  if (cores == "auto" || cores == "any") {
+    return {};
+  }
+  return parse_processors(cores, "--cores");
 }
 
 void model_options::check() const {
   auto unavailable = [](const std::string& flag, const std::string& value) {
     throw option_error("--" + flag + ": '" + value + "' is not available in this build");
   };
+  auto listed = cores_list();
+  if (!listed.empty() && threads != 0 && threads != listed.size()) {
+    throw option_error("--cores: '" + cores + "' is " + std::to_string(listed.size())
+                       + (listed.size() == 1 ? " processor" : " processors") + ", and --threads asks for "
+                       + std::to_string(threads));
+  }
   if (device.starts_with("cuda")) {
     unavailable("device", device);
   }

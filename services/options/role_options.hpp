@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "services/options/option_parser.hpp"
 
@@ -22,12 +23,17 @@ struct model_options {
   std::string device = "auto";
   std::string cpu_isa = "auto";
   uint32_t threads = 0;       ///< 0: one per processor
+  std::string cores = "auto"; ///< a list such as 0-3,8, any, or auto
   uint32_t max_model_len = 0; ///< 0: what the model was made for
 
   void declare(option_parser& parser);
-  /// Threads to compute with: `threads`, or the processors that this process may run on.
+  /// Threads to compute with: `threads`, or as many as `cores` lists, or one per processor that this process
+  /// may run on.
   uint32_t num_threads() const;
-  /// @throws option_error for a value that is known but not available in this build
+  /// The processors that `cores` lists; empty when it is no list.
+  /// @throws option_error when it cannot be read
+  std::vector<int> cores_list() const;
+  /// @throws option_error for values that do not go together or are not available in this build
   void check() const;
 };
 

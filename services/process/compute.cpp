@@ -3,6 +3,8 @@
 #include <optional>
 #include <stdexcept>
 
+#include "services/options/processors.hpp"
+
 namespace troupe {
 
 kernels::isa_selection choose_isa(const model_options& options) {
@@ -23,9 +25,11 @@ std::shared_ptr<compute_queue> make_compute_queue(const model_options& options, 
     log.line("isa-refused", std::string(kernels::name_of(refusal.set))
                                 + " gives other bits than the reference in " + refusal.op);
   }
-  auto queue = std::make_shared<compute_queue>(options.num_threads(), selection.chosen);
+  auto cores = options.cores_list();
+  auto queue = std::make_shared<compute_queue>(options.num_threads(), selection.chosen, cores);
   log.line("compute", std::string(kernels::name_of(selection.chosen)) + ", "
-                          + std::to_string(queue->threads()) + " threads");
+                          + std::to_string(queue->threads()) + " threads"
+                          + (cores.empty() ? "" : " on processors " + processors_text(cores)));
   return queue;
 }
 

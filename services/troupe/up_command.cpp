@@ -4,11 +4,14 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <span>
 #include <system_error>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "services/options/processors.hpp"
 #include "services/options/role_options.hpp"
 #include "services/process/model_source.hpp"
 #include "services/process/process_log.hpp"
@@ -57,7 +60,8 @@ class flag_words {
   std::vector<std::string> words_;
 };
 
-void add_model(flag_words& flags, const model_options& o, uint32_t threads) {
+/// @param cores  for the threads, one each; empty: wherever the kernel puts them
+void add_model(flag_words& flags, const model_options& o, uint32_t threads, std::span<const int> cores) {
   flags.add("dtype", o.dtype)
       .add("expert-quant", o.expert_quant)
       .add("int4-group", o.int4_group)
@@ -68,6 +72,7 @@ void add_model(flag_words& flags, const model_options& o, uint32_t threads) {
       .add("device", o.device)
       .add("cpu-isa", o.cpu_isa)
       .add_number("threads", threads)
+      .add("cores", cores.empty() ? "any" : processors_text(cores))
       .add_number("max-model-len", o.max_model_len);
 }
 
@@ -185,6 +190,13 @@ int up_command(const std::vector<std::string>& arguments) {
   uint32_t attention_threads = std::max(1U, cores / up.attention_workers);
   uint32_t expert_threads = std::clamp(2 * cores / up.expert_workers, 1U, cores);
 
+  // With every processor in use, threads are better pinned: two of one process that the kernel has put on the
+  // same one wait for each other there while another idles.
+  std::vector<int> pinned = model.cores_list();
+  if (model.cores == "auto" && cores == usable_processors().size()) {
+    pinned = usable_processors();
+  }
+
   uint32_t next_metrics_port = up.metrics_port;
   auto add_metrics = [&](flag_words& flags) {
     flags.add("metrics-prefix", gateway.metrics_prefix);
@@ -233,7 +245,7 @@ int up_command(const std::vector<std::string>& arguments) {
   };
   for (uint32_t i = 0; i < up.expert_workers; ++i) {
     flag_words flags;
-    add_model(flags, model, expert_threads);
+    add_model(flags, model, expert_threads, processors_of(pinned, i, up.expert_workers, expert_threads));
     flags.add_number("expert-memory", expert.expert_memory).add_number("expert-linger-us", expert.linger_us);
     flags.add("scheduler", endpoint);
     add_metrics(flags);
@@ -241,7 +253,8 @@ int up_command(const std::vector<std::string>& arguments) {
   }
   for (uint32_t i = 0; i < up.attention_workers; ++i) {
     flag_words flags;
-    add_model(flags, model, attention_threads);
+    add_model(flags, model, attention_threads,
+              processors_of(pinned, i, up.attention_workers, attention_threads));
     flags.add_number("max-num-seqs", attention.max_num_seqs)
         .add_number("max-num-batched-tokens", attention.max_num_batched_tokens)
         .add_number("micro-batches", attention.micro_batches)
@@ -252,7 +265,7 @@ int up_command(const std::vector<std::string>& arguments) {
   }
   for (uint32_t i = 0; i < up.gateways; ++i) {
     flag_words flags;
-    add_model(flags, model, 1);
+    add_model(flags, model, 1, {});
     flags.add("host", gateway.host)
         .add_number("port", gateway.port == 0 ? 0 : gateway.port + i)
         .add("served-model-name", gateway.served_model_name)
