@@ -9,6 +9,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// An expert host that does with a batch whatever the test wants.
+expert_host_actor::behavior_type
+puppet(expert_host_actor::pointer self,
+       std::function<caf::result<expert_result>(expert_host_actor::pointer, const expert_batch&)> answer) {
+  return {[self, answer = std::move(answer)](const expert_batch& batch) { return answer(self, batch); },
+          [](const host_order& order) {
+            return host_report{order.term, order.order, {}, {}};
+          },
+          [](caf::join_atom) { return worker_hello{}; },
+          [](load_atom) { return lease_renewal{}; },
+          [](const cluster_view&) {},
+          [](const expert_step_ptr&) {},
+          [](const expert_load_ptr&) {},
+          [](linger_atom) {},
+          [](status_atom) { return expert_host_status{}; }};
+}
+
 class expert_dispatcher_test : public serving_system {
  public:
   void submit_expecting(const generation_request& request) {
@@ -47,6 +64,18 @@ class expert_dispatcher_test : public serving_system {
     publish(attention, one, two);
   }
 
+  /// `one`, which takes batches and never answers.
+  void add_mute_host() {
+    one.address = {{77}, worker_role::expert, "mute", ""};
+    one.actor = root(system.spawn(puppet, [this](expert_host_actor::pointer self, const expert_batch&) {
+      ++mute_batches;
+      return caf::result<expert_result>{self->make_response_promise<expert_result>()};
+    }));
+    members.push_back(one.address);
+    caf::anon_send(directory, caf::publish_atom_v, one.address.name,
+                   caf::actor_cast<caf::strong_actor_ptr>(one.actor));
+  }
+
   void start_worker(attention_worker_config config = {}) {
     attention = add_worker("attention-0", config);
     client = add_client(results);
@@ -54,28 +83,12 @@ class expert_dispatcher_test : public serving_system {
 
   host one;
   host two;
+  size_t mute_batches = 0;
   worker attention;
   outcomes results;
   std::map<sequence_id, modelled_output> wanted;
   token_receiver_actor client;
 };
-
-/// An expert host that does with a batch whatever the test wants.
-expert_host_actor::behavior_type
-puppet(expert_host_actor::pointer self,
-       std::function<caf::result<expert_result>(expert_host_actor::pointer, const expert_batch&)> answer) {
-  return {[self, answer = std::move(answer)](const expert_batch& batch) { return answer(self, batch); },
-          [](const host_order& order) {
-            return host_report{order.term, order.order, {}, {}};
-          },
-          [](caf::join_atom) { return worker_hello{}; },
-          [](load_atom) { return lease_renewal{}; },
-          [](const cluster_view&) {},
-          [](const expert_step_ptr&) {},
-          [](const expert_load_ptr&) {},
-          [](linger_atom) {},
-          [](status_atom) { return expert_host_status{}; }};
-}
 
 TEST_F(expert_dispatcher_test, placements_and_replicas_do_not_change_tokens) {
   one = add_host("expert-0");
@@ -304,13 +317,7 @@ TEST_F(expert_dispatcher_test, a_slow_host_alone_is_waited_for) {
 TEST_F(expert_dispatcher_test, a_mute_host_times_out_and_another_answers) {
   two = add_host("expert-1");
   load(two, all_experts());
-  one.address = {{77}, worker_role::expert, "mute", ""};
-  one.actor = root(system.spawn(puppet, [](expert_host_actor::pointer self, const expert_batch&) {
-    return caf::result<expert_result>{self->make_response_promise<expert_result>()};
-  }));
-  members.push_back(one.address);
-  caf::anon_send(directory, caf::publish_atom_v, one.address.name,
-                 caf::actor_cast<caf::strong_actor_ptr>(one.actor));
+  add_mute_host();
   // Only the mute one has layer 0 at first, so that nothing can be hedged.
   for (auto& expert : experts.layers[0].experts)
     expert.hosts = {one.address.id};
@@ -323,6 +330,35 @@ TEST_F(expert_dispatcher_test, a_mute_host_times_out_and_another_answers) {
   publish(attention, two);
   finish_all();
   EXPECT_EQ(attention.metrics->hedges + attention.metrics->retries[ec::none] > 0, true);
+}
+
+TEST_F(expert_dispatcher_test, a_mute_host_without_a_replica_is_asked_again) {
+  add_mute_host();
+  load(one, all_experts());
+  start_worker();
+  publish(attention);
+  submit(attention, client, make_request(1, 5, 3));
+  advance(defaults::expert_batch_timeout - 1s);
+  EXPECT_EQ(mute_batches, 1U);
+  advance(2s);
+  EXPECT_EQ(mute_batches, 2U);
+  EXPECT_EQ(attention.metrics->retries[ec::none], 1U);
+}
+
+TEST_F(expert_dispatcher_test, batches_that_nobody_waits_for_are_given_up_too) {
+  add_mute_host();
+  load(one, all_experts());
+  start_worker();
+  publish(attention);
+  const auto request = make_request(1, 5, 3);
+  submit(attention, client, request);
+  advance(1s);
+  caf::anon_send(attention.actor, cancel_atom_v, request.id, request.attempt);
+  advance(defaults::expert_batch_timeout - 3s);
+  EXPECT_TRUE(coordinator.has_pending_timeout()) << "the batch is still out, and somebody counts";
+  advance(4s);
+  EXPECT_EQ(mute_batches, 1U);
+  EXPECT_FALSE(coordinator.has_pending_timeout()) << "an idle worker does not tick";
 }
 
 TEST_F(expert_dispatcher_test, overload_is_a_reason_to_go_elsewhere) {
