@@ -44,9 +44,11 @@ void actor_runner::deliver(const caf::strong_actor_ptr& to, caf::message content
   if (running_)
     return;
   running_ = true;
-  for (std::size_t i = 0; i < ready_.size(); ++i)
-    run(ready_[i]);
-  ready_.clear();
+  while (!ready_.empty()) {
+    auto* job = ready_.front();
+    ready_.erase(ready_.begin());
+    run(job);
+  }
   running_ = false;
 }
 
