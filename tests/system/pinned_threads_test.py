@@ -46,7 +46,7 @@ def main():
             pids = cluster.pids()
             for worker in WORKERS:
                 assert pinned(pids[worker]) == wanted, (name, worker, pinned(pids[worker]), wanted)
-            answer = cluster.post("/v1/completions", {"prompt": [1, 2, 3], "max_tokens": 2})
+            answer = cluster.post("/v1/completions", {"prompt": [1, 2, 3], "max_tokens": 2, "ignore_eos": True})
             assert answer["usage"]["completion_tokens"] == 2, answer
         print(f"troupe up {' '.join(flags)}: {dict(wanted)}")
     both = ("--cores", f"{last},{first}")
