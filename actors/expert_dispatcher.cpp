@@ -158,7 +158,7 @@ void expert_dispatcher::deliver(uint64_t number, host_link& link) {
 void expert_dispatcher::on_result(uint64_t number, expert_result& result) {
   const auto found = sent_.find(number);
   if (found == sent_.end())
-    return; // its host was declared down in the meantime, and the rows went elsewhere
+    return; // its host was declared down or the batch given up in the meantime, and the rows went elsewhere
   const auto& slots = found->second.share.slots;
   if (result.outputs.size() != slots.size() * config_.engine->shape().row_bytes) {
     on_error(number, make_error(ec::incompatible, hosts_.at(found->second.host).address.name + " answered "
