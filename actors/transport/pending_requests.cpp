@@ -56,9 +56,8 @@ std::vector<pending_requests::request> pending_requests::take_all(std::uint64_t 
   return extract_if([token](const request& x) { return x.token == token; });
 }
 
-void pending_requests::forget_before(time_point then) {
-  // Requesters are released here, outside of the lock: the last reference runs an actor's destructor.
-  const auto gone = extract_if([then](const request& x) { return x.since < then; });
+std::vector<pending_requests::request> pending_requests::take_before(time_point then) {
+  return extract_if([then](const request& x) { return x.since < then; });
 }
 
 std::size_t pending_requests::size() const {

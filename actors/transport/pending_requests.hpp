@@ -44,8 +44,8 @@ class pending_requests {
   /// Takes out everything that went out on the connection `token`.
   std::vector<request> take_all(std::uint64_t token);
 
-  /// Forgets what has waited since before `then`: its requester has long given up.
-  void forget_before(time_point then);
+  /// Takes out what has waited since before `then`.
+  std::vector<request> take_before(time_point then);
 
   std::size_t size() const;
 

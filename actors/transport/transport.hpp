@@ -51,8 +51,8 @@ struct transport_options {
   std::size_t max_unauthenticated = 64;
   /// `resolve` without an own deadline gives up after this.
   std::chrono::milliseconds resolve_deadline{5000};
-  /// Requests to peers that nobody has answered for this long are forgotten; longer than any request's
-  /// deadline.
+  /// Requests to peers that nobody has answered for this long are answered with caf::sec::request_timeout,
+  /// for those who wait without a deadline of their own; longer than any deadline.
   std::chrono::milliseconds max_request_age{600'000};
   /// How long to look for messages before sleeping, as long as that finds some and nobody else wants the
   /// core; 0: never.

@@ -259,7 +259,8 @@ void transport::core::tick(wire::clock::time_point now) {
                 "no answer to a resolve within the deadline");
   if (now >= next_sweep_) {
     next_sweep_ = now + options_.max_request_age / 10;
-    pending_.forget_before(now - options_.max_request_age);
+    for (auto& request : pending_.take_before(now - options_.max_request_age))
+      answer_with_error(request.requester, request.response, caf::sec::request_timeout);
   }
 }
 

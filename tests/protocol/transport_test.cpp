@@ -302,6 +302,11 @@ TEST(transport_process_test, requests_that_nobody_answers_are_forgotten_at_last)
       .receive([](batch&) { ADD_FAILURE(); },
                [](caf::error& err) { EXPECT_EQ(err, caf::sec::request_timeout); });
   EXPECT_TRUE(eventually([&] { return here.net->stats().requests_pending == 0; }));
+  // Who has no deadline of its own hears of it.
+  self->request(remote, caf::infinite, caf::pending_atom_v, batch{})
+      .receive([](batch&) { ADD_FAILURE(); },
+               [](caf::error& err) { EXPECT_EQ(err, caf::sec::request_timeout); });
+  EXPECT_EQ(here.net->stats().requests_pending, 0U);
 }
 
 TEST_F(transport_test, a_request_may_be_delegated_to_a_third_process) {
