@@ -5,9 +5,9 @@
 
 #include <caf/actor_system.hpp>
 #include <caf/message_id.hpp>
-#include <caf/resumable.hpp>
 #include <caf/scheduler/abstract_coordinator.hpp>
 
+#include "actors/transport/resume_actor.hpp"
 #include "kernels/thread_pool.hpp"
 
 namespace troupe {
@@ -71,16 +71,7 @@ void actor_runner::run(caf::resumable* job) {
   // The actor may end, and its system with it: the system waits for threads of its own.
   auto& sys = system();
   sys.inc_detached_threads();
-  switch (job->resume(this, max_messages)) {
-  case caf::resumable::resume_later:
-    sys.scheduler().enqueue(job);
-    break;
-  case caf::resumable::awaiting_message:
-  case caf::resumable::done:
-  case caf::resumable::shutdown_execution_unit:
-    caf::intrusive_ptr_release(job);
-    break;
-  }
+  resume_actor(job, *this, max_messages);
   sys.dec_detached_threads();
 }
 

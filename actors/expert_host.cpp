@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <caf/actor_system.hpp>
-#include <caf/send.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/actor_runner.hpp"

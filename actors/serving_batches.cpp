@@ -4,7 +4,6 @@
 #include <memory>
 #include <utility>
 
-#include <caf/send.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/actor_runner.hpp"

@@ -1,8 +1,9 @@
 #include "actors/transport/woken_actors.hpp"
 
 #include <caf/actor_system.hpp>
-#include <caf/resumable.hpp>
 #include <caf/scheduler/abstract_coordinator.hpp>
+
+#include "actors/transport/resume_actor.hpp"
 
 namespace troupe {
 
@@ -23,7 +24,7 @@ std::function<void()> woken_actors::next() {
     first_ = 0;
     return {};
   }
-  return [this, job = ready_[first_++]] { run(job); };
+  return [this, job = ready_[first_++]] { resume_actor(job, context_, max_messages); };
 }
 
 void woken_actors::hand_over() {
@@ -31,19 +32,6 @@ void woken_actors::hand_over() {
     system().scheduler().enqueue(ready_[first_]);
   ready_.clear();
   first_ = 0;
-}
-
-void woken_actors::run(caf::resumable* job) {
-  switch (job->resume(&context_, max_messages)) {
-  case caf::resumable::resume_later:
-    system().scheduler().enqueue(job);
-    break;
-  case caf::resumable::awaiting_message:
-  case caf::resumable::done:
-  case caf::resumable::shutdown_execution_unit:
-    caf::intrusive_ptr_release(job);
-    break;
-  }
 }
 
 } // namespace troupe

@@ -32,8 +32,6 @@ class woken_actors : public caf::execution_unit {
   void hand_over();
 
  private:
-  void run(caf::resumable* job);
-
   // What actors have for context while they run: whatever they wake goes to the scheduler.
   caf::scoped_execution_unit context_;
   std::vector<caf::resumable*> ready_;

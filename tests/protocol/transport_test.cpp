@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
+#include <memory>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include <caf/event_based_actor.hpp>
 #include <caf/send.hpp>
@@ -303,9 +306,14 @@ TEST(transport_process_test, requests_that_nobody_answers_are_forgotten_at_last)
                [](caf::error& err) { EXPECT_EQ(err, caf::sec::request_timeout); });
   EXPECT_TRUE(eventually([&] { return here.net->stats().requests_pending == 0; }));
   // Who has no deadline of its own hears of it.
-  self->request(remote, caf::infinite, caf::pending_atom_v, batch{})
-      .receive([](batch&) { ADD_FAILURE(); },
-               [](caf::error& err) { EXPECT_EQ(err, caf::sec::request_timeout); });
+  const auto heard = std::make_shared<std::promise<caf::error>>();
+  here.system.spawn([remote, heard](caf::event_based_actor* me) {
+    me->request(remote, caf::infinite, caf::pending_atom_v, batch{})
+        .then([](batch&) { ADD_FAILURE(); }, [heard](caf::error& err) { heard->set_value(std::move(err)); });
+  });
+  auto answer = heard->get_future();
+  ASSERT_EQ(answer.wait_for(patience), std::future_status::ready);
+  EXPECT_EQ(answer.get(), caf::sec::request_timeout);
   EXPECT_EQ(here.net->stats().requests_pending, 0U);
 }
 

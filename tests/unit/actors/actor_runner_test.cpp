@@ -136,25 +136,28 @@ TEST_F(actor_runner_test, an_actor_may_end_there) {
 }
 
 TEST_F(actor_runner_test, its_system_waits_for_one_that_ends_there) {
-  const told<bool> quits;
-  auto over = false; // read once the system is gone
+  const told<bool> ends;
+  const told<bool> waited;
+  std::promise<void> system_gone;
   {
     small_config config;
     caf::actor_system system(config);
-    const auto worker = spawn_worker(system, [&over, quits](caf::event_based_actor* self, int) {
-      self->attach_functor([&over, quits] {
-        quits.set(true);
-        std::this_thread::sleep_for(20ms); // long enough for a destructor that would not wait
-        over = true;
-      });
-      self->quit();
-    });
+    const auto worker = spawn_worker(
+        system, [ends, waited, gone = system_gone.get_future().share()](caf::event_based_actor* self, int) {
+          self->attach_functor([ends, waited, gone] {
+            ends.set(true);
+            // The last actor of the system is not through with its end: that of the system must not come.
+            waited.set(gone.wait_for(20ms) == std::future_status::timeout);
+          });
+          self->quit();
+        });
     queue_.submit([to = caf::actor_cast<caf::weak_actor_ptr>(worker)](kernels::context&) {
       post_result<caf::actor>(to, 1);
     });
-    quits.get();
+    ends.get();
   }
-  EXPECT_TRUE(over);
+  system_gone.set_value();
+  EXPECT_TRUE(waited.get());
 }
 
 TEST_F(actor_runner_test, actors_keep_denormals_and_computing_does_not) {
