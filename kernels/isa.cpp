@@ -129,6 +129,10 @@ std::span<const isa> supported_isas() {
   return {known.sets.data(), known.count};
 }
 
+bool prefers_coded_weights(isa set) {
+  return table_of(set).coded_dots != nullptr;
+}
+
 isa detect() {
   return supported_isas().back();
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "kernels/coded_bf16.hpp"
 #include "kernels/error.hpp"
 #include "kernels/quantize.hpp"
 
@@ -142,14 +143,16 @@ const char* name_of(packed_format format) {
     return "int4-group32";
   case packed_format::int4_group64:
     return "int4-group64";
+  case packed_format::bf16_coded:
+    return "bf16-coded";
   }
   return "?";
 }
 
 std::size_t packed_shape::padded_inputs() const {
   const std::size_t unit = is_quantized(format)                 ? quantized_block_k
-                           : format == packed_format::bf16_pair ? block_k
-                                                                : 1;
+                           : format == packed_format::f32_panel ? 1
+                                                                : block_k;
   return (inputs + unit - 1) / unit * unit;
 }
 
@@ -166,6 +169,8 @@ std::size_t packed_shape::panel_weight_bytes() const {
     return values * 2;
   case packed_format::int8_channel:
     return values;
+  case packed_format::bf16_coded:
+    return coded_panel_bytes(padded_inputs() / block_k);
   default:
     return values / 2;
   }
@@ -194,6 +199,8 @@ void packed_matrix::pack_into(const packed_shape& shape, std::span<const const_t
                               std::span<std::byte> out, isa set) {
   if (parts.size() != shape.interleave || out.size() != shape.bytes())
     throw kernel_error("packing weights: wrong number of parts or bytes");
+  if (shape.format == packed_format::bf16_coded)
+    throw kernel_error("packing weights: only packed BF16 weights can be coded");
   for (const auto& part : parts)
     check(shape, part);
   std::memset(out.data(), 0, out.size());
@@ -234,6 +241,21 @@ packed_matrix packed_matrix::pack_gate_up(packed_format format, const_tensor_vie
   return result;
 }
 
+std::optional<packed_matrix> packed_matrix::code(const packed_matrix& plain) {
+  expect(plain.format() == packed_format::bf16_pair, "coding weights: they are not bf16-pair");
+  packed_matrix result;
+  result.shape_ = plain.shape_;
+  result.shape_.format = packed_format::bf16_coded;
+  result.storage_ = buffer(result.shape_.bytes());
+  result.data_ = result.storage_.data();
+  const std::size_t blocks = plain.shape_.padded_inputs() / block_k;
+  for (std::size_t panel = 0; panel < plain.shape_.panels(); ++panel)
+    if (!code_panel(reinterpret_cast<const bfloat16*>(plain.panel(panel)), blocks,
+                    result.storage_.data() + panel * result.shape_.panel_bytes()))
+      return std::nullopt;
+  return result;
+}
+
 packed_matrix packed_matrix::view(const packed_shape& shape, std::span<const std::byte> bytes) {
   if (bytes.size() != shape.bytes())
     throw kernel_error("packed weights: " + std::to_string(bytes.size()) + " bytes where "
@@ -263,6 +285,8 @@ void packed_matrix::unpack_row(std::size_t output, std::span<float> out, std::si
       return reinterpret_cast<const float*>(from)[k * panel_columns + column];
     case packed_format::bf16_pair:
       return to_float(reinterpret_cast<const bfloat16*>(from)[(k / 2 * panel_columns + column) * 2 + k % 2]);
+    case packed_format::bf16_coded:
+      return to_float(decoded(from, shape_.padded_inputs() / block_k, k, column));
     default:
       break;
     }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,17 +36,19 @@ enum class packed_format : std::uint8_t {
   /// int4 as above, then the group scales [K / 32 or K / 64][16 columns], a byte each, padded to 64 bytes.
   int4_group32 = 4,
   int4_group64 = 5,
+  /// BF16 with coded exponents, the same values in three quarters of the bytes (coded_bf16.hpp).
+  bf16_coded = 6,
 };
 
 /// Last value of `packed_format`: what a file may name.
-inline constexpr packed_format last_packed_format = packed_format::int4_group64;
+inline constexpr packed_format last_packed_format = packed_format::bf16_coded;
 
-/// "f32-panel", "bf16-pair", "int8-channel", "int4-channel", "int4-group32" or "int4-group64".
+/// "f32-panel", "bf16-pair", "int8-channel", "int4-channel", "int4-group32", "int4-group64" or "bf16-coded".
 const char* name_of(packed_format format);
 
 /// Whether weights of `format` are integers with scales.
 constexpr bool is_quantized(packed_format format) {
-  return format >= packed_format::int8_channel;
+  return format >= packed_format::int8_channel && format <= packed_format::int4_group64;
 }
 
 /// How the rows enter a product with quantized weights. Plain weights take plain rows.
@@ -92,7 +95,8 @@ class packed_matrix {
   packed_matrix() = default;
 
   /// Packs row-major [N, K] weights (Hugging Face's `nn.Linear.weight`) of f32, bf16 or f16.
-  /// Converting f32 or f16 to BF16 rounds to nearest even; quantizing is described in quantize.hpp.
+  /// Converting f32 or f16 to BF16 rounds to nearest even; quantizing is described in quantize.hpp; coded
+  /// weights are made by `code`.
   /// @param set  whose kernels search for scales; every set's find the same
   /// @errors kernel_error when the type cannot be packed into `format`, or weights to quantize are not finite
   static packed_matrix pack(packed_format format, const_tensor_view weight, isa set = isa::portable);
@@ -101,6 +105,10 @@ class packed_matrix {
   /// @errors kernel_error when their shapes differ or the type cannot be packed
   static packed_matrix pack_gate_up(packed_format format, const_tensor_view gate, const_tensor_view up,
                                     isa set = isa::portable);
+
+  /// The same weights, which are `bf16_pair`, as `bf16_coded`; nothing where their exponents differ so much
+  /// that they cannot be coded.
+  static std::optional<packed_matrix> code(const packed_matrix& plain);
 
   /// Packs into memory of the caller, `shape.bytes()` long; `parts` holds `shape.interleave` weights [N, K].
   /// @errors kernel_error as above, or when a shape or size does not fit

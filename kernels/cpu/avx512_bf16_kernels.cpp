@@ -7,6 +7,7 @@
 #define TROUPE_NATIVE_BF16
 
 #include "kernels/cpu/bf16_dot_kernels.hpp"
+#include "kernels/cpu/coded_dot_kernels.hpp"
 #include "kernels/cpu/dot_column_attention.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/row_kernels.hpp"
@@ -27,8 +28,10 @@ const kernel_table& avx512_bf16_table() {
   static const kernel_table table = [] {
     kernel_table t = avx512_table;
     t.set = isa::avx512_bf16;
-    t.bf16_dots = TROUPE_ISA_NAMESPACE::bf16_dots;
-    t.bf16_dot_runs = TROUPE_ISA_NAMESPACE::bf16_dot_runs;
+    t.bf16_dots = TROUPE_ISA_NAMESPACE::dots<TROUPE_ISA_NAMESPACE::packed_blocks>;
+    t.bf16_dot_runs = TROUPE_ISA_NAMESPACE::dots_in_runs<TROUPE_ISA_NAMESPACE::packed_blocks>;
+    t.coded_dots = TROUPE_ISA_NAMESPACE::dots<TROUPE_ISA_NAMESPACE::coded_blocks>;
+    t.coded_dot_runs = TROUPE_ISA_NAMESPACE::dots_in_runs<TROUPE_ISA_NAMESPACE::coded_blocks>;
     t.bf16_run_rows = TROUPE_ISA_NAMESPACE::dot_run_rows;
     t.pack_row_dots = TROUPE_ISA_NAMESPACE::pack_row_dots;
     t.finish_rows = TROUPE_ISA_NAMESPACE::finish_rows;

@@ -165,50 +165,6 @@ struct add_to_rows {
   }
 };
 
-/// `Rows` rows and a panel as it is packed, fetched so far ahead that what comes behind it is, too.
-template <std::size_t Rows>
-TROUPE_INLINE void dot_panel(const dot_product& product, std::size_t row, const std::byte* panel, float* c) {
-  constexpr std::size_t bytes_ahead = 4096;
-  const bfloat16* x = product.a + row * product.a_stride;
-  for (std::size_t b = 0; b < product.blocks; ++b, x += block_k, panel += panel_block_bytes)
-    dot_block<Rows>(row_dots{x, product.a_stride}, packed_dots{panel}, add_to_rows{c + row * 16},
-                    [&](std::size_t i) {
-                      fetch_line(panel + bytes_ahead + 2 * i * vector_bytes);
-                      fetch_line(panel + bytes_ahead + (2 * i + 1) * vector_bytes);
-                    });
-}
-
-/// All `Rows` rows of a product in runs.
-template <std::size_t Rows>
-static void dot_runs(const dot_product& product) {
-  const run_panels runs{product.panel,  product.run_stride, product.panel_stride, product.panels,
-                        product.blocks, panel_block_bytes,  product.next};
-  const auto sums = [&](std::size_t run, std::size_t p) {
-    return product.c + (run * runs.panels + p) * Rows * 16;
-  };
-  for (std::size_t p = 0; p < runs.panels; ++p) {
-    const std::byte* panel = runs.first + p * runs.panel_stride;
-    over_parts(runs, p, dot_part_bytes, [&](const run_part& part) {
-      run_fetch fetch(part.coming.first + part.coming_block * panel_block_bytes, part.coming.run_stride);
-      for (std::size_t run = 0; run < panel_runs; ++run) {
-        const bfloat16* x = product.a + part.first * block_k;
-        const std::byte* from = panel + run * runs.run_stride + part.first * panel_block_bytes;
-        for (std::size_t b = 0; b < part.blocks; ++b, x += block_k, from += panel_block_bytes)
-          dot_block<Rows>(row_dots{x, product.a_stride}, packed_dots{from}, add_to_rows{sums(run, p)},
-                          [&](std::size_t i) {
-                            fetch.weights(from, 2 * i);
-                            fetch.weights(from, 2 * i + 1);
-                          });
-      }
-    });
-  }
-}
-
-static void bf16_dot_runs(const dot_product& product) {
-  in_row_blocks<dot_run_rows.most>(product.rows,
-                                   [&]<std::size_t Rows>(std::size_t) { dot_runs<Rows>(product); });
-}
-
 /// Two vectors of pairs as vector `i` of either half of a block in order.
 TROUPE_INLINE void store_dots(vi first, vi second, std::byte* block, std::size_t i) {
   _mm512_store_si512(block + i * vector_bytes, even_dots(first, second));
@@ -223,6 +179,99 @@ static void order_dots(const std::byte* panel, std::size_t blocks, std::byte* ou
                  out, i);
 }
 
+/// The blocks of a packed panel, one after the other.
+class packed_blocks {
+ public:
+  static constexpr std::size_t bytes = panel_block_bytes; // of a block
+
+  /// Bytes of a panel before its first block.
+  static constexpr std::size_t header_bytes(std::size_t /*blocks*/) { return 0; }
+
+  /// From block `first` of a panel of so many on.
+  packed_blocks(const std::byte* panel, std::size_t /*blocks*/, std::size_t first)
+      : block_(panel + first * bytes) {}
+
+  /// The block that comes next.
+  const std::byte* block() const { return block_; }
+
+  /// Multiplies it, as `dot_block` does; `fetch(line)` is called for each of its lines, in order.
+  template <std::size_t Rows, class Values, class Finish, class Fetch>
+  inline __attribute__((always_inline)) void multiply(const Values& values, const Finish& finish,
+                                                      const Fetch& fetch) {
+    dot_block<Rows>(values, packed_dots{block_}, finish, [&](std::size_t i) {
+      fetch(2 * i);
+      fetch(2 * i + 1);
+    });
+    block_ += bytes;
+  }
+
+  /// Brings so many blocks into order.
+  void order(std::size_t count, std::byte* out) {
+    order_dots(block_, count, out);
+    block_ += count * bytes;
+  }
+
+ private:
+  const std::byte* block_;
+};
+
+/// `Rows` rows and a panel as it is packed, fetched so far ahead that what comes behind it is, too.
+template <class Blocks, std::size_t Rows>
+TROUPE_INLINE void dot_panel(const dot_product& product, std::size_t row, const std::byte* panel, float* c) {
+  constexpr std::size_t bytes_ahead = 4096;
+  const bfloat16* x = product.a + row * product.a_stride;
+  Blocks blocks(panel, product.blocks, 0);
+  for (std::size_t b = 0; b < product.blocks; ++b, x += block_k) {
+    const std::byte* ahead = blocks.block() + bytes_ahead;
+    blocks.template multiply<Rows>(row_dots{x, product.a_stride}, add_to_rows{c + row * 16},
+                                   [&](std::size_t line) { fetch_line(ahead + line * vector_bytes); });
+  }
+}
+
+/// All `Rows` rows of a product in runs.
+template <class Blocks, std::size_t Rows>
+static void dot_runs(const dot_product& product) {
+  const std::size_t header = Blocks::header_bytes(product.blocks);
+  upcoming_panels next = product.next;
+  if (next.first != nullptr)
+    next.first += header;
+  const run_panels runs{product.panel + header,
+                        product.run_stride,
+                        product.panel_stride,
+                        product.panels,
+                        product.blocks,
+                        Blocks::bytes,
+                        next};
+  const auto sums = [&](std::size_t run, std::size_t p) {
+    return product.c + (run * runs.panels + p) * Rows * 16;
+  };
+  for (std::size_t p = 0; p < runs.panels; ++p) {
+    const std::byte* panel = product.panel + p * product.panel_stride;
+    if (header != 0) // lines that are read at once when the panels behind begin
+      for (std::size_t run = 0; run < panel_runs; ++run) {
+        const upcoming_panels behind = runs.behind(p);
+        fetch_line(behind.first + run * behind.run_stride - header);
+        fetch_line(behind.first + run * behind.run_stride - header + vector_bytes);
+      }
+    over_parts(runs, p, 4 * Blocks::bytes, [&](const run_part& part) {
+      run_fetch fetch(part.coming.first + part.coming_block * Blocks::bytes, part.coming.run_stride);
+      for (std::size_t run = 0; run < panel_runs; ++run) {
+        const bfloat16* x = product.a + part.first * block_k;
+        Blocks blocks(panel + run * runs.run_stride, product.blocks, part.first);
+        for (std::size_t b = 0; b < part.blocks; ++b, x += block_k)
+          blocks.template multiply<Rows>(row_dots{x, product.a_stride}, add_to_rows{sums(run, p)},
+                                         [&](std::size_t line) { fetch.weights(nullptr, line); });
+      }
+    });
+  }
+}
+
+template <class Blocks>
+static void dots_in_runs(const dot_product& product) {
+  in_row_blocks<dot_run_rows.most>(product.rows,
+                                   [&]<std::size_t Rows>(std::size_t) { dot_runs<Blocks, Rows>(product); });
+}
+
 static void order_in_place(std::byte* blocks, std::size_t count) {
   alignas(64) std::byte ordered[panel_block_bytes];
   for (std::size_t b = 0; b < count; ++b, blocks += panel_block_bytes) {
@@ -232,26 +281,27 @@ static void order_in_place(std::byte* blocks, std::size_t count) {
 }
 
 /// `Panels` panels with many rows; as many from `coming` on are fetched meanwhile.
-template <std::size_t Panels>
+template <class Blocks, std::size_t Panels>
 static void dots_in_order(const dot_product& product, const std::byte* panel, const std::byte* coming,
                           float* c) {
   constexpr std::size_t ordered_bytes = dot_chunk_blocks * panel_block_bytes;
   alignas(64) std::byte ordered[Panels * ordered_bytes];
+  const std::size_t header = Blocks::header_bytes(product.blocks);
   for (std::size_t first = 0; first < product.blocks; first += dot_chunk_blocks) {
     const std::size_t left = product.blocks - first;
     const std::size_t blocks = left < dot_chunk_blocks ? left : dot_chunk_blocks;
-    const std::byte* from = panel + first * panel_block_bytes;
     for (std::size_t p = 0; p < Panels; ++p)
-      order_dots(from + p * product.panel_stride, blocks, ordered + p * ordered_bytes);
+      Blocks(panel + p * product.panel_stride, product.blocks, first)
+          .order(blocks, ordered + p * ordered_bytes);
     // What comes next: the same panels' next chunk, or the first one of those behind.
-    const std::byte* next = left > blocks ? from + blocks * panel_block_bytes : coming;
+    const std::byte* next = left > blocks ? panel + header + (first + blocks) * Blocks::bytes : coming;
     const bfloat16* x = product.a + first * block_k;
     in_row_blocks<dot_pair_rows>(product.rows, [&]<std::size_t Rows>(std::size_t row) {
       for (std::size_t b = 0; b < blocks; ++b) {
         if (row == 0 && next != nullptr)
           for (std::size_t p = 0; p < Panels; ++p)
-            for (std::size_t line = 0; line < panel_block_bytes; line += vector_bytes)
-              __builtin_prefetch(next + p * product.panel_stride + b * panel_block_bytes + line, 0, 2);
+            for (std::size_t line = 0; line < Blocks::bytes; line += vector_bytes)
+              __builtin_prefetch(next + p * product.panel_stride + b * Blocks::bytes + line, 0, 2);
         dot_block<Rows, Panels>(row_dots{x + row * product.a_stride + b * block_k, product.a_stride},
                                 ordered_dots{ordered + b * panel_block_bytes, ordered_bytes},
                                 add_to_rows{c + row * 16, product.rows * 16});
@@ -260,21 +310,22 @@ static void dots_in_order(const dot_product& product, const std::byte* panel, co
   }
 }
 
-static void bf16_dots(const dot_product& product) {
+template <class Blocks>
+static void dots(const dot_product& product) {
   const auto panel = [&](std::size_t p) { return product.panel + p * product.panel_stride; };
   const auto behind = [&](std::size_t p) { return p < product.panels ? panel(p) : product.next.first; };
   const auto sums = [&](std::size_t p) { return product.c + p * product.rows * 16; };
   std::size_t p = 0;
   if (product.rows > dot_rows) {
     for (; p + 2 <= product.panels; p += 2)
-      dots_in_order<2>(product, panel(p), behind(p + 2), sums(p));
+      dots_in_order<Blocks, 2>(product, panel(p), behind(p + 2), sums(p));
     if (p < product.panels)
-      dots_in_order<1>(product, panel(p), behind(p + 1), sums(p));
+      dots_in_order<Blocks, 1>(product, panel(p), behind(p + 1), sums(p));
     return;
   }
   for (; p < product.panels; ++p)
     in_row_blocks<dot_rows>(product.rows, [&]<std::size_t Rows>(std::size_t row) {
-      dot_panel<Rows>(product, row, panel(p), sums(p));
+      dot_panel<Blocks, Rows>(product, row, panel(p), sums(p));
     });
 }
 

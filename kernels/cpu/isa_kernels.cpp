@@ -1,6 +1,7 @@
 // All kernels of one instruction set. Compiled once per set, with that set's flags (CMakeLists.txt) and one
 // of TROUPE_ISA_AVX2 or TROUPE_ISA_AVX512 defined, or neither for the portable reference.
 #include "kernels/cpu/attention_kernels.hpp"
+#include "kernels/cpu/coded_kernels.hpp"
 #include "kernels/cpu/gemm_kernels.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/quant_integer_kernels.hpp"
@@ -37,6 +38,7 @@ static constexpr kernel_table make_table(isa set) {
 #endif
   table.bf16_direct_rows = most_direct_rows;
   table.expand_bf16 = expand_bf16;
+  table.decode_bf16 = decode_bf16;
   table.f32_panel = f32_panel;
   table.quant.expand = expand_panel;
   table.quant.pairs = pair_panel;

@@ -225,6 +225,9 @@ struct kernel_table {
   /// A packed panel's blocks as FP32: per block 16 even rows of 16, then 16 odd rows of 16; what lies behind
   /// them is fetched.
   void (*expand_bf16)(const std::byte* panel, std::size_t blocks, float* out) = nullptr;
+  /// Blocks [first, first + count) of a coded panel of `panel_blocks` as packed pairs, 1 KiB each.
+  void (*decode_bf16)(const std::byte* panel, std::size_t panel_blocks, std::size_t first, std::size_t count,
+                      std::byte* pairs) = nullptr;
   /// c[r][0 … 15] += a[r] · panel over `blocks` blocks, in the order of `bf16_direct`, with the expanded
   /// panel.
   void (*bf16_expanded)(const float* a, std::size_t a_stride, std::size_t rows, const float* panel,
@@ -239,6 +242,9 @@ struct kernel_table {
   /// operations, for any number of rows or, for `bf16_run_rows`, of panels in runs; and such rows.
   void (*bf16_dots)(const dot_product& product) = nullptr;
   void (*bf16_dot_runs)(const dot_product& product) = nullptr;
+  /// And with weights whose exponents are coded, which are faster there: three quarters of the bytes.
+  void (*coded_dots)(const dot_product& product) = nullptr;
+  void (*coded_dot_runs)(const dot_product& product) = nullptr;
   void (*pack_row_dots)(const std::byte* row, dtype type, std::size_t k, bfloat16* out) = nullptr;
 
   /// Only where there is a matrix unit, otherwise null: products of BF16 rows in tiles, in the same order of

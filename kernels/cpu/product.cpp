@@ -74,6 +74,26 @@ rows_and_panels<Element> product_of(const panel_range& range, const Element* a, 
           .run_stride = range.stride * shape.panel_bytes()};
 }
 
+// Coded weights as packed pairs, a part of K at a time, in `decoded`.
+void multiply_decoded(const kernel_table& table, const panel_range& range, const float* a, std::size_t rows,
+                      float* c, std::byte* decoded) {
+  const packed_matrix& weight = *range.weight;
+  const std::size_t blocks = weight.shape().padded_inputs() / block_k;
+  for (std::size_t p = 0; p < range.count; ++p)
+    for (std::size_t b = 0; b < blocks; b += chunk_blocks) {
+      const std::size_t count = std::min(chunk_blocks, blocks - b);
+      table.decode_bf16(weight.panel(range.first + p), blocks, b, count, decoded);
+      table.bf16_direct({.a = a + b * block_k,
+                         .a_stride = product_stride(weight.inputs()),
+                         .rows = rows,
+                         .panel = decoded,
+                         .panel_stride = count * block_bytes,
+                         .panels = 1,
+                         .blocks = count,
+                         .c = c + p * rows * panel_columns});
+    }
+}
+
 void multiply_bf16(const kernel_table& table, const panel_range& range, const float* a, std::size_t rows,
                    const upcoming_panels& next, float* c, float* expanded) {
   const packed_matrix& weight = *range.weight;
@@ -107,10 +127,11 @@ void multiply_bf16(const kernel_table& table, const panel_range& range, const fl
 void multiply_dots(const kernel_table& table, const panel_range& range, const bfloat16* a, std::size_t rows,
                    const upcoming_panels& next, float* c) {
   const dot_product product = product_of(range, a, dot_stride(range.weight->inputs()), rows, next, c);
+  const bool coded = range.weight->format() == packed_format::bf16_coded;
   if (range.runs > 1)
-    table.bf16_dot_runs(product);
+    (coded ? table.coded_dot_runs : table.bf16_dot_runs)(product);
   else
-    table.bf16_dots(product);
+    (coded ? table.coded_dots : table.bf16_dots)(product);
 }
 
 void multiply_f32(const kernel_table& table, const packed_matrix& weight, const float* a, std::size_t rows,
@@ -200,7 +221,7 @@ tile_shape part_of(row_layout layout, const packed_matrix& weight, const tile_sh
   if (!tiles || tile.rows <= 16)
     return tile;
   // Weights that are unpacked for BF16 rows are so again for every part.
-  if (layout == row_layout::bf16_tiles && is_quantized(weight.format()))
+  if (layout == row_layout::bf16_tiles && weight.format() != packed_format::bf16_pair)
     return {tile.rows, unpacked_part_panels};
   return {ceil_div(ceil_div(tile.rows, ceil_div(tile.rows, tile_part.rows)), 32) * 32, tile_part.panels};
 }
@@ -220,8 +241,8 @@ std::size_t runs_for(const kernel_table& table, row_layout layout, const packed_
   if (layout == row_layout::int8)
     wanted =
         weight.format == packed_format::int8_channel ? table.quant.int8_run_rows : table.quant.int4_run_rows;
-  else if ((layout == row_layout::bf16_dots || layout == row_layout::bf16_split)
-           && !is_quantized(weight.format))
+  else if ((layout == row_layout::bf16_dots && !is_quantized(weight.format))
+           || (layout == row_layout::bf16_split && weight.format == packed_format::bf16_pair))
     wanted = table.bf16_run_rows;
   return wanted.has(rows) && weight.panels() >= panel_runs * weight.interleave ? panel_runs : 1;
 }
@@ -370,9 +391,9 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
       for (std::size_t p = 0; p < panels.count; ++p)
         table.scale_int8_tiles(panel_of(weight, panels.first + p).scales, product.a, product.a_stride, rows,
                                weight.inputs(), c + p * c_stride);
-    } else if (is_quantized(shape.format)) {
-      multiply_quantized_tiles(table, weight, product.a, rows, panels.first, panels.count, c, c_stride,
-                               scratch, unpacked_bytes);
+    } else if (shape.format != packed_format::bf16_pair) {
+      multiply_unpacked_tiles(table, weight, product.a, rows, panels.first, panels.count, c, c_stride,
+                              scratch, unpacked_bytes);
     } else {
       product.blocks = shape.padded_inputs() / block_k;
       table.bf16_tiles(product);
@@ -393,6 +414,8 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
     multiply_quantized(table, panels, x, stride, rows, c, expanded, chunk_blocks, upcoming(work));
   else if (work.layout == row_layout::bf16_dots)
     multiply_dots(table, panels, reinterpret_cast<const bfloat16*>(x), rows, upcoming(work), c);
+  else if (weight.format() == packed_format::bf16_coded)
+    multiply_decoded(table, panels, x, rows, c, scratch);
   else
     multiply_bf16(table, panels, x, rows, upcoming(work), c, expanded);
   return {c, rows * panel_columns};

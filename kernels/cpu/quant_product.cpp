@@ -36,6 +36,15 @@ quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
           shape.panel_bytes()};
 }
 
+// Blocks [first, first + count) of a quantized or coded panel as BF16 pairs.
+void unpack_pairs(const kernel_table& table, const packed_matrix& weight, std::size_t panel,
+                  std::size_t first, std::size_t count, std::byte* out) {
+  if (is_quantized(weight.format()))
+    table.quant.pairs(panel_of(weight, panel), first, count, out);
+  else
+    table.decode_bf16(weight.panel(panel), weight.shape().padded_inputs() / block_k, first, count, out);
+}
+
 } // namespace
 
 void multiply_quantized(const kernel_table& table, const panel_range& range, const float* a,
@@ -78,10 +87,9 @@ void multiply_quantized(const kernel_table& table, const panel_range& range, con
     quant.scale(panel_of(weight, first_panel + p), rows, sums(p));
 }
 
-void multiply_quantized_tiles(const kernel_table& table, const packed_matrix& weight, const std::byte* a,
-                              std::size_t rows, std::size_t first_panel, std::size_t panels, float* c,
-                              std::size_t c_stride, std::byte* unpacked, std::size_t unpacked_bytes) {
-  const quant_table& quant = table.quant;
+void multiply_unpacked_tiles(const kernel_table& table, const packed_matrix& weight, const std::byte* a,
+                             std::size_t rows, std::size_t first_panel, std::size_t panels, float* c,
+                             std::size_t c_stride, std::byte* unpacked, std::size_t unpacked_bytes) {
   const std::size_t blocks = (weight.inputs() + block_k - 1) / block_k;
   const std::size_t step = unpacked_bytes / (unpacked_panels * pair_block_bytes);
   for (std::size_t first = 0; first < panels; first += unpacked_panels) {
@@ -89,8 +97,8 @@ void multiply_quantized_tiles(const kernel_table& table, const packed_matrix& we
     for (std::size_t b = 0; b < blocks; b += step) {
       const std::size_t count = std::min(step, blocks - b);
       for (std::size_t p = 0; p < panel_count; ++p)
-        quant.pairs(panel_of(weight, first_panel + first + p), b, count,
-                    unpacked + p * count * pair_block_bytes);
+        unpack_pairs(table, weight, first_panel + first + p, b, count,
+                     unpacked + p * count * pair_block_bytes);
       table.bf16_tiles({.a = a + b * pair_block_bytes,
                         .a_stride = blocks * pair_block_bytes,
                         .rows = rows,
@@ -104,8 +112,9 @@ void multiply_quantized_tiles(const kernel_table& table, const packed_matrix& we
                         .streamed = false});
     }
   }
-  for (std::size_t p = 0; p < panels; ++p)
-    quant.scale(panel_of(weight, first_panel + p), rows, c + p * c_stride);
+  if (is_quantized(weight.format()))
+    for (std::size_t p = 0; p < panels; ++p)
+      table.quant.scale(panel_of(weight, first_panel + p), rows, c + p * c_stride);
 }
 
 void multiply_quantized_dots(const kernel_table& table, const panel_range& range, const bfloat16* a,

@@ -19,12 +19,13 @@ void multiply_quantized(const kernel_table& table, const panel_range& range, con
                         std::size_t a_stride, std::size_t rows, float* c, float* expanded,
                         std::size_t expanded_blocks, const upcoming_panels& next);
 
-/// The same on a matrix unit. `c`: [panels][rows padded to 16][16], `c_stride` floats between panels.
+/// The same, or with coded weights, on a matrix unit. `c`: [panels][rows padded to 16][16], `c_stride` floats
+/// between panels.
 /// @param a         rows in tiles
 /// @param unpacked  scratch for `unpacked_bytes` of weights as BF16 pairs, at least 4 KiB
-void multiply_quantized_tiles(const kernel_table& table, const packed_matrix& weight, const std::byte* a,
-                              std::size_t rows, std::size_t first_panel, std::size_t panels, float* c,
-                              std::size_t c_stride, std::byte* unpacked, std::size_t unpacked_bytes);
+void multiply_unpacked_tiles(const kernel_table& table, const packed_matrix& weight, const std::byte* a,
+                             std::size_t rows, std::size_t first_panel, std::size_t panels, float* c,
+                             std::size_t c_stride, std::byte* unpacked, std::size_t unpacked_bytes);
 
 /// The same with `row_layout::bf16_dots`, `a_stride` elements apart: c[p][r][0 … 15] += a[r] · panel p.
 void multiply_quantized_dots(const kernel_table& table, const panel_range& range, const bfloat16* a,

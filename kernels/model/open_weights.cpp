@@ -55,9 +55,10 @@ std::shared_ptr<const weight_source> open_cached(const checkpoint_source& source
   std::filesystem::create_directories(options.cache, error);
   if (error)
     throw model_error("cannot make the cache folder " + options.cache.string() + ": " + error.message());
-  const auto file = options.cache
-                    / (source.fingerprint() + "-" + kernels::name_of(source.type()) + "-"
-                       + source.quant().stored_name() + ".troupe");
+  const auto file =
+      options.cache
+      / (source.fingerprint() + "-" + kernels::name_of(source.type()) + "-" + source.quant().stored_name()
+         + (source.coding() == weight_coding::none ? "" : "-coded") + ".troupe");
   const file_lock lock(file.string() + ".lock");
   if (std::filesystem::exists(file)) {
     try {
@@ -79,8 +80,8 @@ std::shared_ptr<const weight_source> open_weights(const std::filesystem::path& f
   auto weights = std::make_shared<checkpoint>(checkpoint::open(folder));
   weights->validate(config);
   const auto type = resolve_dtype(options.dtype, *weights);
-  auto source =
-      std::make_shared<const checkpoint_source>(std::move(weights), config, type, options.quant, options.set);
+  auto source = std::make_shared<const checkpoint_source>(std::move(weights), config, type, options.quant,
+                                                          options.set, options.coding);
   return options.cache.empty() ? source : open_cached(*source, options);
 }
 

@@ -17,6 +17,8 @@ struct open_options {
   quantization quant{};
   /// Whose kernels help to quantize (`select_isa`): with every set's the bytes are the same.
   kernels::isa set = kernels::isa::portable;
+  /// Of a checkpoint; a folder of packed weights stays as it is.
+  weight_coding coding = weight_coding::none;
   /// Of packed weights.
   weight_memory memory = weight_memory::mapped;
   /// Folder where a checkpoint is packed once and mapped from then on; empty: it is converted at every start.

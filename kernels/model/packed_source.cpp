@@ -1,10 +1,23 @@
 #include "kernels/model/packed_source.hpp"
 
+#include "kernels/coded_bf16.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 namespace troupe::model {
+
+namespace {
+
+/// Where BF16 is asked for it may be coded.
+kernels::packed_format stored_format(const packed_extent& extent, kernels::packed_format wanted) {
+  constexpr auto coded = kernels::packed_format::bf16_coded;
+  return wanted == kernels::packed_format::bf16_pair && extent.format == kernels::name_of(coded) ? coded
+                                                                                                 : wanted;
+}
+
+} // namespace
 
 std::shared_ptr<const packed_source> packed_source::open(const std::filesystem::path& path,
                                                          model_config config, kernels::row_quant rows,
@@ -69,10 +82,15 @@ std::span<const std::byte> packed_source::read(const packed_extent& extent, exte
   return bytes;
 }
 
-kernels::packed_matrix packed_source::place(const kernels::packed_shape& shape,
+kernels::packed_matrix packed_source::place(const packed_extent& extent, const kernels::packed_shape& shape,
                                             std::span<const std::byte> bytes) const {
+  auto mapped = kernels::packed_matrix::view(shape, bytes);
+  if (shape.format == kernels::packed_format::bf16_coded)
+    for (std::size_t panel = 0; panel < shape.panels(); ++panel)
+      if (!kernels::has_valid_exceptions(mapped.panel(panel), shape.padded_inputs() / 32))
+        fail(extent, "has a panel whose exceptions make no sense");
   if (memory_ == weight_memory::mapped)
-    return kernels::packed_matrix::view(shape, bytes);
+    return mapped;
   auto result = kernels::packed_matrix::copy(shape, bytes);
   release_pages(bytes);
   return result;
@@ -91,26 +109,29 @@ std::vector<float> packed_source::floats(const std::string& name) const {
 }
 
 kernels::packed_matrix packed_source::matrix(std::span<const std::string> names, bool plain) const {
-  const auto format = plain ? kernels::format_for(type()) : dense_format(quant(), type());
+  const auto& extent = find(matrix_extent_name(names));
+  const auto format =
+      stored_format(extent, plain ? kernels::format_for(type()) : dense_format(quant(), type()));
   std::size_t outputs = 0;
   for (const auto& name : names)
     outputs += tensors_.at(name).front();
   const std::size_t shape[] = {outputs, tensors_.at(names.front()).back()};
-  auto result =
-      place({format, shape[0], shape[1], 1},
-            read(find(matrix_extent_name(names)), extent_kind::matrix, kernels::name_of(format), shape));
+  auto result = place(extent, {format, shape[0], shape[1], 1},
+                      read(extent, extent_kind::matrix, kernels::name_of(format), shape));
   finish(result);
   return result;
 }
 
-kernels::expert_weights packed_source::read_mlp(const std::string& name, kernels::packed_format format,
+kernels::expert_weights packed_source::read_mlp(const std::string& name, kernels::packed_format wanted,
                                                 std::size_t intermediate) const {
+  const auto& extent = find(name);
+  const auto format = stored_format(extent, wanted);
   const std::size_t shape[] = {intermediate, config().hidden};
-  const auto bytes = read(find(name), extent_kind::mlp, kernels::name_of(format), shape);
+  const auto bytes = read(extent, extent_kind::mlp, kernels::name_of(format), shape);
   const auto shapes = shapes_of_mlp(format, config().hidden, intermediate);
   kernels::expert_weights result;
-  result.gate_up = place(shapes.gate_up, bytes.first(shapes.gate_up.bytes()));
-  result.down = place(shapes.down, bytes.subspan(shapes.gate_up.bytes()));
+  result.gate_up = place(extent, shapes.gate_up, bytes.first(shapes.gate_up.bytes()));
+  result.down = place(extent, shapes.down, bytes.subspan(shapes.gate_up.bytes()));
   finish(result);
   return result;
 }

@@ -52,9 +52,11 @@ class packed_source final : public weight_source {
   /// The extent's bytes, paged in and verified. @errors  model_error where shape or checksum differ
   std::span<const std::byte> read(const packed_extent& extent, extent_kind kind, std::string_view format,
                                   std::span<const std::size_t> shape) const;
-  /// Bytes of the file as a matrix, where its weights are to be used.
-  kernels::packed_matrix place(const kernels::packed_shape& shape, std::span<const std::byte> bytes) const;
-  kernels::expert_weights read_mlp(const std::string& name, kernels::packed_format format,
+  /// Bytes of the file as a matrix of `extent`, where its weights are to be used.
+  /// @errors  model_error where coded weights cannot be right
+  kernels::packed_matrix place(const packed_extent& extent, const kernels::packed_shape& shape,
+                               std::span<const std::byte> bytes) const;
+  kernels::expert_weights read_mlp(const std::string& name, kernels::packed_format wanted,
                                    std::size_t intermediate) const;
   [[noreturn]] void fail(const packed_extent& extent, const std::string& what) const;
 

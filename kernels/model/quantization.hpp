@@ -26,6 +26,12 @@ enum class dense_quant : std::uint8_t { none = 0, int8 = 1, int4_group32 = 2 };
 
 inline constexpr dense_quant last_dense_quant = dense_quant::int4_group32;
 
+/// How matrices that stay in BF16 are stored: the same values, so no part of the numerics class.
+enum class weight_coding : std::uint8_t {
+  none,
+  exponents ///< `packed_format::bf16_coded`, where a matrix can be coded; routers are not
+};
+
 struct quantization {
   expert_quant experts = expert_quant::none;
   dense_quant dense = dense_quant::none;

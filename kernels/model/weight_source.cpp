@@ -73,14 +73,37 @@ void weight_source::finish(kernels::expert_weights& weights) const {
 }
 
 checkpoint_source::checkpoint_source(std::shared_ptr<const checkpoint> weights, model_config config,
-                                     kernels::dtype type, const quantization& quant, kernels::isa set)
-    : weight_source(std::move(config), type, quant), weights_(std::move(weights)), set_(set) {
+                                     kernels::dtype type, const quantization& quant, kernels::isa set,
+                                     weight_coding coding)
+    : weight_source(std::move(config), type, quant),
+      weights_(std::move(weights)),
+      set_(set),
+      coding_(coding) {
   if (type != kernels::dtype::f32 && type != kernels::dtype::bf16)
     throw model_error(std::string{"a model computes in f32 or bf16, not "} + kernels::name_of(type));
 }
 
 std::string checkpoint_source::description() const {
   return std::to_string(weights_->num_tensors()) + " tensors";
+}
+
+void checkpoint_source::code(kernels::packed_matrix& matrix) const {
+  if (coding_ == weight_coding::none || matrix.format() != kernels::packed_format::bf16_pair)
+    return;
+  if (auto coded = kernels::packed_matrix::code(matrix))
+    matrix = std::move(*coded);
+}
+
+// Both or neither: a file names one format for them.
+void checkpoint_source::code(kernels::expert_weights& weights) const {
+  if (coding_ == weight_coding::none || weights.gate_up.format() != kernels::packed_format::bf16_pair)
+    return;
+  auto gate_up = kernels::packed_matrix::code(weights.gate_up);
+  auto down = gate_up ? kernels::packed_matrix::code(weights.down) : std::nullopt;
+  if (!down)
+    return;
+  weights.gate_up = std::move(*gate_up);
+  weights.down = std::move(*down);
 }
 
 std::vector<float> checkpoint_source::floats(const std::string& name) const {
@@ -97,6 +120,8 @@ kernels::packed_matrix checkpoint_source::matrix(std::span<const std::string> na
   auto result = pack_rows(plain ? kernels::format_for(type()) : dense_format(quant(), type()), parts, set_);
   for (const auto& part : parts)
     release_pages({part.data, part.num_bytes});
+  if (!plain)
+    code(result);
   finish(result);
   return result;
 }
@@ -105,6 +130,7 @@ kernels::expert_weights checkpoint_source::mlp(const std::string& prefix) const 
   auto result =
       pack_mlp(dense_format(quant(), type()), weights_->at(prefix + "gate_proj.weight"),
                weights_->at(prefix + "up_proj.weight"), weights_->at(prefix + "down_proj.weight"), set_);
+  code(result);
   finish(result);
   return result;
 }
@@ -124,6 +150,7 @@ kernels::expert_weights checkpoint_source::expert(std::size_t layer, std::size_t
   const auto names = expert_tensors(config(), layer, expert);
   auto result = pack_mlp(expert_format(quant(), type()), weights_->at(names.gate), weights_->at(names.up),
                          weights_->at(names.down), set_);
+  code(result);
   finish(result);
   return result;
 }

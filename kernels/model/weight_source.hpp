@@ -88,7 +88,10 @@ class checkpoint_source final : public weight_source {
   /// @param set      as `packed_matrix::pack`
   /// @errors  model_error for another type
   checkpoint_source(std::shared_ptr<const checkpoint> weights, model_config config, kernels::dtype type,
-                    const quantization& quant = {}, kernels::isa set = kernels::isa::portable);
+                    const quantization& quant = {}, kernels::isa set = kernels::isa::portable,
+                    weight_coding coding = weight_coding::none);
+
+  weight_coding coding() const noexcept { return coding_; }
 
   std::string fingerprint() const override { return weights_->fingerprint(config()); }
 
@@ -102,8 +105,12 @@ class checkpoint_source final : public weight_source {
   void forget(std::size_t, std::size_t) const noexcept override {}
 
  private:
+  void code(kernels::packed_matrix& matrix) const;
+  void code(kernels::expert_weights& weights) const;
+
   std::shared_ptr<const checkpoint> weights_;
   kernels::isa set_;
+  weight_coding coding_;
 };
 
 /// Shapes of an MLP's two matrices in `format`.

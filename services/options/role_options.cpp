@@ -15,6 +15,11 @@ void model_options::declare(option_parser& parser) {
                 "quantization of attention, LM head, dense and shared MLPs (embeddings: int8)", &dense_quant);
   parser.choice("activation-quant", {"none", "int8"}, "quantization of rows that enter quantized weights",
                 &activation_quant);
+  parser.choice(
+      "weight-coding", {"auto", "none", "exponents"},
+      "how matrices that stay in bfloat16 are kept: with their exponents coded they take a quarter less "
+      "memory, without loss; auto: coded where that is faster",
+      &weight_coding);
   parser.text(
       "weights-cache", "DIR",
       "pack the weights into this folder once and map them from there; default: convert at every start",

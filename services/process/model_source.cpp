@@ -51,17 +51,24 @@ model::quantization quantization_of(const model_options& options) {
   return quant;
 }
 
+model::weight_coding coding_of(const model_options& options, kernels::isa set) {
+  bool coded = options.weight_coding == "auto" ? kernels::prefers_coded_weights(set)
+                                               : options.weight_coding == "exponents";
+  return coded ? model::weight_coding::exponents : model::weight_coding::none;
+}
+
 model_source open_model(const model_options& options) {
   options.check();
-  model::quantization quant = quantization_of(options);
+  kernels::isa set = choose_isa(options).chosen;
   model_source source;
   source.config = model::load_config(options.model_dir);
   source.generation = model::load_generation_config(options.model_dir, source.config);
   source.weights =
       model::open_weights(options.model_dir, source.config,
                           {.dtype = dtype_choice_of(options.dtype),
-                           .quant = quant,
-                           .set = quant.any() ? choose_isa(options).chosen : kernels::isa::portable,
+                           .quant = quantization_of(options),
+                           .set = set,
+                           .coding = coding_of(options, set),
                            .memory = options.weights_memory == "copied" ? model::weight_memory::copied
                                                                         : model::weight_memory::mapped,
                            .cache = options.weights_cache,

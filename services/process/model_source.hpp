@@ -28,6 +28,9 @@ model::pack_progress packing_lines();
 /// What the flags --expert-quant, --int4-group, --dense-quant and --activation-quant ask for.
 model::quantization quantization_of(const model_options& options);
 
+/// What --weight-coding asks for; auto: what products of `set` are faster with.
+model::weight_coding coding_of(const model_options& options, kernels::isa set);
+
 /// Opens and validates the folder.
 /// @throws model::model_error, option_error
 model_source open_model(const model_options& options);

@@ -33,6 +33,7 @@ struct weight_kind {
 
 constexpr weight_kind weight_kinds[] = {
     {"bf16", packed_format::bf16_pair, dtype::bf16, row_quant::none, arithmetic::bf16},
+    {"coded bf16", packed_format::bf16_coded, dtype::bf16, row_quant::none, arithmetic::bf16},
     {"int8, rows int8", packed_format::int8_channel, dtype::bf16, row_quant::int8, arithmetic::int8},
     {"int4, rows int8", packed_format::int4_group32, dtype::bf16, row_quant::int8, arithmetic::int4},
     {"f32", packed_format::f32_panel, dtype::f32, row_quant::none, arithmetic::f32},
@@ -227,11 +228,13 @@ class kernel_cases {
   // Weights of mild values: denormals and infinities would have other speeds.
   packed_matrix weights(const weight_kind& kind, std::size_t n, std::size_t k, bool gate_up = false) {
     const tensor plain = rows(kind.row_type, n, k);
+    const bool coded = kind.format == packed_format::bf16_coded;
+    const packed_format format = coded ? packed_format::bf16_pair : kind.format;
     auto result =
-        gate_up ? packed_matrix::pack_gate_up(kind.format, plain.view(), plain.view(), ctx_.instruction_set())
-                : packed_matrix::pack(kind.format, plain.view(), ctx_.instruction_set());
+        gate_up ? packed_matrix::pack_gate_up(format, plain.view(), plain.view(), ctx_.instruction_set())
+                : packed_matrix::pack(format, plain.view(), ctx_.instruction_set());
     result.set_rows(kind.rows);
-    return result;
+    return coded ? packed_matrix::code(result).value() : std::move(result);
   }
 
   // Normally distributed, as what a norm leaves: of values that have equal chances AVX2's int8 products cut

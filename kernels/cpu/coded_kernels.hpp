@@ -1,0 +1,144 @@
+// BF16 weights with coded exponents (kernels/coded_bf16.hpp) as packed pairs: what products that have no
+// kernel of their own for them multiply.
+#pragma once
+
+#include "kernels/coded_bf16.hpp"
+#include "kernels/cpu/simd.hpp"
+
+namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
+
+constexpr std::size_t coded_line_bytes = 64;
+
+/// Puts the exponents of exceptions of block `block` in place; `word(k, column)` is where a weight of the
+/// block is. Returns what follows.
+template <class Word>
+TROUPE_INLINE const std::uint32_t* patch_exceptions(const std::uint32_t* exception, std::size_t block,
+                                                    const Word& word) {
+  for (; block_of(*exception) == block; ++exception) {
+    const std::size_t position = *exception >> 8;
+    std::uint16_t* to = word(position / 16 % 32, position % 16);
+    *to = static_cast<std::uint16_t>((*to & 0x807fU) | (*exception & 0xffU) << 7);
+  }
+  return exception;
+}
+
+#if defined(TROUPE_ISA_AVX512)
+
+/// Exponents by their codes.
+struct exponent_table {
+  vi words;
+
+  explicit exponent_table(const std::byte* panel) : words(load_pairs(panel)) {}
+
+  /// Of the codes `Shift` bits up in each word.
+  template <int Shift>
+  inline __attribute__((always_inline)) vi of(vi codes) const {
+    return _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, Shift), words);
+  }
+
+  inline __attribute__((always_inline)) static vi with(vi exponents, vi signs_and_mantissas) {
+    // (signs_and_mantissas & 0x807f) | exponents
+    return _mm512_ternarylogic_epi32(signs_and_mantissas, _mm512_set1_epi16(static_cast<short>(0x807f)),
+                                     exponents, 0xea);
+  }
+
+  template <int Bits>
+  inline __attribute__((always_inline)) static vi rotated_left(vi x) {
+    return _mm512_rol_epi32(x, Bits);
+  }
+};
+
+TROUPE_INLINE void store_pairs_of(vi even, vi odd, std::byte* first, std::byte* second) {
+  _mm512_storeu_si512(first, _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(even, 16), odd));
+  _mm512_storeu_si512(second, _mm512_mask_blend_epi16(0xaaaaaaaa, even, _mm512_slli_epi32(odd, 16)));
+}
+
+#elif defined(TROUPE_ISA_AVX2)
+
+struct exponent_table {
+  vi low; // bytes, the same in both halves
+  vi high;
+
+  explicit exponent_table(const std::byte* panel) {
+    const vi words = load_pairs(panel);
+    const vi mask = _mm256_set1_epi16(0xff);
+    const auto in_both = [](vi bytes) { return _mm256_permute4x64_epi64(bytes, 0x88); };
+    // Packed, a half's first eight bytes are half of the table.
+    low = in_both(_mm256_packus_epi16(_mm256_and_si256(words, mask), _mm256_setzero_si256()));
+    high = in_both(_mm256_packus_epi16(_mm256_srli_epi16(words, 8), _mm256_setzero_si256()));
+  }
+
+  template <int Shift>
+  inline __attribute__((always_inline)) vi of(vi codes) const {
+    const vi code = _mm256_and_si256(_mm256_srli_epi16(codes, Shift), _mm256_set1_epi16(0xf));
+    const vi bytes = _mm256_or_si256(code, _mm256_slli_epi16(code, 8));
+    return _mm256_blendv_epi8(_mm256_shuffle_epi8(low, bytes), _mm256_shuffle_epi8(high, bytes),
+                              _mm256_set1_epi16(static_cast<short>(0xff00)));
+  }
+
+  inline __attribute__((always_inline)) static vi with(vi exponents, vi signs_and_mantissas) {
+    return _mm256_or_si256(
+        _mm256_and_si256(signs_and_mantissas, _mm256_set1_epi16(static_cast<short>(0x807f))), exponents);
+  }
+
+  template <int Bits>
+  inline __attribute__((always_inline)) static vi rotated_left(vi x) {
+    return _mm256_or_si256(_mm256_slli_epi32(x, Bits), _mm256_srli_epi32(x, 32 - Bits));
+  }
+};
+
+TROUPE_INLINE void store_pairs_of(vi even, vi odd, std::byte* first, std::byte* second) {
+  const auto store = [](std::byte* to, vi x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x); };
+  store(first, _mm256_blend_epi16(_mm256_srli_epi32(even, 16), odd, 0xaa));
+  store(second, _mm256_blend_epi16(even, _mm256_slli_epi32(odd, 16), 0xaa));
+}
+
+#endif
+
+#if defined(TROUPE_ISA_AVX512) || defined(TROUPE_ISA_AVX2)
+
+/// Two vectors of four k: (k, k + 2) with k in the upper halves, and (k + 1, k + 3).
+template <int FirstCode>
+TROUPE_INLINE void coded_quarter(const exponent_table& exponents, vi codes, vi rest, vi& even, vi& odd) {
+  even = exponent_table::with(exponents.of<FirstCode>(codes), rest);
+  odd = exponent_table::with(exponents.of<FirstCode + 4>(codes), exponent_table::rotated_left<8>(rest));
+}
+
+static void decode_bf16(const std::byte* panel, std::size_t panel_blocks, std::size_t first,
+                        std::size_t count, std::byte* out) {
+  const exponent_table exponents(panel);
+  const std::byte* group = panel + coded_header_bytes(panel_blocks) + first * coded_block_bytes;
+  const std::uint32_t* exception = exceptions_from(panel, first);
+  for (std::size_t b = first; b < first + count; ++b, out += 1024) {
+    std::byte* to = out;
+    for (std::size_t g = 0; g < 4; ++g, group += coded_group_bytes, to += 4 * coded_line_bytes)
+      for (std::size_t at = 0; at < coded_line_bytes; at += lanes * 4) {
+        const vi codes = load_pairs(group + at);
+        vi even;
+        vi odd;
+        coded_quarter<0>(exponents, codes, load_pairs(group + coded_line_bytes + at), even, odd);
+        store_pairs_of(even, odd, to + at, to + coded_line_bytes + at);
+        coded_quarter<8>(exponents, codes, load_pairs(group + 2 * coded_line_bytes + at), even, odd);
+        store_pairs_of(even, odd, to + 2 * coded_line_bytes + at, to + 3 * coded_line_bytes + at);
+      }
+    exception = patch_exceptions(exception, b, [&](std::size_t k, std::size_t column) {
+      return reinterpret_cast<std::uint16_t*>(out) + (k / 2 * 16 + column) * 2 + k % 2;
+    });
+  }
+}
+
+#else
+
+static void decode_bf16(const std::byte* panel, std::size_t panel_blocks, std::size_t first,
+                        std::size_t count, std::byte* out) {
+  auto* to = reinterpret_cast<bfloat16*>(out);
+  for (std::size_t k = first * 32; k < (first + count) * 32; k += 2, to += 32)
+    for (std::size_t column = 0; column < 16; ++column) {
+      to[2 * column] = decoded(panel, panel_blocks, k, column);
+      to[2 * column + 1] = decoded(panel, panel_blocks, k + 1, column);
+    }
+}
+
+#endif
+
+} // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
