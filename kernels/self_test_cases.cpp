@@ -1,5 +1,7 @@
 #include "kernels/self_test_cases.hpp"
 
+#include "kernels/coded_bf16.hpp"
+#include "kernels/error.hpp"
 #include "kernels/sampling.hpp"
 
 namespace troupe::kernels::proof {
@@ -60,6 +62,22 @@ quantized_panels any_weights(std::uint32_t stream, packed_format format, std::si
                   reinterpret_cast<const float*>(data + shape.panel_scales_offset()),
                   shape.panel_bytes()};
   return result;
+}
+
+std::vector<bfloat16> bfloats_with_exceptions(std::uint32_t stream, std::size_t count) {
+  auto values = bfloats(stream, count);
+  // In a block's first and last place, in neighbouring ones, and in the next block but one.
+  for (const std::size_t i :
+       {std::size_t{0}, std::size_t{511}, std::size_t{512}, std::size_t{513}, count - 1})
+    values[i] = {static_cast<std::uint16_t>((i % 2 == 0 ? 0x6f00 : 0x9f00) + i % 128)};
+  return values;
+}
+
+coded_panels::coded_panels(const std::vector<bfloat16>& packed, std::size_t blocks)
+    : stride(coded_panel_bytes(blocks)), bytes(packed.size() / (blocks * 512) * stride) {
+  for (std::size_t panel = 0; panel * stride < bytes.size(); ++panel)
+    expect(code_panel(packed.data() + panel * blocks * 512, blocks, bytes.data() + panel * stride),
+           "self-test: weights that cannot be coded");
 }
 
 } // namespace troupe::kernels::proof

@@ -28,6 +28,18 @@ struct quantized_panels {
 quantized_panels any_weights(std::uint32_t stream, packed_format format, std::size_t outputs,
                              std::size_t inputs);
 
+/// BF16 panels of `blocks` of 32 of K with coded exponents: those of `packed`, 1 KiB a block, which must have
+/// few exponents.
+struct coded_panels {
+  coded_panels(const std::vector<bfloat16>& packed, std::size_t blocks);
+
+  std::size_t stride;
+  std::vector<std::byte> bytes;
+};
+
+/// `bfloats` of packed panels, some of which have exponents of their own.
+std::vector<bfloat16> bfloats_with_exceptions(std::uint32_t stream, std::size_t count);
+
 template <class T>
 const std::byte* raw(const std::vector<T>& values) {
   return reinterpret_cast<const std::byte*>(values.data());

@@ -162,10 +162,22 @@ void check_integer_runs(comparison& compare) {
     }
 }
 
+void check_decoding(comparison& compare) {
+  for (const std::size_t blocks : {std::size_t{3}, std::size_t{10}}) {
+    const coded_panels weights(bfloats_with_exceptions(37, blocks * 512), blocks);
+    for (const std::size_t first : {std::size_t{0}, std::size_t{1}})
+      compare.check("decode_bf16, " + std::to_string(blocks) + " blocks from " + std::to_string(first)
+                        + " on",
+                    (blocks - first) * 1024, [&](const kernel_table& t, float* out) {
+                      t.decode_bf16(weights.bytes.data(), blocks, first, blocks - first, bytes(out));
+                    });
+  }
+}
+
 // Dot products of BF16 against the portable product of the same rows, which are packed here, too: every
 // register block, rows that are too many to meet a panel as it is, more of K than is brought into order at a
-// time, an odd number of panels, and panels in runs.
-void check_dots(comparison& compare) {
+// time, an odd number of panels, and panels in runs; weights as they are packed, or coded.
+void check_dots(comparison& compare, bool coded) {
   constexpr std::size_t most_rows = 27;
   constexpr std::size_t panels = 3;     // of a run
   constexpr std::size_t run_panels = 3; // from run to run
@@ -174,7 +186,8 @@ void check_dots(comparison& compare) {
     for (const dtype type : {dtype::f32, dtype::bf16}) {
       const std::size_t k = blocks * 32 - 5;
       const std::size_t stride = blocks * 32 + 16;
-      const auto weights = bfloats(35, panel_runs * run_panels * blocks * 512);
+      const auto weights = bfloats_with_exceptions(35, panel_runs * run_panels * blocks * 512);
+      const coded_panels coded_weights(weights, blocks);
       const auto x_f32 = floats(36, most_rows * k);
       const auto x_bf16 = bfloats(36, most_rows * k);
       for (std::size_t rows = 1; rows <= most_rows; ++rows) {
@@ -195,9 +208,13 @@ void check_dots(comparison& compare) {
                                                                        .c = out};
             product.run_stride = run_panels * product.panel_stride;
             if constexpr (std::is_same_v<decltype(product), dot_product>) {
-              if (runs != 1)
-                return t.bf16_dot_runs(product);
-              return t.bf16_dots(product);
+              if (coded) {
+                product.panel = coded_weights.bytes.data();
+                product.panel_stride = coded_weights.stride;
+                product.run_stride = run_panels * product.panel_stride;
+                return (runs != 1 ? t.coded_dot_runs : t.coded_dots)(product);
+              }
+              return (runs != 1 ? t.bf16_dot_runs : t.bf16_dots)(product);
             } else {
               for (std::size_t run = 0; run < runs; ++run) {
                 t.bf16_direct(product);
@@ -206,8 +223,9 @@ void check_dots(comparison& compare) {
               }
             }
           };
-          compare.check(std::string("gemm of dots ") + name_of(type) + ", " + std::to_string(k) + " of K, "
-                            + std::to_string(rows) + " rows, " + std::to_string(runs) + " runs",
+          compare.check(std::string(coded ? "gemm of coded dots " : "gemm of dots ") + name_of(type) + ", "
+                            + std::to_string(k) + " of K, " + std::to_string(rows) + " rows, "
+                            + std::to_string(runs) + " runs",
                         runs * size * 4, [&](const kernel_table& t, float* out) {
                           const auto pack = [&](auto function, auto* to) {
                             for (std::size_t r = 0; r < rows; ++r)
@@ -464,8 +482,11 @@ void check_products(comparison& compare) {
   check_scales(compare);
   if (compare.candidate().bf16_runs != nullptr)
     check_runs(compare);
+  check_decoding(compare);
   if (compare.candidate().bf16_dots != nullptr)
-    check_dots(compare);
+    check_dots(compare, false);
+  if (compare.candidate().coded_dots != nullptr)
+    check_dots(compare, true);
   if (compare.candidate().quant.integer_runs != nullptr)
     check_integer_runs(compare);
   if (compare.candidate().bf16_tiles != nullptr)

@@ -61,9 +61,18 @@ class packed_weights : public testing::Test {
   static void TearDownTestSuite() { model_.reset(); }
 
   std::shared_ptr<const weight_source> checkpoint_with(const quantization& quant,
-                                                       kernels::dtype type = kernels::dtype::bf16) {
+                                                       kernels::dtype type = kernels::dtype::bf16,
+                                                       weight_coding coding = weight_coding::none) {
     return std::make_shared<const checkpoint_source>(
-        std::make_shared<const checkpoint>(checkpoint::open(model_->folder())), config_, type, quant);
+        std::make_shared<const checkpoint>(checkpoint::open(model_->folder())), config_, type, quant,
+        kernels::isa::portable, coding);
+  }
+
+  packed_index index_of_file() const {
+    const auto bytes = read_file(file());
+    const auto header = packed_header::decode(std::as_bytes(std::span{bytes.data(), bytes.size()}), "file");
+    return decode_index(std::string_view{bytes}.substr(header.index_offset, header.index_bytes),
+                        header.index_offset, "file");
   }
 
   std::filesystem::path file() const { return scratch_.path() / packed_file_name; }
@@ -104,6 +113,110 @@ TEST_F(packed_weights, give_the_bits_of_weights_that_are_packed_while_loading) {
       EXPECT_EQ(test::batch_runner(copied).run(ctx, {{0, prompt}}), expected);
       EXPECT_NE(expected.front(), expected.back());
     }
+}
+
+TEST_F(packed_weights, with_coded_exponents_are_the_same_weights) {
+  kernels::thread_pool pool({.threads = 2});
+  kernels::context ctx(pool);
+  const std::vector<std::uint32_t> prompt{3, 14, 15, 92, 65, 35, 89, 79, 32, 38, 46, 26};
+  for (const auto& quant : all_quants) {
+    SCOPED_TRACE(quant.name());
+    const auto expected = test::batch_runner(checkpoint_with(quant)).run(ctx, {{0, prompt}});
+    const auto coded = checkpoint_with(quant, kernels::dtype::bf16, weight_coding::exponents);
+    EXPECT_EQ(test::batch_runner(coded).run(ctx, {{0, prompt}}), expected);
+    write_packed(*coded, file(), 2);
+    for (const auto memory : {weight_memory::mapped, weight_memory::copied}) {
+      const auto packed = packed_source::open(file(), config_, quant.rows, memory);
+      EXPECT_EQ(test::batch_runner(packed).run(ctx, {{0, prompt}}), expected);
+    }
+    for (const auto& extent : index_of_file().extents) {
+      const bool is_expert = extent.name.find(".experts.") != std::string::npos;
+      const bool plain = is_expert ? quant.experts == expert_quant::none : quant.dense == dense_quant::none;
+      const bool router = extent.name.ends_with("mlp.gate.weight");
+      if (extent.kind == extent_kind::mlp || (extent.kind == extent_kind::matrix && !router))
+        EXPECT_EQ(extent.format == "bf16-coded", plain) << extent.name;
+      else
+        EXPECT_NE(extent.format, "bf16-coded") << extent.name;
+    }
+  }
+}
+
+TEST_F(packed_weights, computed_in_float32_have_no_exponents_to_code) {
+  write_packed(*checkpoint_with({}, kernels::dtype::f32, weight_coding::exponents), file(), 1);
+  for (const auto& extent : index_of_file().extents)
+    EXPECT_NE(extent.format, "bf16-coded") << extent.name;
+}
+
+// Weights that nobody trained: an expert's second matrix has all exponents there are.
+TEST_F(packed_weights, that_cannot_be_coded_stay_as_they_are) {
+  test::scratch_folder folder;
+  std::filesystem::copy(model_->folder(), folder.path());
+  const std::string name = expert_tensors(config_, 1, 5).down;
+  std::size_t replaced = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    const auto weights = checkpoint::open(folder.path());
+    const auto& tensor = weights.at(name);
+    auto bytes = read_file(entry.path());
+    const auto place = bytes.find(std::string{reinterpret_cast<const char*>(tensor.data), tensor.num_bytes});
+    if (place == std::string::npos)
+      continue;
+    std::mt19937 random(1);
+    for (std::size_t i = 0; i < tensor.num_bytes; ++i)
+      bytes[place + i] = static_cast<char>(random() & 0x7e); // no NaN
+    write_file(entry.path().string() + ".new", bytes);
+    std::filesystem::rename(entry.path().string() + ".new", entry.path()); // it is mapped
+    ++replaced;
+  }
+  ASSERT_EQ(replaced, 1U);
+  const auto source = std::make_shared<const checkpoint_source>(
+      std::make_shared<const checkpoint>(checkpoint::open(folder.path())), config_, kernels::dtype::bf16,
+      quantization{}, kernels::isa::portable, weight_coding::exponents);
+  write_packed(*source, file(), 1);
+  const auto packed = packed_source::open(file(), config_);
+  for (const std::size_t expert : {4UL, 5UL}) {
+    const auto format = expert == 5 ? kernels::packed_format::bf16_pair : kernels::packed_format::bf16_coded;
+    for (const auto& weights : {source->expert(1, expert), packed->expert(1, expert)}) {
+      EXPECT_EQ(weights.gate_up.format(), format);
+      EXPECT_EQ(weights.down.format(), format);
+    }
+  }
+}
+
+TEST_F(packed_weights, lists_of_exceptions_that_lead_out_of_a_panel_are_refused) {
+  write_packed(*checkpoint_with({}, kernels::dtype::bf16, weight_coding::exponents), file(), 1);
+  auto bytes = read_file(file());
+  auto index = index_of_file();
+  const auto header = packed_header::decode(std::as_bytes(std::span{bytes.data(), bytes.size()}), "file");
+  auto& extent = index.extents.back();
+  // No end of the list, with all checksums right.
+  std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(extent.offset) + 64, 64, '\0');
+  extent.checksum = checksum_of(std::string_view{bytes}.substr(extent.offset, extent.num_bytes));
+  const auto text = encode(index);
+  auto changed = header;
+  changed.index_bytes = text.size();
+  changed.index_checksum = checksum_of(text);
+  changed.file_bytes = header.index_offset + text.size();
+  const auto head = changed.encode();
+  write_file(file(), std::string{reinterpret_cast<const char*>(head.data()), head.size()}
+                         + bytes.substr(head.size(), header.index_offset - head.size()) + text);
+  EXPECT_EQ(error_of([&] { open_and_read(); }),
+            file().string() + ": extent 'layers.1.experts.7' has a panel whose exceptions make no sense");
+}
+
+TEST_F(packed_weights, a_cache_keeps_coded_weights_apart_from_others) {
+  for (int times = 0; times < 2; ++times)
+    for (const auto coding : {weight_coding::none, weight_coding::exponents}) {
+      const auto source =
+          open_weights(model_->folder(), config_,
+                       {.dtype = dtype_choice::bfloat16, .coding = coding, .cache = scratch_.path()});
+      EXPECT_EQ(source->expert(1, 0).down.format(), coding == weight_coding::none
+                                                        ? kernels::packed_format::bf16_pair
+                                                        : kernels::packed_format::bf16_coded);
+    }
+  const auto files = std::filesystem::directory_iterator(scratch_.path());
+  EXPECT_EQ(std::count_if(begin(files), end(files),
+                          [](const auto& entry) { return entry.path().extension() == ".troupe"; }),
+            2);
 }
 
 TEST_F(packed_weights, quantized_models_give_a_sequence_the_same_bits_in_any_company) {
