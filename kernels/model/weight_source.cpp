@@ -81,6 +81,9 @@ checkpoint_source::checkpoint_source(std::shared_ptr<const checkpoint> weights, 
       coding_(coding) {
   if (type != kernels::dtype::f32 && type != kernels::dtype::bf16)
     throw model_error(std::string{"a model computes in f32 or bf16, not "} + kernels::name_of(type));
+  if (type != kernels::dtype::bf16
+      || (quant.experts != expert_quant::none && quant.dense != dense_quant::none))
+    coding_ = weight_coding::none;
 }
 
 std::string checkpoint_source::description() const {

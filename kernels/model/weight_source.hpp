@@ -91,6 +91,7 @@ class checkpoint_source final : public weight_source {
                     const quantization& quant = {}, kernels::isa set = kernels::isa::portable,
                     weight_coding coding = weight_coding::none);
 
+  /// None where nothing stays in BF16.
   weight_coding coding() const noexcept { return coding_; }
 
   std::string fingerprint() const override { return weights_->fingerprint(config()); }
