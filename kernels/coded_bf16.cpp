@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 namespace troupe::kernels {
@@ -12,8 +13,8 @@ constexpr std::size_t columns = 16;
 constexpr std::size_t block_k = 32;
 constexpr std::size_t group_k = 8;
 constexpr std::size_t line_bytes = 64;
-constexpr std::size_t num_codes = 16;
-constexpr std::uint32_t no_code = num_codes;
+constexpr std::uint32_t num_codes = 16;
+constexpr std::uint8_t no_code = num_codes;
 
 // Of k % 4: where a lane of signs and mantissas has them.
 constexpr std::array<unsigned, 4> sign_at{31, 23, 15, 7};
@@ -32,15 +33,15 @@ std::uint32_t lane_of(const std::byte* line, std::size_t column) {
   return lane;
 }
 
-bfloat16 pair_value(const bfloat16* pairs, std::size_t k, std::size_t column) {
-  return pairs[(k / 2 * columns + column) * 2 + k % 2];
-}
-
 /// The most frequent exponents, in order; among equally frequent ones the larger.
 std::array<std::uint8_t, num_codes> frequent_exponents(const bfloat16* pairs, std::size_t count) {
-  std::array<std::uint32_t, 256> frequency{};
+  // Counted four times: a counter that was just stored takes a while to be loaded again.
+  std::array<std::array<std::uint32_t, 4>, 256> counts{};
   for (std::size_t i = 0; i < count; ++i)
-    ++frequency[exponent_of(pairs[i])];
+    ++counts[exponent_of(pairs[i])][i % 4];
+  std::array<std::uint32_t, 256> frequency{};
+  for (std::size_t e = 0; e < frequency.size(); ++e)
+    frequency[e] = counts[e][0] + counts[e][1] + counts[e][2] + counts[e][3];
   std::array<std::uint8_t, 256> exponents{};
   for (std::size_t i = 0; i < exponents.size(); ++i)
     exponents[i] = static_cast<std::uint8_t>(i);
@@ -54,54 +55,61 @@ std::array<std::uint8_t, num_codes> frequent_exponents(const bfloat16* pairs, st
   return result;
 }
 
-/// Eight of K of one column. Codes of exceptions are 0.
-struct coded_lanes {
-  std::uint32_t codes = 0;
-  std::array<std::uint32_t, 2> rest{}; // of the first and of the last four
+constexpr std::uint32_t signs_and_mantissas = 0x807f807f;
 
-  void add(std::size_t k, bfloat16 value, std::uint32_t code) {
-    codes |= code << code_at[k];
-    rest[k / 4] |= static_cast<std::uint32_t>(value.bits >> 15) << sign_at[k % 4]
-                   | static_cast<std::uint32_t>(value.bits & 0x7fU) << mantissa_at[k % 4];
-  }
-};
+/// Signs and mantissas of four k of one column, whose pairs are (k, k + 1) and (k + 2, k + 3).
+std::uint32_t rest_of(std::uint32_t first, std::uint32_t second) {
+  const std::uint32_t even = (first << 16 | (second & 0xffffU)) & signs_and_mantissas;
+  const std::uint32_t odd = ((first & 0xffff0000U) | second >> 16) & signs_and_mantissas;
+  return even | std::rotr(odd, 8);
+}
 
 } // namespace
 
 bool code_panel(const bfloat16* pairs, std::size_t blocks, std::byte* out) {
-  const std::size_t k_count = blocks * block_k;
   if (blocks >= block_of(no_exception))
     return false;
+  const std::size_t k_count = blocks * block_k;
   const auto exponents = frequent_exponents(pairs, k_count * columns);
-  std::array<std::uint32_t, 256> code_of{};
+  std::array<std::uint8_t, 256> code_of{};
   code_of.fill(no_code);
   auto* table = reinterpret_cast<std::uint16_t*>(out);
-  for (std::uint32_t i = 0; i < num_codes; ++i) {
+  for (std::uint8_t i = 0; i < num_codes; ++i) {
     code_of[exponents[i]] = i;
     table[i] = table[num_codes + i] = static_cast<std::uint16_t>(exponents[i] << 7);
   }
   auto* exception = reinterpret_cast<std::uint32_t*>(out + exponent_table_bytes);
-  auto* const exceptions_end = exception + exceptions_bytes(blocks) / sizeof *exception;
-  std::fill(exception, exceptions_end, no_exception);
-  std::byte* group = out + coded_header_bytes(blocks);
-  for (std::size_t first = 0; first < k_count; first += group_k, group += coded_group_bytes) {
-    std::array<coded_lanes, columns> lanes{};
-    for (std::size_t k = 0; k < group_k; ++k)
-      for (std::size_t column = 0; column < columns; ++column) {
-        const bfloat16 value = pair_value(pairs, first + k, column);
-        const std::uint32_t code = code_of[exponent_of(value)];
-        lanes[column].add(k, value, code % num_codes);
-        if (code != no_code)
-          continue;
-        if (exception + 1 == exceptions_end)
-          return false;
-        *exception++ = static_cast<std::uint32_t>((first + k) * columns + column) << 8 | exponent_of(value);
-      }
+  auto* const last = exception + exceptions_bytes(blocks) / sizeof *exception - 1;
+  std::fill(exception, last + 1, no_exception);
+  auto* lines = reinterpret_cast<std::uint32_t*>(out + coded_header_bytes(blocks));
+  const auto* lanes = reinterpret_cast<const std::byte*>(pairs);
+  for (std::size_t k = 0; k < k_count; k += group_k, lines += 3 * columns, lanes += 4 * line_bytes) {
+    std::uint32_t all_codes = 0;
     for (std::size_t column = 0; column < columns; ++column) {
-      std::memcpy(group + column * 4, &lanes[column].codes, 4);
-      std::memcpy(group + line_bytes + column * 4, &lanes[column].rest[0], 4);
-      std::memcpy(group + 2 * line_bytes + column * 4, &lanes[column].rest[1], 4);
+      const std::array<std::uint32_t, 4> of_two{lane_of(lanes, column), lane_of(lanes + line_bytes, column),
+                                                lane_of(lanes + 2 * line_bytes, column),
+                                                lane_of(lanes + 3 * line_bytes, column)};
+      std::uint32_t codes = 0;
+      for (std::size_t i = 0; i < group_k; ++i) {
+        const std::uint32_t code = code_of[of_two[i / 2] >> (i % 2 * 16 + 7) & 0xffU];
+        all_codes |= code;
+        codes |= code % num_codes << code_at[i]; // an exception's is 0
+      }
+      lines[column] = codes;
+      lines[columns + column] = rest_of(of_two[0], of_two[1]);
+      lines[2 * columns + column] = rest_of(of_two[2], of_two[3]);
     }
+    if (all_codes < no_code)
+      continue;
+    for (std::size_t i = 0; i < group_k; ++i)
+      for (std::size_t column = 0; column < columns; ++column) {
+        const std::uint32_t exponent = exponent_of(pairs[((k + i) / 2 * columns + column) * 2 + i % 2]);
+        if (code_of[exponent] != no_code)
+          continue;
+        if (exception == last)
+          return false;
+        *exception++ = static_cast<std::uint32_t>((k + i) * columns + column) << 8 | exponent;
+      }
   }
   return true;
 }

@@ -4,6 +4,7 @@
 // When the order of operations is changed on purpose: run with TROUPE_WRITE_GOLDEN=1, and say why in the
 // commit.
 #include "kernels/model/local_forward.hpp"
+#include "kernels/model/open_weights.hpp"
 #include "kernels/sampling.hpp"
 #include "tests/reference/random_model.hpp"
 
@@ -75,8 +76,9 @@ void print(std::ostream& out, std::size_t position, const kernels::sampled_token
 /// Position, token and the bits of its logprob: of every prompt token behind the first, then of every token
 /// that is drawn. @param chunk  tokens of a prefill step
 std::string complete(kernels::context& ctx, const std::filesystem::path& folder, dtype_choice dtype,
-                     std::size_t chunk) {
-  local_forward forward(ctx, folder, dtype, prompt_tokens + new_tokens);
+                     std::size_t chunk, weight_coding coding = weight_coding::none) {
+  local_forward forward(ctx, open_weights(folder, load_config(folder), {.dtype = dtype, .coding = coding}),
+                        prompt_tokens + new_tokens);
   const std::size_t vocab = forward.config().vocab_size;
   std::vector<std::uint32_t> tokens;
   for (std::size_t i = 0; i < prompt_tokens; ++i)
@@ -142,6 +144,10 @@ TEST(completion, gives_the_stored_bits_on_every_instruction_set) {
           continue; // slow, and the other sets have it
         EXPECT_EQ(complete(ctx, folder.path(), dtype, chunk), expected)
             << name << ", " << kernels::name_of(set) << ", prefill in chunks of " << chunk;
+      }
+      if (dtype == dtype_choice::bfloat16) {
+        EXPECT_EQ(complete(ctx, folder.path(), dtype, 7, weight_coding::exponents), expected)
+            << name << ", " << kernels::name_of(set) << ", coded weights";
       }
     }
   }
