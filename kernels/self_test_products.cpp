@@ -181,7 +181,7 @@ void check_dots(comparison& compare, bool coded) {
   constexpr std::size_t most_rows = 27;
   constexpr std::size_t panels = 3;     // of a run
   constexpr std::size_t run_panels = 3; // from run to run
-  const rows_in_runs in_runs = compare.candidate().bf16_run_rows;
+  const rows_in_runs in_runs = coded ? compare.candidate().coded_run_rows : compare.candidate().bf16_run_rows;
   for (const std::size_t blocks : {std::size_t{3}, std::size_t{10}})
     for (const dtype type : {dtype::f32, dtype::bf16}) {
       const std::size_t k = blocks * 32 - 5;

@@ -32,6 +32,7 @@ const kernel_table& avx512_bf16_table() {
     t.bf16_dot_runs = TROUPE_ISA_NAMESPACE::dots_in_runs<TROUPE_ISA_NAMESPACE::packed_blocks>;
     t.coded_dots = TROUPE_ISA_NAMESPACE::dots<TROUPE_ISA_NAMESPACE::coded_blocks>;
     t.coded_dot_runs = TROUPE_ISA_NAMESPACE::dots_in_runs<TROUPE_ISA_NAMESPACE::coded_blocks>;
+    t.coded_run_rows = TROUPE_ISA_NAMESPACE::coded_run_rows;
     t.bf16_run_rows = TROUPE_ISA_NAMESPACE::dot_run_rows;
     t.pack_row_dots = TROUPE_ISA_NAMESPACE::pack_row_dots;
     t.finish_rows = TROUPE_ISA_NAMESPACE::finish_rows;

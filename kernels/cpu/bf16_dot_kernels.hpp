@@ -253,7 +253,7 @@ static void dot_runs(const dot_product& product) {
         fetch_line(behind.first + run * behind.run_stride - header);
         fetch_line(behind.first + run * behind.run_stride - header + vector_bytes);
       }
-    over_parts(runs, p, 4 * Blocks::bytes, [&](const run_part& part) {
+    over_parts(runs, p, dot_part_bytes, [&](const run_part& part) {
       run_fetch fetch(part.coming.first + part.coming_block * Blocks::bytes, part.coming.run_stride);
       for (std::size_t run = 0; run < panel_runs; ++run) {
         const bfloat16* x = product.a + part.first * block_k;

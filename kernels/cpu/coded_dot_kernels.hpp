@@ -7,6 +7,9 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
+// One or two rows are faster in runs, too: decoding takes time in which a single stream would stand still.
+constexpr rows_in_runs coded_run_rows{1, dot_run_rows.most};
+
 /// The weights of a block as they are coded, exceptions excepted.
 struct coded_dots {
   const std::byte* block;
@@ -62,9 +65,11 @@ class coded_blocks {
       fetch(2 * pair + 1);
     };
     if (block_of(*exception_) == index_) [[unlikely]] {
+      for (std::size_t i = 0; i < dots_of_half; ++i)
+        fetch_pairs(i);
       alignas(64) std::byte ordered[panel_block_bytes];
       order(1, ordered);
-      dot_block<Rows>(values, ordered_dots{ordered}, finish, fetch_pairs);
+      multiply_ordered<Rows>(values, ordered, finish);
       return;
     }
     dot_block<Rows>(values, coded_dots{block_, exponent_table(panel_)}, finish, fetch_pairs);
@@ -82,6 +87,13 @@ class coded_blocks {
   }
 
  private:
+  /// Apart, so that loops over blocks stay small.
+  template <std::size_t Rows, class Values, class Finish>
+  __attribute__((noinline)) static void multiply_ordered(Values values, const std::byte* ordered,
+                                                         Finish finish) {
+    dot_block<Rows>(values, ordered_dots{ordered}, finish);
+  }
+
   /// Where a block in order has a weight: of four k the first two are in upper words.
   static constexpr std::size_t place_of(std::size_t k, std::size_t column) {
     return ((k % 2 * dots_of_half + k / 4) * 16 + column) * 2 + (k % 4 < 2 ? 1 : 0);

@@ -245,6 +245,7 @@ struct kernel_table {
   /// And with weights whose exponents are coded, which are faster there: three quarters of the bytes.
   void (*coded_dots)(const dot_product& product) = nullptr;
   void (*coded_dot_runs)(const dot_product& product) = nullptr;
+  rows_in_runs coded_run_rows;
   void (*pack_row_dots)(const std::byte* row, dtype type, std::size_t k, bfloat16* out) = nullptr;
 
   /// Only where there is a matrix unit, otherwise null: products of BF16 rows in tiles, in the same order of

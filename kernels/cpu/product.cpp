@@ -241,8 +241,10 @@ std::size_t runs_for(const kernel_table& table, row_layout layout, const packed_
   if (layout == row_layout::int8)
     wanted =
         weight.format == packed_format::int8_channel ? table.quant.int8_run_rows : table.quant.int4_run_rows;
-  else if ((layout == row_layout::bf16_dots && !is_quantized(weight.format))
-           || (layout == row_layout::bf16_split && weight.format == packed_format::bf16_pair))
+  else if (layout == row_layout::bf16_dots && weight.format == packed_format::bf16_coded)
+    wanted = table.coded_run_rows;
+  else if ((layout == row_layout::bf16_dots || layout == row_layout::bf16_split)
+           && weight.format == packed_format::bf16_pair)
     wanted = table.bf16_run_rows;
   return wanted.has(rows) && weight.panels() >= panel_runs * weight.interleave ? panel_runs : 1;
 }
