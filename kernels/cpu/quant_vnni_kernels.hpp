@@ -15,10 +15,9 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-template <std::size_t Rows, std::size_t Panels>
+template <std::size_t Rows, std::size_t Panels, class Fetcher>
 TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, const quant_panel& first,
-                                  const weight_fetcher& fetcher, std::size_t k,
-                                  __m512i (&sums)[Panels][Rows]) {
+                                  const Fetcher& fetcher, std::size_t k, __m512i (&sums)[Panels][Rows]) {
   for (std::size_t r = 0; r < Rows; ++r)
     for (std::size_t p = 0; p < Panels; ++p)
       sums[p][r] = _mm512_set1_epi32(-128 * row_sum(a + r * a_stride, k));
@@ -36,7 +35,7 @@ TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, cons
 #pragma GCC unroll 4
       for (std::size_t p = 0; p < Panels; ++p) {
         const std::byte* from = first.weights + p * first.stride + i * 16;
-        weight_fetcher::fetch_line<1024>(fetch[p] + i * 16, from);
+        Fetcher::template fetch_line<1024>(fetch[p] + i * 16, from);
         const __m512i weights = _mm512_xor_si512(_mm512_loadu_si512(from), sign);
 #pragma GCC unroll 16
         for (std::size_t r = 0; r < Rows; ++r)
