@@ -8,6 +8,7 @@
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t coded_line_bytes = 64;
+constexpr std::size_t pairs_block_bytes = 16 * coded_line_bytes;
 
 /// Puts the exponents of exceptions of block `block` in place; `word(k, column)` is where a weight of the
 /// block is. Returns what follows.
@@ -28,7 +29,7 @@ TROUPE_INLINE const std::uint32_t* patch_exceptions(const std::uint32_t* excepti
 struct exponent_table {
   vi words;
 
-  explicit exponent_table(const std::byte* panel) : words(load_pairs(panel)) {}
+  __attribute__((always_inline)) explicit exponent_table(const std::byte* panel) : words(load_pairs(panel)) {}
 
   /// Of the codes `Shift` bits up in each word.
   template <int Shift>
@@ -59,7 +60,7 @@ struct exponent_table {
   vi low; // bytes, the same in both halves
   vi high;
 
-  explicit exponent_table(const std::byte* panel) {
+  __attribute__((always_inline)) explicit exponent_table(const std::byte* panel) {
     const vi words = load_pairs(panel);
     const vi mask = _mm256_set1_epi16(0xff);
     const auto in_both = [](vi bytes) { return _mm256_permute4x64_epi64(bytes, 0x88); };
@@ -109,7 +110,7 @@ static void decode_bf16(const std::byte* panel, std::size_t panel_blocks, std::s
   const exponent_table exponents(panel);
   const std::byte* group = panel + coded_header_bytes(panel_blocks) + first * coded_block_bytes;
   const std::uint32_t* exception = exceptions_from(panel, first);
-  for (std::size_t b = first; b < first + count; ++b, out += 1024) {
+  for (std::size_t b = first; b < first + count; ++b, out += pairs_block_bytes) {
     std::byte* to = out;
     for (std::size_t g = 0; g < 4; ++g, group += coded_group_bytes, to += 4 * coded_line_bytes)
       for (std::size_t at = 0; at < coded_line_bytes; at += lanes * 4) {

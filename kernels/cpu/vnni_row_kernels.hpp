@@ -6,8 +6,8 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-/// One panel after the other as a single stream, fetched so far ahead into L2 and no further: the rest is done
-/// by what the processor fetches for itself.
+/// One panel after the other as a single stream, fetched so far ahead into L2 and no further: the rest is
+/// done by what the processor fetches for itself.
 struct stream_fetcher {
   const std::byte* first;
 

@@ -58,11 +58,7 @@ std::size_t expert_store::num_bytes() const {
 }
 
 std::size_t expert_store::expert_bytes(std::size_t layer) const {
-  const auto* moe = config().layers.at(layer).moe();
-  return moe == nullptr
-             ? 0
-             : shapes_of_mlp(expert_format(weights_->quant(), type()), config().hidden, moe->intermediate)
-                   .bytes();
+  return config().layers.at(layer).moe() == nullptr ? 0 : weights_->largest_expert(layer);
 }
 
 std::optional<std::size_t> expert_store::forward(kernels::context& ctx, std::size_t layer,

@@ -43,7 +43,7 @@ class expert_store {
   /// Memory of the experts that are loaded.
   std::size_t num_bytes() const;
 
-  /// Memory that one expert of a layer takes when loaded; 0 for a dense layer.
+  /// Memory that one expert of a layer takes when loaded, at most; 0 for a dense layer.
   std::size_t expert_bytes(std::size_t layer) const;
 
   const model_config& config() const noexcept { return weights_->config(); }

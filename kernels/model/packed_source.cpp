@@ -149,6 +149,13 @@ std::span<const std::byte> packed_source::expert_bytes(std::size_t layer, std::s
   return bytes_of(find(expert_extent_name(layer, expert)));
 }
 
+std::size_t packed_source::largest_expert(std::size_t layer) const {
+  std::size_t largest = 0;
+  for (std::size_t expert = 0; expert < config().layers.at(layer).moe()->num_experts; ++expert)
+    largest = std::max<std::size_t>(largest, find(expert_extent_name(layer, expert)).num_bytes);
+  return largest;
+}
+
 void packed_source::forget(std::size_t layer, std::size_t expert) const noexcept {
   if (const auto found = extents_.find(expert_extent_name(layer, expert)); found != extents_.end())
     release_pages(bytes_of(found->second));

@@ -39,6 +39,9 @@ class packed_source final : public weight_source {
   kernels::expert_weights expert(std::size_t layer, std::size_t expert) const override;
   void forget(std::size_t layer, std::size_t expert) const noexcept override;
 
+  /// Of those in the file.
+  std::size_t largest_expert(std::size_t layer) const override;
+
   /// Bytes of one expert as they lie in the file: what another worker would fetch.
   /// @errors  model_error when the file has no such expert
   std::span<const std::byte> expert_bytes(std::size_t layer, std::size_t expert) const;

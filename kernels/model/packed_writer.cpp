@@ -166,6 +166,8 @@ class recording_source final : public weight_source {
     return source_.expert(layer, expert);
   }
 
+  std::size_t largest_expert(std::size_t layer) const override { return source_.largest_expert(layer); }
+
   void forget(std::size_t layer, std::size_t expert) const noexcept override {
     source_.forget(layer, expert);
   }

@@ -66,6 +66,12 @@ std::size_t embedding_rows::num_bytes() const noexcept {
          + (scales == nullptr ? 0 : rows.rows * sizeof(float));
 }
 
+std::size_t weight_source::largest_expert(std::size_t layer) const {
+  return shapes_of_mlp(expert_format(quant_, type_), config_.hidden,
+                       config_.layers.at(layer).moe()->intermediate)
+      .bytes();
+}
+
 void weight_source::finish(kernels::expert_weights& weights) const {
   finish(weights.gate_up);
   finish(weights.down);

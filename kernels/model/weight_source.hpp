@@ -62,6 +62,10 @@ class weight_source {
   /// @errors  model_error when the source does not hold it, or its bytes are damaged
   virtual kernels::expert_weights expert(std::size_t layer, std::size_t expert) const = 0;
 
+  /// Memory that an expert of an MoE layer takes, at most: where exponents are to be coded, some experts may
+  /// not let themselves be.
+  virtual std::size_t largest_expert(std::size_t layer) const;
+
   /// Called when an expert that was given is not used any more: pages of a mapped file go.
   virtual void forget(std::size_t layer, std::size_t expert) const noexcept = 0;
 

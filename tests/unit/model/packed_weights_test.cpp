@@ -1,4 +1,5 @@
 // Packed weight files: what is written is what a checkpoint gives, and whatever is wrong with a file is said.
+#include "kernels/model/expert_store.hpp"
 #include "kernels/model/open_weights.hpp"
 #include "kernels/model/packed_source.hpp"
 #include "tests/reference/random_model.hpp"
@@ -138,6 +139,19 @@ TEST_F(packed_weights, with_coded_exponents_are_the_same_weights) {
       else
         EXPECT_NE(extent.format, "bf16-coded") << extent.name;
     }
+  }
+}
+
+// What an expert worker counts its memory with: as many coded experts fit as there is room for.
+TEST_F(packed_weights, tell_how_large_their_experts_are) {
+  for (const auto coding : {weight_coding::none, weight_coding::exponents}) {
+    const auto source = checkpoint_with({}, kernels::dtype::bf16, coding);
+    write_packed(*source, file(), 1);
+    expert_store store(packed_source::open(file(), config_));
+    store.load(1, 3);
+    EXPECT_EQ(store.expert_bytes(1), store.num_bytes());
+    EXPECT_EQ(store.expert_bytes(0), 0U);
+    EXPECT_GE(source->largest_expert(1), store.num_bytes());
   }
 }
 
