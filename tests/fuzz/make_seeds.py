@@ -106,10 +106,10 @@ def packed_files():
     attention = [layer + f"self_attn.{name}_proj.weight" for name in "qkvo"]
     matrices = {"+".join(attention[:3]): 64, attention[3]: 32, "lm_head.weight": 16}
     # Of a panel of K 32: K is padded to 64 where weights are quantized.
-    panels = {"bf16-pair": 1024, "int8-channel": 1088, "int4-channel": 576, "int4-group32": 640, "int4-group64": 640}
+    panels = {"bf16-pair": 1024, "bf16-coded": 896, "int8-channel": 1088, "int4-channel": 576, "int4-group32": 640, "int4-group64": 640}
 
     def index(experts, expert_format, dense):
-        dense_format = {"none": "bf16-pair", "int8": "int8-channel"}.get(dense, dense)
+        dense_format = {"none": expert_format if experts == "none" else "bf16-pair", "int8": "int8-channel"}.get(dense, dense)
         extents = []
 
         def add(name, kind, form, shape, size):
@@ -138,6 +138,9 @@ def packed_files():
                               ("int4-channel", "int4-channel", "int4-group32")):
         pages, text = index(name, form, dense)
         write("packed_fuzz", name, pages + bytes(3) + text)
+    pages, text = index("none", "bf16-coded", "none")
+    write("packed_fuzz", "coded", pages + bytes([132, 0, 0]) + text)  # 132: nothing else is wrong
+    write("packed_fuzz", "coded_without_end", pages + bytes(3) + text)
     pages, text = index("int8", "int8-channel", "int8")
     for name, damage in (("cut_short", (1, 255, 0)), ("header_byte", (2, 20, 1)), ("other_version", (3, 8, 2)),
                          ("index_beyond_the_file", (3, 20, 255)), ("extent_byte", (4, 8, 1)), ("index_byte", (5, 99, 0))):

@@ -1,8 +1,8 @@
 // Hostile packed weight files: one clear error, or weights that lie inside the file.
 //
 // The input is the index, as JSON, behind four bytes that say what else is wrong. The file is laid out around
-// it: header, pages of zeros, index. Checksums written as "ok" become what they should be, so that an input
-// gets past them.
+// it: header, pages of zeros or, from 128 on in the second byte, of ones (which are an empty list of
+// exceptions), index. Checksums written as "ok" become what they should be, so that an input gets past them.
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/model/packed_source.hpp"
 
@@ -45,8 +45,12 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
+std::byte filling(std::span<const std::uint8_t, 4> choice) {
+  return static_cast<std::byte>(choice[1] < 128 ? 0 : 0xff);
+}
+
 /// The index with right checksums where it asks for them; what is no index stays as it is.
-std::string with_checksums(std::string text) {
+std::string with_checksums(std::string text, std::byte fill) {
   auto json = nlohmann::ordered_json::parse(text, nullptr, false);
   if (!json.is_object())
     return text;
@@ -58,9 +62,9 @@ std::string with_checksums(std::string text) {
       if (!extent.is_object() || extent.value("checksum", nlohmann::ordered_json{}) != ok
           || !extent.contains("bytes") || !extent["bytes"].is_number_unsigned())
         continue;
-      const std::vector<std::byte> zeros(
-          std::min<std::uint64_t>(extent["bytes"].get<std::uint64_t>(), 64 * page));
-      extent["checksum"] = hex(checksum_of(zeros));
+      const std::vector<std::byte> bytes(
+          std::min<std::uint64_t>(extent["bytes"].get<std::uint64_t>(), 64 * page), fill);
+      extent["checksum"] = hex(checksum_of(bytes));
     }
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
@@ -68,7 +72,7 @@ std::string with_checksums(std::string text) {
 std::vector<std::byte> file_of(std::span<const std::uint8_t, 4> choice, const std::string& index) {
   const std::size_t index_at = (1 + choice[0] % 64) * page;
   const auto index_bytes = std::as_bytes(std::span{index});
-  std::vector<std::byte> file(index_at + index.size());
+  std::vector<std::byte> file(index_at + index.size(), filling(choice));
   packed_header header{index_at, index.size(), checksum_of(index_bytes), file.size()};
   std::copy(index_bytes.begin(), index_bytes.end(), file.begin() + static_cast<std::ptrdiff_t>(index_at));
   auto start = header.encode();
@@ -109,9 +113,16 @@ void read(std::span<const std::byte> bytes) {
   sink = sink + checksum_of(bytes);
 }
 
+void read(const troupe::kernels::packed_matrix& weights) {
+  read(weights.bytes());
+  std::vector<float> row(weights.inputs());
+  weights.unpack_row(weights.outputs() - 1, row);
+  read(std::as_bytes(std::span{row}));
+}
+
 void read(const troupe::kernels::expert_weights& weights) {
-  read(weights.gate_up.bytes());
-  read(weights.down.bytes());
+  read(weights.gate_up);
+  read(weights.down);
 }
 
 void read_everything(const packed_source& source, const std::string& path) {
@@ -124,7 +135,7 @@ void read_everything(const packed_source& source, const std::string& path) {
            {attention + "q_proj.weight", attention + "k_proj.weight", attention + "v_proj.weight"},
            {attention + "o_proj.weight"},
            {"lm_head.weight"}})
-    ask_or_refuse(path, [&] { read(source.matrix(names, false).bytes()); });
+    ask_or_refuse(path, [&] { read(source.matrix(names, false)); });
   for (const auto& tensor : dense_tensors(config())) {
     if (tensor.shape.size() == 1)
       ask_or_refuse(path, [&] {
@@ -132,7 +143,7 @@ void read_everything(const packed_source& source, const std::string& path) {
         read(std::as_bytes(std::span{values}));
       });
     else if (tensor.name.find("gate") != std::string::npos)
-      ask_or_refuse(path, [&] { read(source.matrix({&tensor.name, 1}, true).bytes()); });
+      ask_or_refuse(path, [&] { read(source.matrix({&tensor.name, 1}, true)); });
   }
   for (std::size_t expert = 0; expert < 2; ++expert) {
     ask_or_refuse(path, [&] { read(source.expert(0, expert)); });
@@ -153,8 +164,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   static const int descriptor = ::memfd_create("packed_fuzz", 0);
   static const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
-  const auto file = file_of(std::span{data, size}.first<4>(),
-                            with_checksums({reinterpret_cast<const char*>(data) + 4, size - 4}));
+  const auto choice = std::span{data, size}.first<4>();
+  const auto file =
+      file_of(choice, with_checksums({reinterpret_cast<const char*>(data) + 4, size - 4}, filling(choice)));
   if (::ftruncate(descriptor, 0) != 0
       || ::pwrite(descriptor, file.data(), file.size(), 0) != static_cast<ssize_t>(file.size()))
     std::abort();
