@@ -247,12 +247,12 @@ static void dot_runs(const dot_product& product) {
   };
   for (std::size_t p = 0; p < runs.panels; ++p) {
     const std::byte* panel = product.panel + p * product.panel_stride;
-    if (header != 0) // lines that are read at once when the panels behind begin
-      for (std::size_t run = 0; run < panel_runs; ++run) {
-        const upcoming_panels behind = runs.behind(p);
-        fetch_line(behind.first + run * behind.run_stride - header);
-        fetch_line(behind.first + run * behind.run_stride - header + vector_bytes);
-      }
+    if (header != 0) { // lines that are read at once when the panels behind begin
+      const upcoming_panels behind = runs.behind(p);
+      for (std::size_t run = 0; run < panel_runs; ++run)
+        for (std::size_t line = 0; line < 2; ++line)
+          fetch_line(behind.first + run * behind.run_stride - header + line * vector_bytes);
+    }
     over_parts(runs, p, dot_part_bytes, [&](const run_part& part) {
       run_fetch fetch(part.coming.first + part.coming_block * Blocks::bytes, part.coming.run_stride);
       for (std::size_t run = 0; run < panel_runs; ++run) {

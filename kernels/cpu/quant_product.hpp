@@ -1,4 +1,5 @@
-// Tiles of products with quantized weights: what product.cpp hands on.
+// Tiles of products with quantized weights, and with others that a matrix unit has unpacked: what product.cpp
+// hands on.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Which weights of a model are quantized, and how rows meet them.
+// Which weights of a model are quantized, how rows meet them, and how the others are stored.
 #pragma once
 
 #include "kernels/packed_matrix.hpp"

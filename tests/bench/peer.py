@@ -26,9 +26,8 @@ CELLS = [
 
 # Column: bits of a weight with its scales, what we are started with, what the peer is started with (file, flags).
 # 16-bit weights, which ours may keep in 12 bits without loss (the floor is that of 16), are compared with the better of
-# its BF16 (plain, repacked as it loads) and F16; quantized ones with its
-# fastest types of that width, which are those whose rows are interleaved. What it repacks lies in memory of its own,
-# and so do our 16-bit weights.
+# its BF16 (plain, repacked as it loads) and F16; quantized ones with its fastest types of that width, which are those
+# whose rows are interleaved. What it repacks lies in memory of its own, and so do our 16-bit weights.
 COLUMNS = {
     "16 bit": (16.0, ["--weights-memory", "copied"], [("BF16", []), ("BF16", ["repack"]), ("F16", [])]),
     "int8": (

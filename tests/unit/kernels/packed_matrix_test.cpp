@@ -75,6 +75,7 @@ TEST(packed_matrix, refuses_what_it_cannot_pack) {
   wrong.type = dtype::int8;
   EXPECT_THROW(packed_matrix::pack(packed_format::f32_panel, wrong), kernel_error);
   EXPECT_THROW(packed_matrix::pack_gate_up(packed_format::f32_panel, view, view.slice(0, 8)), kernel_error);
+  EXPECT_THROW(packed_matrix::pack(packed_format::bf16_coded, view), kernel_error); // `code` does that
 }
 
 TEST(packed_matrix, takes_half_precision_checkpoints) {

@@ -69,11 +69,33 @@ class packed_weights : public testing::Test {
         kernels::isa::portable, coding);
   }
 
-  packed_index index_of_file() const {
-    const auto bytes = read_file(file());
+  /// A file's bytes and what they say.
+  struct taken_apart {
+    std::string bytes;
+    packed_header header;
+    packed_index index;
+  };
+
+  taken_apart take_apart() const {
+    auto bytes = read_file(file());
     const auto header = packed_header::decode(std::as_bytes(std::span{bytes.data(), bytes.size()}), "file");
-    return decode_index(std::string_view{bytes}.substr(header.index_offset, header.index_bytes),
-                        header.index_offset, "file");
+    auto index = decode_index(std::string_view{bytes}.substr(header.index_offset, header.index_bytes),
+                              header.index_offset, "file");
+    return {std::move(bytes), header, std::move(index)};
+  }
+
+  std::vector<packed_extent> extents() const { return take_apart().index.extents; }
+
+  /// The file with another index and everything else of it right. @returns what reading all of it throws
+  std::string error_with_index(const taken_apart& whole, const std::string& index) {
+    auto header = whole.header;
+    header.index_bytes = index.size();
+    header.index_checksum = checksum_of(index);
+    header.file_bytes = header.index_offset + index.size();
+    const auto start = header.encode();
+    write_file(file(), std::string{reinterpret_cast<const char*>(start.data()), start.size()}
+                           + whole.bytes.substr(start.size(), header.index_offset - start.size()) + index);
+    return error_of([&] { open_and_read(); });
   }
 
   std::filesystem::path file() const { return scratch_.path() / packed_file_name; }
@@ -130,7 +152,7 @@ TEST_F(packed_weights, with_coded_exponents_are_the_same_weights) {
       const auto packed = packed_source::open(file(), config_, quant.rows, memory);
       EXPECT_EQ(test::batch_runner(packed).run(ctx, {{0, prompt}}), expected);
     }
-    for (const auto& extent : index_of_file().extents) {
+    for (const auto& extent : extents()) {
       const bool is_expert = extent.name.find(".experts.") != std::string::npos;
       const bool plain = is_expert ? quant.experts == expert_quant::none : quant.dense == dense_quant::none;
       const bool router = extent.name.ends_with("mlp.gate.weight");
@@ -157,7 +179,7 @@ TEST_F(packed_weights, tell_how_large_their_experts_are) {
 
 TEST_F(packed_weights, computed_in_float32_have_no_exponents_to_code) {
   write_packed(*checkpoint_with({}, kernels::dtype::f32, weight_coding::exponents), file(), 1);
-  for (const auto& extent : index_of_file().extents)
+  for (const auto& extent : extents())
     EXPECT_NE(extent.format, "bf16-coded") << extent.name;
 }
 
@@ -198,22 +220,12 @@ TEST_F(packed_weights, that_cannot_be_coded_stay_as_they_are) {
 
 TEST_F(packed_weights, lists_of_exceptions_that_lead_out_of_a_panel_are_refused) {
   write_packed(*checkpoint_with({}, kernels::dtype::bf16, weight_coding::exponents), file(), 1);
-  auto bytes = read_file(file());
-  auto index = index_of_file();
-  const auto header = packed_header::decode(std::as_bytes(std::span{bytes.data(), bytes.size()}), "file");
-  auto& extent = index.extents.back();
+  auto whole = take_apart();
+  auto& extent = whole.index.extents.back();
   // No end of the list, with all checksums right.
-  std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(extent.offset) + 64, 64, '\0');
-  extent.checksum = checksum_of(std::string_view{bytes}.substr(extent.offset, extent.num_bytes));
-  const auto text = encode(index);
-  auto changed = header;
-  changed.index_bytes = text.size();
-  changed.index_checksum = checksum_of(text);
-  changed.file_bytes = header.index_offset + text.size();
-  const auto head = changed.encode();
-  write_file(file(), std::string{reinterpret_cast<const char*>(head.data()), head.size()}
-                         + bytes.substr(head.size(), header.index_offset - head.size()) + text);
-  EXPECT_EQ(error_of([&] { open_and_read(); }),
+  std::fill_n(whole.bytes.begin() + static_cast<std::ptrdiff_t>(extent.offset) + 64, 64, '\0');
+  extent.checksum = checksum_of(std::string_view{whole.bytes}.substr(extent.offset, extent.num_bytes));
+  EXPECT_EQ(error_with_index(whole, encode(whole.index)),
             file().string() + ": extent 'layers.1.experts.7' has a panel whose exceptions make no sense");
 }
 
@@ -320,18 +332,14 @@ TEST_F(packed_weights, a_file_that_is_cut_short_anywhere_is_refused) {
 
 TEST_F(packed_weights, a_damaged_byte_is_noticed_wherever_it_matters) {
   write_packed(*checkpoint_with(all_quants[1]), file(), 1);
-  const auto whole = read_file(file());
+  const auto parts = take_apart();
+  const auto& whole = parts.bytes;
   // Which bytes are padding between extents, and may be anything, the index says.
   std::vector<bool> used(whole.size(), true);
-  {
-    const auto header = packed_header::decode(std::as_bytes(std::span{whole.data(), whole.size()}), "file");
-    const auto index = decode_index(std::string_view{whole}.substr(header.index_offset, header.index_bytes),
-                                    header.index_offset, "file");
-    std::fill(used.begin() + packed_header::num_bytes,
-              used.begin() + static_cast<std::ptrdiff_t>(header.index_offset), false);
-    for (const auto& extent : index.extents)
-      std::fill_n(used.begin() + static_cast<std::ptrdiff_t>(extent.offset), extent.num_bytes, true);
-  }
+  std::fill(used.begin() + packed_header::num_bytes,
+            used.begin() + static_cast<std::ptrdiff_t>(parts.header.index_offset), false);
+  for (const auto& extent : parts.index.extents)
+    std::fill_n(used.begin() + static_cast<std::ptrdiff_t>(extent.offset), extent.num_bytes, true);
   std::mt19937 random(1);
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < packed_header::num_bytes; ++i)
@@ -354,13 +362,9 @@ TEST_F(packed_weights, a_damaged_byte_is_noticed_wherever_it_matters) {
 
 TEST_F(packed_weights, a_damaged_expert_is_named) {
   write_packed(*checkpoint_with(all_quants[1]), file(), 1);
-  auto bytes = read_file(file());
-  const auto header = packed_header::decode(std::as_bytes(std::span{bytes.data(), bytes.size()}), "file");
-  const auto index = decode_index(std::string_view{bytes}.substr(header.index_offset, header.index_bytes),
-                                  header.index_offset, "file");
-  const auto& last = index.extents.back();
-  bytes[last.offset + 10] ^= 1;
-  write_file(file(), bytes);
+  auto whole = take_apart();
+  whole.bytes[whole.index.extents.back().offset + 10] ^= 1;
+  write_file(file(), whole.bytes);
   const auto packed = packed_source::open(file(), config_);
   EXPECT_EQ(error_of([&] { packed->expert(1, 7); }),
             file().string() + ": extent 'layers.1.experts.7' is damaged: its checksum differs");
@@ -369,20 +373,9 @@ TEST_F(packed_weights, a_damaged_expert_is_named) {
 
 TEST_F(packed_weights, hostile_indices_are_refused) {
   write_packed(*checkpoint_with(all_quants[0]), file(), 1);
-  const auto whole = read_file(file());
-  const auto header = packed_header::decode(std::as_bytes(std::span{whole.data(), whole.size()}), "file");
-  const auto json = whole.substr(header.index_offset, header.index_bytes);
-  // A file with another index and everything else right.
-  const auto with_index = [&](const std::string& text) {
-    auto changed = header;
-    changed.index_bytes = text.size();
-    changed.index_checksum = checksum_of(text);
-    changed.file_bytes = header.index_offset + text.size();
-    const auto bytes = changed.encode();
-    write_file(file(), std::string{reinterpret_cast<const char*>(bytes.data()), bytes.size()}
-                           + whole.substr(bytes.size(), header.index_offset - bytes.size()) + text);
-    return error_of([&] { open_and_read(); });
-  };
+  const auto whole = take_apart();
+  const auto json = whole.bytes.substr(whole.header.index_offset, whole.header.index_bytes);
+  const auto with_index = [&](const std::string& text) { return error_with_index(whole, text); };
   EXPECT_EQ(with_index(json), "");
   const auto replaced = [&](const std::string& from, const std::string& to) {
     auto text = json;
