@@ -49,7 +49,7 @@ TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, cons
 /// fits 16 bits: multiplying it with the group's scale and adding up is one instruction, of which the upper
 /// halves of the lanes are told to be worth nothing.
 /// @param far  of each panel where lines to fetch begin, `far_offset` further on
-template <std::size_t Rows, std::size_t Panels>
+template <std::size_t Rows, std::size_t Panels, class Fetcher>
 TROUPE_VNNI TROUPE_INLINE void
 vnni_int4_block(const std::byte* a, std::size_t a_stride, const quant_panel& first, std::size_t b,
                 std::size_t k, const std::byte* const* far, std::size_t far_offset, __m512i (*sums)[Rows]) {
@@ -68,7 +68,7 @@ vnni_int4_block(const std::byte* a, std::size_t a_stride, const quant_panel& fir
 #pragma GCC unroll 2
     for (std::size_t p = 0; p < Panels; ++p) {
       const std::byte* line = from + p * first.stride;
-      weight_fetcher::fetch_line<512>(far[p] + far_offset + i * 8, line);
+      Fetcher::template fetch_line<512>(far[p] + far_offset + i * 8, line);
       const __m512i bytes = _mm512_loadu_si512(line);
       low[p] = low_half_bytes(bytes);
       high[p] = high_half_bytes(bytes);
@@ -100,10 +100,9 @@ vnni_int4_block(const std::byte* a, std::size_t a_stride, const quant_panel& fir
 }
 
 /// Two panels at a time, 64 of K of each.
-template <std::size_t Rows, std::size_t Panels>
+template <std::size_t Rows, std::size_t Panels, class Fetcher>
 TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, const quant_panel& first,
-                                  const weight_fetcher& fetcher, std::size_t k,
-                                  __m512i (&sums)[Panels][Rows]) {
+                                  const Fetcher& fetcher, std::size_t k, __m512i (&sums)[Panels][Rows]) {
   constexpr std::size_t together = Panels < 2 ? Panels : 2;
   for (std::size_t r = 0; r < Rows; ++r)
     for (std::size_t p = 0; p < Panels; ++p)
@@ -117,18 +116,17 @@ TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, cons
     for (std::size_t p = 0; p < Panels; p += together) {
       // Rows are read again for the next panels: kept, they would be spilled.
       __asm__ volatile("" ::: "memory");
-      vnni_int4_block<Rows, together>(a, a_stride, first.next(p), b, k, far + p, 0, sums + p);
+      vnni_int4_block<Rows, together, Fetcher>(a, a_stride, first.next(p), b, k, far + p, 0, sums + p);
       if (b + 1 < blocks)
-        vnni_int4_block<Rows, together>(a, a_stride, first.next(p), b + 1, k, far + p, int4_block_bytes,
-                                        sums + p);
+        vnni_int4_block<Rows, together, Fetcher>(a, a_stride, first.next(p), b + 1, k, far + p,
+                                                 int4_block_bytes, sums + p);
     }
   }
 }
 
-template <std::size_t Rows, std::size_t Panels>
+template <std::size_t Rows, std::size_t Panels, class Fetcher>
 TROUPE_VNNI static void vnni_block(const std::byte* a, std::size_t a_stride, const quant_panel& first,
-                                   const weight_fetcher& fetcher, std::size_t k, float* c,
-                                   std::size_t c_stride) {
+                                   const Fetcher& fetcher, std::size_t k, float* c, std::size_t c_stride) {
   __m512i sums[Panels][Rows];
   if (first.format == packed_format::int8_channel)
     vnni_int8<Rows, Panels>(a, a_stride, first, fetcher, k, sums);
@@ -146,21 +144,22 @@ static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows
   const std::size_t c_stride = rows * 16;
   static_assert(Panels <= 4);
   constexpr std::size_t most = Panels == 2 ? 8 : 6; // rows whose sums registers hold, or nearly
-  for (std::size_t row = 0; row < rows;) {
-    // Fetched once: what follows finds the panels in the cache.
-    const weight_fetcher fetcher(first, Panels, row == 0 ? panels : 0, k,
-                                 row == 0 ? next : upcoming_panels{});
+  const std::size_t passes = (rows + most - 1) / most;
+  for (std::size_t pass = 0; pass < passes; ++pass) {
+    const std::size_t row = pass * most;
     const std::byte* x = a + row * a_stride;
     float* y = c + row * 16;
     const std::size_t count = rows - row < most ? rows - row : most;
-    [&]<std::size_t... Less>(std::index_sequence<Less...>) {
+    const auto multiply = [&]<std::size_t... Less>(const auto& fetcher, std::index_sequence<Less...>) {
       // One of them: as many rows as there are.
       ((count == Less + 1 ? vnni_block<Less + 1, Panels>(x, a_stride, first, fetcher, k, y, c_stride)
                           : void()),
        ...);
-    }
-    (std::make_index_sequence<most>{});
-    row += count;
+    };
+    if (passes == 1)
+      multiply(weight_fetcher(first, Panels, panels, k, next), std::make_index_sequence<most>{});
+    else
+      multiply(share_fetcher(first, Panels, panels, k, next, pass, passes), std::make_index_sequence<most>{});
   }
 }
 

@@ -82,4 +82,53 @@ class weight_fetcher {
   std::size_t scales_ = 0; // where a panel's group scales begin
 };
 
+/// Where more rows pass the panels than registers hold sums of: each pass of a block of rows fetches its
+/// share of the panels that come next, so that the first of the next pass does not wait for memory while the
+/// others leave it idle.
+class share_fetcher {
+ public:
+  /// @param passes  over the same panels, of which this is number `pass`
+  /// @param panels  from `first` on, and behind them `next`
+  share_fetcher(const quant_panel& first, std::size_t side_by_side, std::size_t panels, std::size_t k,
+                const upcoming_panels& next, std::size_t pass, std::size_t passes)
+      : first_(first.weights), stride_(first.stride), step_bytes_(step_bytes(first.format)) {
+    const std::size_t steps = (k + step_k - 1) / step_k;
+    lines_ = (stride_ / 64 + passes * steps - 1) / (passes * steps);
+    begin_ = pass * steps * lines_ * 64;
+    for (std::size_t p = 0; p < side_by_side; ++p) {
+      const std::size_t at = p + side_by_side;
+      upcoming_[p] = at < panels                ? first.weights + at * stride_
+                     : at - panels < next.count ? next.first + (at - panels) * stride_
+                                                : nullptr;
+    }
+  }
+
+  /// Fetches for one step of panel `p`, whose weights are read from byte `offset` on.
+  inline __attribute__((always_inline)) const std::byte* operator()(std::size_t p, std::size_t offset) const {
+    if (upcoming_[p] != nullptr) {
+      const std::size_t from = begin_ + offset / step_bytes_ * lines_ * 64;
+      for (std::size_t at = from; at < from + lines_ * 64 && at < stride_; at += 64)
+        _mm_prefetch(reinterpret_cast<const char*>(upcoming_[p] + at), _MM_HINT_T1);
+    }
+    return first_;
+  }
+
+  /// The next step's line, from L2 into L1.
+  template <std::size_t StepBytes>
+  static inline __attribute__((always_inline)) void fetch_line(const std::byte* /*far*/,
+                                                               const std::byte* from) {
+    _mm_prefetch(reinterpret_cast<const char*>(from + StepBytes), _MM_HINT_T0);
+  }
+
+ private:
+  static constexpr std::size_t most_panels = 4;
+
+  const std::byte* first_;
+  const std::byte* upcoming_[most_panels] = {}; // null: nothing to fetch
+  std::size_t stride_;
+  std::size_t step_bytes_;
+  std::size_t lines_ = 0; // of a step
+  std::size_t begin_ = 0;
+};
+
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
