@@ -9,9 +9,8 @@
 #include <utility>
 
 #include "kernels/cpu/quant_any_kernels.hpp"
+#include "kernels/cpu/vnni_unpacked_kernels.hpp"
 #include "kernels/cpu/weight_fetch.hpp"
-
-#define TROUPE_VNNI __attribute__((target("avx512vnni")))
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
@@ -163,6 +162,9 @@ static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows
   }
 }
 
+// From so many rows on it is faster to unpack int4 once; at 16 it is as fast.
+constexpr std::size_t unpacked_rows = 17;
+
 /// With many rows fewer panels side by side, so that more rows meet each.
 static void integer_panels_vnni(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& first, std::size_t panels, const upcoming_panels& next,
@@ -172,6 +174,13 @@ static void integer_panels_vnni(const std::byte* a, std::size_t a_stride, std::s
     return;
   }
   std::size_t p = 0;
+  if (rows >= unpacked_rows && first.format != packed_format::int8_channel) {
+    for (; p + 2 <= panels; p += 2)
+      vnni_unpacked<2>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
+    if (p < panels)
+      vnni_unpacked<1>(a, a_stride, rows, first.next(p), 1, next, k, c + p * rows * 16);
+    return;
+  }
   if (rows <= 6)
     for (; p + 4 <= panels; p += 4)
       vnni_rows<4>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
