@@ -315,7 +315,7 @@ void check_tiles(comparison& compare) {
 
 // int8 rows in tiles against the portable product of the same rows.
 void check_int8_tiles(comparison& compare) {
-  constexpr std::size_t k = 160;
+  constexpr std::size_t k = 608; // more than is unpacked at a time
   constexpr std::size_t tile_stride = int8_row_sums(k) * 16 + 64;
   constexpr std::size_t stride = int8_row_stride(k);
   constexpr std::size_t most_rows = 70;
@@ -332,50 +332,49 @@ void check_int8_tiles(comparison& compare) {
           return type == dtype::f32 ? raw(x_f32) + r * k * 4 : raw(x_bf16) + r * k * 2;
         };
         constexpr std::size_t panels = columns / 16;
-        compare.check(
-            std::string("integer gemm in tiles ") + name_of(format) + " " + name_of(type) + ", "
-                + std::to_string(rows) + " rows",
-            panels * rows * 64, [&](const kernel_table& t, float* out) {
-              if (t.int8_tiles == nullptr) {
-                std::vector<std::byte> integers(rows * stride);
-                for (std::size_t r = 0; r < rows; ++r)
-                  t.quant.quantize_row(row(r), type, k, integers.data() + r * stride);
-                for (std::size_t p = 0; p < panels; ++p)
-                  t.quant.integer(integers.data(), stride, rows, panel_at(p), 1, {}, k, out + p * rows * 16);
-                return;
-              }
-              const std::size_t padded = (rows + 15) / 16 * 16;
-              buffer memory(padded / 16 * tile_stride + panels * int8_row_sums(k) * 16);
-              std::byte* a = memory.data();
-              std::byte* unpacked = a + padded / 16 * tile_stride;
-              for (std::size_t r = 0; r < rows; ++r) {
-                std::byte* tile = a + r / 16 * tile_stride;
-                t.quantize_row_tiles(row(r), type, k, tile + r % 16 * 64,
-                                     reinterpret_cast<float*>(tile + int8_row_sums(k) * 16) + r % 16);
-              }
-              std::vector<float> c(padded * columns);
-              tile_product product{.a = a,
-                                   .a_stride = tile_stride,
-                                   .rows = rows,
-                                   .panel = weights.first.weights,
-                                   .panel_stride = weights.first.stride,
-                                   .panels = panels,
-                                   .blocks = int8_row_sums(k) / 64,
-                                   .c = c.data(),
-                                   .c_stride = padded * 16};
-              if (format != packed_format::int8_channel) {
-                product.panel = unpacked;
-                product.panel_stride = int8_row_sums(k) * 16;
-                for (std::size_t p = 0; p < panels; ++p)
-                  t.unpack_int4(panel_at(p), k, unpacked + p * product.panel_stride);
-              }
-              t.int8_tiles(product);
-              for (std::size_t p = 0; p < panels; ++p) {
-                float* sums = c.data() + p * padded * 16;
-                t.scale_int8_tiles(panel_at(p).scales, a, tile_stride, rows, k, sums);
-                std::copy_n(sums, rows * 16, out + p * rows * 16);
-              }
-            });
+        compare.check(std::string("integer gemm in tiles ") + name_of(format) + " " + name_of(type) + ", "
+                          + std::to_string(rows) + " rows",
+                      panels * rows * 64, [&](const kernel_table& t, float* out) {
+                        if (t.int8_tiles == nullptr) {
+                          std::vector<std::byte> integers(rows * stride);
+                          for (std::size_t r = 0; r < rows; ++r)
+                            t.quant.quantize_row(row(r), type, k, integers.data() + r * stride);
+                          t.quant.integer(integers.data(), stride, rows, weights.first, panels, {}, k, out);
+                          return;
+                        }
+                        const std::size_t padded = (rows + 15) / 16 * 16;
+                        buffer memory(padded / 16 * tile_stride + panels * int8_row_sums(k) * 16);
+                        std::byte* a = memory.data();
+                        std::byte* unpacked = a + padded / 16 * tile_stride;
+                        for (std::size_t r = 0; r < rows; ++r) {
+                          std::byte* tile = a + r / 16 * tile_stride;
+                          t.quantize_row_tiles(row(r), type, k, tile + r % 16 * 64,
+                                               reinterpret_cast<float*>(tile + int8_row_sums(k) * 16)
+                                                   + r % 16);
+                        }
+                        std::vector<float> c(padded * columns);
+                        tile_product product{.a = a,
+                                             .a_stride = tile_stride,
+                                             .rows = rows,
+                                             .panel = weights.first.weights,
+                                             .panel_stride = weights.first.stride,
+                                             .panels = panels,
+                                             .blocks = int8_row_sums(k) / 64,
+                                             .c = c.data(),
+                                             .c_stride = padded * 16};
+                        if (format != packed_format::int8_channel) {
+                          product.panel = unpacked;
+                          product.panel_stride = int8_row_sums(k) * 16;
+                          for (std::size_t p = 0; p < panels; ++p)
+                            t.unpack_int4(panel_at(p), k, unpacked + p * product.panel_stride);
+                        }
+                        t.int8_tiles(product);
+                        for (std::size_t p = 0; p < panels; ++p) {
+                          float* sums = c.data() + p * padded * 16;
+                          t.scale_int8_tiles(panel_at(p).scales, a, tile_stride, rows, k, sums);
+                          std::copy_n(sums, rows * 16, out + p * rows * 16);
+                        }
+                      });
       }
   }
 }

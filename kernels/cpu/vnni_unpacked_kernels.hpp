@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "kernels/cpu/group_multiplier.hpp"
 #include "kernels/cpu/quant_integer_kernels.hpp"
+#include "kernels/cpu/weight_fetch.hpp"
 
 #define TROUPE_VNNI __attribute__((target("avx512vnni")))
 
@@ -16,33 +18,26 @@ constexpr std::size_t unpacked_panels = 2;
 constexpr std::size_t unpacked_panel_bytes = unpacked_k * 16;
 constexpr std::size_t unpacked_pass_rows = 8; // rows whose sums registers hold
 
-/// Half bytes q + 8, one a byte, times the group scale in both halves of each lane, plus what turns them into
-/// 128 + q · g, which is 8 to 248. Bytes are multiplied as 16 bits, even and odd ones apart: of the even
-/// ones' products only the low byte is right.
-TROUPE_INLINE __m512i unsigned_weights(__m512i half_bytes, __m512i scale, __m512i offset) {
-  const __m512i even = _mm512_mullo_epi16(half_bytes, scale);
-  const __m512i odd =
-      _mm512_mullo_epi16(_mm512_and_si512(half_bytes, _mm512_set1_epi16(static_cast<short>(0xff00))), scale);
-  constexpr int choose = 0xca; // bits of the second where the first has ones, else of the third
-  return _mm512_add_epi8(_mm512_ternarylogic_epi32(_mm512_set1_epi16(0x00ff), even, odd, choose), offset);
-}
-
 /// `count` blocks of 32 of K of a panel from block `begin` on, as int8's panels lie, each byte 128 more.
 static void unpack_unsigned(const quant_panel& panel, std::size_t begin, std::size_t count, std::byte* out) {
   const std::byte* from = panel.weights + begin * int4_block_bytes;
-  const __m512i first_byte = _mm512_set4_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
   for (std::size_t b = begin; b < begin + count; ++b) {
-    const __m512i g =
-        panel.group_scales == nullptr ? _mm512_set1_epi32(1) : load_int8_int(panel.group_scales_of(b));
-    const __m512i scale =
-        _mm512_or_si512(_mm512_slli_epi32(g, 16), _mm512_and_si512(g, _mm512_set1_epi32(0xffff)));
-    const __m512i offset =
-        _mm512_shuffle_epi8(_mm512_sub_epi32(_mm512_set1_epi32(128), _mm512_slli_epi32(g, 3)), first_byte);
+    if (panel.group_scales == nullptr) {
+      const __m512i offset = _mm512_set1_epi8(128 - 8);
 #pragma GCC unroll 4
-    for (std::size_t line = 0; line < int4_block_bytes / 64; ++line, from += 64, out += 128) {
+      for (std::size_t line = 0; line < int4_block_bytes; line += 64, from += 64, out += 128) {
+        const __m512i bytes = _mm512_loadu_si512(from);
+        _mm512_store_si512(out, _mm512_add_epi8(low_half_bytes(bytes), offset));
+        _mm512_store_si512(out + 64, _mm512_add_epi8(high_half_bytes(bytes), offset));
+      }
+      continue;
+    }
+    const group_multiplier g(panel.group_scales_of(b), 128);
+#pragma GCC unroll 4
+    for (std::size_t line = 0; line < int4_block_bytes; line += 64, from += 64, out += 128) {
       const __m512i bytes = _mm512_loadu_si512(from);
-      _mm512_store_si512(out, unsigned_weights(low_half_bytes(bytes), scale, offset));
-      _mm512_store_si512(out + 64, unsigned_weights(high_half_bytes(bytes), scale, offset));
+      _mm512_store_si512(out, g.low(bytes));
+      _mm512_store_si512(out + 64, g.high(bytes));
     }
   }
 }
@@ -72,10 +67,7 @@ static following_weights next_panels(const quant_panel& first, std::size_t panel
   following_weights following;
   following.bytes = (padded < unpacked_k ? padded : unpacked_k) / block_k * int4_block_bytes;
   for (std::size_t p = 0; p < Panels; ++p) {
-    const std::size_t at = p + Panels;
-    following.panel[p] = at < panels                ? first.weights + at * first.stride
-                         : at - panels < next.count ? next.first + (at - panels) * first.stride
-                                                    : nullptr;
+    following.panel[p] = panel_behind(first.weights, first.stride, panels, next, p + Panels);
     if (following.panel[p] != nullptr)
       for (std::size_t scales = padded / block_k * int4_block_bytes; scales < first.stride; scales += 64)
         _mm_prefetch(reinterpret_cast<const char*>(following.panel[p] + scales), _MM_HINT_T1);

@@ -14,6 +14,15 @@ constexpr std::size_t step_bytes(packed_format format) {
   return format == packed_format::int8_channel ? step_k * 16 : step_k * 8;
 }
 
+/// Panel number `index` of `panels` from `first` on, `stride` bytes apart, and then of `next`; null behind
+/// these.
+TROUPE_INLINE const std::byte* panel_behind(const std::byte* first, std::size_t stride, std::size_t panels,
+                                            const upcoming_panels& next, std::size_t index) {
+  if (index < panels)
+    return first + index * stride;
+  return index - panels < next.count ? next.first + (index - panels) * stride : nullptr;
+}
+
 /// Where to fetch from while up to four panels are read side by side: what lies some KiB further on in each
 /// of them, then in the panels behind, then in those that the same thread multiplies next. One stream of a
 /// thread does not reach the memory's bandwidth, nor does one that begins every tile without it.
@@ -49,11 +58,8 @@ class weight_fetcher {
       p += side_by_side_;
       if (at >= bytes_)
         return first_;
-      if (p < panels_)
-        panel = first_ + p * stride_;
-      else if (p - panels_ < next_.count)
-        panel = next_.first + (p - panels_) * stride_;
-      else
+      panel = panel_behind(first_, stride_, panels_, next_, p);
+      if (panel == nullptr)
         return first_; // nothing: a line that is there
     }
     if (scales_ != 0)
@@ -95,12 +101,8 @@ class share_fetcher {
     const std::size_t steps = (k + step_k - 1) / step_k;
     lines_ = (stride_ / 64 + passes * steps - 1) / (passes * steps);
     begin_ = pass * steps * lines_ * 64;
-    for (std::size_t p = 0; p < side_by_side; ++p) {
-      const std::size_t at = p + side_by_side;
-      upcoming_[p] = at < panels                ? first.weights + at * stride_
-                     : at - panels < next.count ? next.first + (at - panels) * stride_
-                                                : nullptr;
-    }
+    for (std::size_t p = 0; p < side_by_side; ++p)
+      upcoming_[p] = panel_behind(first.weights, stride_, panels, next, p + side_by_side);
   }
 
   /// Fetches for one step of panel `p`, whose weights are read from byte `offset` on.
