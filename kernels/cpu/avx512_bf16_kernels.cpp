@@ -11,7 +11,7 @@
 #include "kernels/cpu/dot_column_attention.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/row_kernels.hpp"
-#include "kernels/cpu/vnni_row_kernels.hpp"
+#include "kernels/cpu/vnni_stream_kernels.hpp"
 
 namespace troupe::kernels::cpu {
 namespace TROUPE_ISA_NAMESPACE {
@@ -21,14 +21,6 @@ static void dot_attention(const attention_block& block) {
     column_attention_block<dot_columns>(block);
   else
     avx512_table.attention(block);
-}
-
-static void dot_integer(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
-                        std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
-  if (rows == 1 && first.format == packed_format::int8_channel && __builtin_cpu_supports("avx512vnni"))
-    vnni_int8_row(a, first, panels, k, c);
-  else
-    avx512_table.quant.integer(a, a_stride, rows, first, panels, next, k, c);
 }
 
 } // namespace TROUPE_ISA_NAMESPACE
@@ -46,7 +38,7 @@ const kernel_table& avx512_bf16_table() {
     t.pack_row_dots = TROUPE_ISA_NAMESPACE::pack_row_dots;
     t.finish_rows = TROUPE_ISA_NAMESPACE::finish_rows;
     t.activate_rows = TROUPE_ISA_NAMESPACE::activate_rows;
-    t.quant.integer = TROUPE_ISA_NAMESPACE::dot_integer;
+    t.quant.integer = TROUPE_ISA_NAMESPACE::integer_panels_in_order;
     t.attention = TROUPE_ISA_NAMESPACE::dot_attention;
     return t;
   }();

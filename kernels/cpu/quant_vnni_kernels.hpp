@@ -137,7 +137,7 @@ TROUPE_VNNI static void vnni_block(const std::byte* a, std::size_t a_stride, con
                            first.scales + p * first.stride / sizeof(float));
 }
 
-template <std::size_t Panels>
+template <std::size_t Panels, class Fetcher>
 static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                       std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
   const std::size_t c_stride = rows * 16;
@@ -156,7 +156,7 @@ static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows
        ...);
     };
     if (passes == 1)
-      multiply(weight_fetcher(first, Panels, panels, k, next), std::make_index_sequence<most>{});
+      multiply(Fetcher(first, Panels, panels, k, next), std::make_index_sequence<most>{});
     else
       multiply(share_fetcher(first, Panels, panels, k, next, pass, passes), std::make_index_sequence<most>{});
   }
@@ -166,6 +166,8 @@ static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows
 constexpr std::size_t unpacked_rows = 17;
 
 /// With many rows fewer panels side by side, so that more rows meet each.
+/// @tparam Fetcher  where rows pass panels once: `weight_fetcher` or `group_fetcher`
+template <class Fetcher>
 static void integer_panels_vnni(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& first, std::size_t panels, const upcoming_panels& next,
                                 std::size_t k, float* c) {
@@ -183,11 +185,11 @@ static void integer_panels_vnni(const std::byte* a, std::size_t a_stride, std::s
   }
   if (rows <= 6)
     for (; p + 4 <= panels; p += 4)
-      vnni_rows<4>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
+      vnni_rows<4, Fetcher>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
   for (; p + 2 <= panels; p += 2)
-    vnni_rows<2>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
+    vnni_rows<2, Fetcher>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
   if (p < panels)
-    vnni_rows<1>(a, a_stride, rows, first.next(p), 1, next, k, c + p * rows * 16);
+    vnni_rows<1, Fetcher>(a, a_stride, rows, first.next(p), 1, next, k, c + p * rows * 16);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

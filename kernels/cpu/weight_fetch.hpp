@@ -88,6 +88,50 @@ class weight_fetcher {
   std::size_t scales_ = 0; // where a panel's group scales begin
 };
 
+/// Where to fetch from while panels are read side by side, in the order of addresses: what lies behind all of
+/// them comes from memory as one stream, whichever of them is multiplied. AMD's processors read faster so.
+class group_fetcher {
+ public:
+  /// @param panels  from `first` on, and behind them `next`
+  group_fetcher(const quant_panel& first, std::size_t side_by_side, std::size_t panels, std::size_t k,
+                const upcoming_panels& next)
+      : first_(first.weights),
+        behind_(panel_behind(first.weights, first.stride, panels, next, side_by_side)),
+        side_by_side_(side_by_side),
+        step_bytes_(step_bytes(first.format)),
+        stepped_(side_by_side * ((k + step_k - 1) / step_k * step_bytes_)) {
+    const std::size_t there = panels > side_by_side ? panels - side_by_side : next.count;
+    end_ = (there < side_by_side ? there : side_by_side) * first.stride;
+  }
+
+  /// The line to fetch for each that is read of panel `p` from its byte `offset` on, for one step.
+  inline __attribute__((always_inline)) const std::byte* operator()(std::size_t p, std::size_t offset) const {
+    if (behind_ == nullptr)
+      return first_; // nothing: a line that is there
+    const std::size_t step = offset / step_bytes_ * side_by_side_ + p;
+    // Steps read weights. As many lines as there are scales are left: one each of the first steps.
+    const std::size_t left = stepped_ + step * 64;
+    if (left < end_)
+      _mm_prefetch(reinterpret_cast<const char*>(behind_ + left), _MM_HINT_T1);
+    return step * step_bytes_ < end_ ? behind_ + step * step_bytes_ : first_;
+  }
+
+  template <std::size_t StepBytes>
+  static inline __attribute__((always_inline)) void fetch_line(const std::byte* far, const std::byte* from) {
+    constexpr std::size_t bytes_ahead = 512; // from L2 into L1
+    _mm_prefetch(reinterpret_cast<const char*>(far), _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead), _MM_HINT_T0);
+  }
+
+ private:
+  const std::byte* first_;
+  const std::byte* behind_; // null: nothing to fetch
+  std::size_t side_by_side_;
+  std::size_t step_bytes_;
+  std::size_t stepped_; // bytes of all steps
+  std::size_t end_ = 0; // bytes that may be fetched
+};
+
 /// Where more rows pass the panels than registers hold sums of: each pass of a block of rows fetches its
 /// share of the panels that come next, so that the first of the next pass does not wait for memory while the
 /// others leave it idle.
