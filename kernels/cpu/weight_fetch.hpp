@@ -99,6 +99,7 @@ class group_fetcher {
         behind_(panel_behind(first.weights, first.stride, panels, next, side_by_side)),
         side_by_side_(side_by_side),
         step_bytes_(step_bytes(first.format)),
+        step_lines_log2_(first.format == packed_format::int8_channel ? 4 : 3),
         stepped_(side_by_side * ((k + step_k - 1) / step_k * step_bytes_)) {
     const std::size_t there = panels > side_by_side ? panels - side_by_side : next.count;
     end_ = (there < side_by_side ? there : side_by_side) * first.stride;
@@ -108,12 +109,12 @@ class group_fetcher {
   inline __attribute__((always_inline)) const std::byte* operator()(std::size_t p, std::size_t offset) const {
     if (behind_ == nullptr)
       return first_; // nothing: a line that is there
-    const std::size_t step = offset / step_bytes_ * side_by_side_ + p;
-    // Steps read weights. As many lines as there are scales are left: one each of the first steps.
-    const std::size_t left = stepped_ + step * 64;
+    const std::size_t at = offset * side_by_side_ + p * step_bytes_;
+    // Steps read weights, 16 or 8 lines each. Lines of scales are left: one each for the first steps.
+    const std::size_t left = stepped_ + (at >> step_lines_log2_);
     if (left < end_)
       _mm_prefetch(reinterpret_cast<const char*>(behind_ + left), _MM_HINT_T1);
-    return step * step_bytes_ < end_ ? behind_ + step * step_bytes_ : first_;
+    return at < end_ ? behind_ + at : first_;
   }
 
   template <std::size_t StepBytes>
@@ -128,6 +129,7 @@ class group_fetcher {
   const std::byte* behind_; // null: nothing to fetch
   std::size_t side_by_side_;
   std::size_t step_bytes_;
+  unsigned step_lines_log2_;
   std::size_t stepped_; // bytes of all steps
   std::size_t end_ = 0; // bytes that may be fetched
 };
