@@ -25,9 +25,9 @@ constexpr rows_in_runs dot_run_rows{3, dot_rows};
 constexpr std::size_t dot_part_bytes = 1024;
 
 // More rows meet panels that were brought into order, two at a time, so that values are spread over registers
-// half as often; and so much of each at a time, 8 KiB of L1 in all.
+// half as often; and so much of each at a time, 16 KiB of L1 in all.
 constexpr std::size_t dot_pair_rows = 6;
-constexpr std::size_t dot_chunk_blocks = 4;
+constexpr std::size_t dot_chunk_blocks = 8;
 
 constexpr std::size_t vector_bytes = 64;
 constexpr std::size_t dots_of_half = half_block / 2; // of the even or of the odd k of a block
@@ -293,15 +293,20 @@ static void dots_in_order(const dot_product& product, const std::byte* panel, co
     for (std::size_t p = 0; p < Panels; ++p)
       Blocks(panel + p * product.panel_stride, product.blocks, first)
           .order(blocks, ordered + p * ordered_bytes);
-    // What comes next: the same panels' next chunk, or the first one of those behind.
+    // What comes next, the same panels' next chunk or the first one of those behind, is fetched by all passes
+    // alike: were it by the first one, memory would be idle during the others.
     const std::byte* next = left > blocks ? panel + header + (first + blocks) * Blocks::bytes : coming;
+    const std::size_t bytes = next == nullptr ? 0 : blocks * Blocks::bytes;
+    const std::size_t steps = (product.rows + dot_pair_rows - 1) / dot_pair_rows * blocks;
+    const std::size_t bytes_of_step = (bytes / vector_bytes + steps - 1) / steps * vector_bytes;
+    std::size_t fetched = 0;
     const bfloat16* x = product.a + first * block_k;
     in_row_blocks<dot_pair_rows>(product.rows, [&]<std::size_t Rows>(std::size_t row) {
       for (std::size_t b = 0; b < blocks; ++b) {
-        if (row == 0 && next != nullptr)
+        for (const std::size_t end = fetched + bytes_of_step; fetched < end && fetched < bytes;
+             fetched += vector_bytes)
           for (std::size_t p = 0; p < Panels; ++p)
-            for (std::size_t line = 0; line < Blocks::bytes; line += vector_bytes)
-              __builtin_prefetch(next + p * product.panel_stride + b * Blocks::bytes + line, 0, 2);
+            __builtin_prefetch(next + p * product.panel_stride + fetched, 0, 2);
         dot_block<Rows, Panels>(row_dots{x + row * product.a_stride + b * block_k, product.a_stride},
                                 ordered_dots{ordered + b * panel_block_bytes, ordered_bytes},
                                 add_to_rows{c + row * 16, product.rows * 16});
