@@ -28,8 +28,8 @@ static void amx_attention(const attention_block& block) {
 }
 
 // Up to this many rows vector dot products are faster: of int4 more, which they need not unpack into memory.
-constexpr std::size_t few_rows_int8 = 2;
-constexpr std::size_t few_rows_int4 = 6;
+constexpr std::size_t few_rows_int8 = 6;
+constexpr std::size_t few_rows_int4 = 5;
 
 static void integer(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                     std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {

@@ -76,7 +76,7 @@ class integer_session {
   integer_session& operator=(const integer_session&) = delete;
 };
 
-/// One tile of rows with `Panels` ≤ 4 panels; `weights.at(step, p)` is where 64 of K of a panel lie, once
+/// One tile of rows with 1, 2 or 4 panels; `weights.at(step, p)` is where 64 of K of a panel lie, once
 /// `weights.prepare(step, p)` has been called.
 template <std::size_t Panels, class Weights>
 TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& weights) {
@@ -99,8 +99,6 @@ TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& 
       _tile_loadd(6, weights.at(s, 2), 64);
       _tile_dpbssd(2, 4, 6);
       weights.prepare(s + 1, 2);
-    }
-    if constexpr (Panels > 3) {
       _tile_loadd(6, weights.at(s, 3), 64);
       _tile_dpbssd(3, 4, 6);
       weights.prepare(s + 1, 3);
@@ -109,10 +107,10 @@ TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& 
   _tile_stored(0, t.c, 64);
   if constexpr (Panels > 1)
     _tile_stored(1, t.c + t.c_stride, 64);
-  if constexpr (Panels > 2)
+  if constexpr (Panels > 2) {
     _tile_stored(2, t.c + 2 * t.c_stride, 64);
-  if constexpr (Panels > 3)
     _tile_stored(3, t.c + 3 * t.c_stride, 64);
+  }
 }
 
 /// Two tiles of rows with `Panels` ≤ 2 panels: every tile that is loaded is used twice.
@@ -202,8 +200,8 @@ struct unpacked_weights {
 
 /// Up to 32 rows (`two`: more than 16) with `Panels` panels, all of K.
 template <std::size_t Panels>
-static void multiply_integer_panels(const integer_tiles& t, bool two, const quant_panel& first,
-                                    std::size_t panels_left, const upcoming_panels& next, std::size_t k) {
+TROUPE_INLINE void multiply_integer_panels(const integer_tiles& t, bool two, const quant_panel& first,
+                                           const weight_fetcher& fetcher) {
   const auto run = [&](const auto& weights) __attribute__((always_inline)) {
     if constexpr (Panels <= 2) {
       if (two) {
@@ -213,7 +211,6 @@ static void multiply_integer_panels(const integer_tiles& t, bool two, const quan
     }
     multiply_one_row_tile<Panels>(t, weights);
   };
-  const weight_fetcher fetcher(first, Panels, panels_left, k, next);
   if (first.format == packed_format::int8_channel) {
     run(lying_weights<Panels>{first.weights, first.stride, fetcher});
     return;
@@ -230,23 +227,20 @@ static void amx_integer(const std::byte* a, std::size_t a_stride, std::size_t ro
     const std::size_t one = smaller(tile_rows, rows - row);
     const std::size_t second = smaller(tile_rows, rows - row - one);
     const integer_session session(one, second);
-    for (std::size_t p = 0; p < panels;) {
-      const integer_tiles tiles{a + row * a_stride, a_stride, int8_row_sums(k) / step_k,
-                                sums + p * c_stride + row * 16, c_stride};
-      // Fetched once: what follows finds the panels in the cache.
-      const std::size_t left = row == 0 ? panels - p : 0;
-      const upcoming_panels then = row == 0 ? next : upcoming_panels{};
-      if (second == 0 && panels - p >= 4) {
-        multiply_integer_panels<4>(tiles, false, first.next(p), left, then, k);
-        p += 4;
-      } else if (panels - p >= 2) {
-        multiply_integer_panels<2>(tiles, second != 0, first.next(p), left, then, k);
-        p += 2;
-      } else {
-        multiply_integer_panels<1>(tiles, second != 0, first.next(p), left, then, k);
-        p += 1;
-      }
-    }
+    const auto step = [&](auto streams, std::size_t panel, std::size_t distance, weight_fetcher fetcher)
+        __attribute__((always_inline)) {
+      quant_panel stream = first.next(panel);
+      stream.stride *= distance;
+      fetcher.with_scales(stream);
+      multiply_integer_panels<streams>({a + row * a_stride, a_stride, int8_row_sums(k) / step_k,
+                                        sums + panel * c_stride + row * 16, distance * c_stride},
+                                       second != 0, stream, fetcher);
+    };
+    const std::size_t bytes = int8_row_sums(k) / step_k * step_bytes(first.format);
+    if (second == 0)
+      for_each_stream_step<4>(first.weights, first.stride, bytes, panels, next, step);
+    else
+      for_each_stream_step<2>(first.weights, first.stride, bytes, panels, next, step);
   }
   finish_stores();
   for (std::size_t p = 0; p < panels; ++p)

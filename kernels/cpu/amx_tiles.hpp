@@ -71,7 +71,7 @@ class tile_session {
       _tile_dpbf16ps(c, a, b);                                                                               \
   } while (false)
 
-/// Sums of one tile of rows with `Panels` ≤ 4 panels, one block of each panel in turn. `streamed`: weights
+/// Sums of one tile of rows with 1, 2 or 4 panels, one block of each panel in turn. `streamed`: weights
 /// come straight from memory and are fetched ahead; or null.
 template <bool Integers, std::size_t Panels>
 TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, const std::byte* panel,
@@ -82,18 +82,18 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
     _tile_loadd(0, c, 64);
     if constexpr (Panels > 1)
       _tile_loadd(1, c + c_stride, 64);
-    if constexpr (Panels > 2)
+    if constexpr (Panels > 2) {
       _tile_loadd(2, c + 2 * c_stride, 64);
-    if constexpr (Panels > 3)
       _tile_loadd(3, c + 3 * c_stride, 64);
+    }
   } else {
     _tile_zero(0);
     if constexpr (Panels > 1)
       _tile_zero(1);
-    if constexpr (Panels > 2)
+    if constexpr (Panels > 2) {
       _tile_zero(2);
-    if constexpr (Panels > 3)
       _tile_zero(3);
+    }
   }
   const auto fetch = [&](std::size_t i, std::size_t b) {
     if (streamed == nullptr)
@@ -119,8 +119,6 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
       fetch(2, b);
       _tile_loadd(6, w + 2 * stride, 64);
       TROUPE_TILE_PRODUCT(2, 4, 6);
-    }
-    if constexpr (Panels > 3) {
       fetch(3, b);
       _tile_loadd(6, w + 3 * stride, 64);
       TROUPE_TILE_PRODUCT(3, 4, 6);
@@ -129,10 +127,10 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
   _tile_stored(0, c, 64);
   if constexpr (Panels > 1)
     _tile_stored(1, c + c_stride, 64);
-  if constexpr (Panels > 2)
+  if constexpr (Panels > 2) {
     _tile_stored(2, c + 2 * c_stride, 64);
-  if constexpr (Panels > 3)
     _tile_stored(3, c + 3 * c_stride, 64);
+  }
 }
 
 // What register `t` holds is not needed any more. One that is zeroed takes none of those that the processor
@@ -197,41 +195,23 @@ TROUPE_INLINE void multiply_row_tiles(const std::byte* a, std::size_t a_stride, 
     step.template operator()<false>(offset);
 }
 
-/// One tile of rows with 1 to 4 panels.
-template <bool Integers>
-static void multiply_row_tile(const tile_product& p, std::size_t panels, const std::byte* a,
-                              const std::byte* panel, float* c, const weight_fetcher* streamed) {
-  switch (panels) {
-  case 1:
-    multiply_row_tile<Integers, 1>(p, a, panel, c, streamed);
-    break;
-  case 2:
-    multiply_row_tile<Integers, 2>(p, a, panel, c, streamed);
-    break;
-  case 3:
-    multiply_row_tile<Integers, 3>(p, a, panel, c, streamed);
-    break;
-  default:
-    multiply_row_tile<Integers, 4>(p, a, panel, c, streamed);
-    break;
-  }
-}
-
-/// Panels that one tile of rows meets at a time.
-constexpr std::size_t panel_group = 4;
+/// Streams of panels that one tile of rows meets side by side.
+constexpr std::size_t panel_streams = 4;
 
 /// Up to 16 rows: limited by memory alone.
 template <bool Integers>
 static void multiply_few_rows(const tile_product& p) {
   const tile_session session(p.rows);
-  for (std::size_t first = 0; first < p.panels; first += panel_group) {
-    const std::size_t left = p.panels - first;
-    const std::byte* panel = p.panel + first * p.panel_stride;
-    const weight_fetcher fetcher(panel, p.panel_stride, p.blocks * tile_bytes, smaller(panel_group, left),
-                                 left, p.next);
-    multiply_row_tile<Integers>(p, smaller(panel_group, left), p.a, panel, p.c + first * p.c_stride,
-                                p.streamed ? &fetcher : nullptr);
-  }
+  for_each_stream_step<panel_streams>(
+      p.panel, p.panel_stride, p.blocks * tile_bytes, p.panels, p.next,
+      [&](auto streams, std::size_t panel, std::size_t distance, const weight_fetcher& fetcher)
+          __attribute__((always_inline)) {
+            tile_product step = p;
+            step.panel_stride *= distance;
+            step.c_stride *= distance;
+            multiply_row_tile<Integers, streams>(step, p.a, p.panel + panel * p.panel_stride,
+                                                 p.c + panel * p.c_stride, p.streamed ? &fetcher : nullptr);
+          });
 }
 
 /// Tiles of rows that stay in L1 (24 KiB of it) while all panels pass by them.

@@ -39,6 +39,7 @@ const kernel_table& avx512_bf16_table() {
     t.finish_rows = TROUPE_ISA_NAMESPACE::finish_rows;
     t.activate_rows = TROUPE_ISA_NAMESPACE::activate_rows;
     t.quant.integer = TROUPE_ISA_NAMESPACE::integer_panels_in_order;
+    t.panels_in_streams = false;
     t.attention = TROUPE_ISA_NAMESPACE::dot_attention;
     return t;
   }();

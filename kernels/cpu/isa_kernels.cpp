@@ -47,6 +47,7 @@ static constexpr kernel_table make_table(isa set) {
   table.quant.quantize_row = quantize_row;
 #if defined(TROUPE_ISA_AVX512)
   table.quant.integer = integer_panels_vnni<weight_fetcher>;
+  table.panels_in_streams = true;
 #elif defined(TROUPE_ISA_AVX2)
   table.quant.integer = integer_panels_avx2;
   table.quant.integer_runs = integer_runs_avx2;

@@ -210,6 +210,8 @@ struct activation_block {
 /// FP32 weights, `row_layout::bf16_split` for BF16.
 struct kernel_table {
   isa set = isa::portable;
+  /// Few rows read the panels of a tile as streams side by side (`weight_fetch.hpp`), the longer the better.
+  bool panels_in_streams = false;
 
   /// Rows for products from a bf16 or f32 row of `k` elements; bf16 weights: rounds and pads.
   void (*pack_row_bf16)(const std::byte* row, dtype type, std::size_t k, float* out) = nullptr;

@@ -34,6 +34,11 @@ constexpr std::size_t many_panels = 8;
 constexpr std::size_t tiles_per_thread = 8; // so that none waits long for the last
 constexpr std::size_t streams = 4;
 
+// Where few rows read a tile's panels as streams, which have to go on for some 32 KiB: panels of int4, and
+// fewer, larger tiles.
+constexpr std::size_t stream_panels_int4 = 16;
+constexpr std::size_t stream_tiles_per_thread = 4;
+
 // On a matrix unit: bytes of rows that stay in L2 with the panels that pass, and panels of a tile, more of
 // few rows, so that a tile is worth taking.
 constexpr std::size_t tile_rows_bytes = std::size_t{1} << 19;
@@ -41,8 +46,9 @@ constexpr std::size_t tile_floats = std::size_t{64} * 1024;
 constexpr std::size_t tile_panels = 16;
 
 // Sums that a matrix unit makes at a time, at most 48 KiB. With fewer panels rows are read from L2 more
-// often, with more it was no faster.
+// often, with more it was no faster; of long panels fewer, since those that come next lie in L2 beside them.
 constexpr tile_shape tile_part{96, 8};
+constexpr std::size_t part_bytes = std::size_t{256} << 10;
 constexpr std::size_t unpacked_part_panels = 4; // of weights that BF16 rows have unpacked
 
 // So many int8 rows and fewer are rows of their own, not tiles: with int4, which would be unpacked for all of
@@ -190,7 +196,7 @@ std::size_t row_stride_of(row_layout layout, std::size_t inputs) {
 tile_shape matrix_unit_tile(row_layout layout, const packed_shape& weight, std::size_t rows) {
   const std::size_t most =
       std::max<std::size_t>(tile_rows_bytes / (tile_row_stride(layout, weight.inputs) / 16) / 32 * 32, 64);
-  tile_shape tile{rows, streams};
+  tile_shape tile{rows, many_panels};
   if (rows > most) // split evenly, in whole pairs of tiles
     tile.rows = ceil_div(ceil_div(rows, ceil_div(rows, most)), 32) * 32;
   if (rows > 16) // a power of two, so that halves hold whole pairs of gate and up
@@ -216,6 +222,14 @@ std::size_t unpacked_size(row_layout layout, const packed_matrix& weight) {
                                       : unpacked_bytes;
 }
 
+// A power of two, at least a pair of gate and up.
+std::size_t panels_of_part(const packed_shape& weight) {
+  std::size_t panels = tile_part.panels;
+  while (panels > 2 && panels * weight.panel_bytes() > part_bytes)
+    panels /= 2;
+  return panels;
+}
+
 tile_shape part_of(row_layout layout, const packed_matrix& weight, const tile_shape& tile) {
   const bool tiles = layout == row_layout::bf16_tiles || layout == row_layout::int8_tiles;
   if (!tiles || tile.rows <= 16)
@@ -223,7 +237,8 @@ tile_shape part_of(row_layout layout, const packed_matrix& weight, const tile_sh
   // Weights that are unpacked for BF16 rows are so again for every part.
   if (layout == row_layout::bf16_tiles && weight.format() != packed_format::bf16_pair)
     return {tile.rows, unpacked_part_panels};
-  return {ceil_div(ceil_div(tile.rows, ceil_div(tile.rows, tile_part.rows)), 32) * 32, tile_part.panels};
+  return {ceil_div(ceil_div(tile.rows, ceil_div(tile.rows, tile_part.rows)), 32) * 32,
+          panels_of_part(weight.shape())};
 }
 
 // Few rows: a tile is multiplied in one part.
@@ -302,6 +317,8 @@ tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std
   // Integer products walk four panels and fetch the next four.
   const bool few = rows <= few_rows && layout != row_layout::int8;
   tile_shape tile{std::min(rows, many_rows), few ? streams : many_panels};
+  if (table.panels_in_streams && layout == row_layout::int8 && weight.format() != packed_format::int8_channel)
+    tile.panels = stream_panels_int4;
   if (layout == row_layout::bf16_tiles || layout == row_layout::int8_tiles)
     tile = matrix_unit_tile(layout, shape, rows);
   else if (rows > many_rows) // rows split evenly
@@ -310,7 +327,8 @@ tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std
   if (tile.runs > 1)
     tile.panels = many_panels;
   const auto tiles = [&] { return ceil_div(rows, tile.rows) * ceil_div(shape.panels(), tile.panels); };
-  while (rows > 0 && tile.panels > tile.runs * shape.interleave && tiles() < tiles_per_thread * threads)
+  const std::size_t least = (table.panels_in_streams ? stream_tiles_per_thread : tiles_per_thread) * threads;
+  while (rows > 0 && tile.panels > tile.runs * shape.interleave && tiles() < least)
     tile.panels /= 2;
   return tile;
 }
@@ -356,7 +374,7 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
     // latter: a part of what is next is not fetched then.
     const std::size_t blocks = ceil_div(weight.inputs(), work.layout == row_layout::int8_tiles ? 64 : 32);
     fetch.begin(next.weight->panel(next.first), next.weight->shape().panel_bytes(),
-                std::min(next.count, tile_part.panels),
+                std::min(next.count, panels_of_part(next.weight->shape())),
                 ceil_div(work.rows, 16) * panels.count * blocks + work.rows);
   }
   if (unpacks_int4(work.layout, weight))

@@ -137,29 +137,56 @@ TROUPE_VNNI static void vnni_block(const std::byte* a, std::size_t a_stride, con
                            first.scales + p * first.stride / sizeof(float));
 }
 
+/// Rows whose sums registers hold, or nearly, while so many panels are read side by side.
+constexpr std::size_t vnni_pass_rows(std::size_t panels) {
+  return panels == 4 ? 6 : 8;
+}
+
+/// So many rows or fewer, all of K.
+template <std::size_t Panels, class Fetcher>
+static void vnni_pass(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
+                      const Fetcher& fetcher, std::size_t k, float* c, std::size_t c_stride) {
+  [&]<std::size_t... Less>(std::index_sequence<Less...>) {
+    // One of them: as many rows as there are.
+    ((rows == Less + 1 ? vnni_block<Less + 1, Panels>(a, a_stride, first, fetcher, k, c, c_stride) : void()),
+     ...);
+  }
+  (std::make_index_sequence<vnni_pass_rows(Panels)>{});
+}
+
+/// Neighbouring panels, and any number of rows.
 template <std::size_t Panels, class Fetcher>
 static void vnni_rows(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                       std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
   const std::size_t c_stride = rows * 16;
-  static_assert(Panels <= 4);
-  constexpr std::size_t most = Panels == 2 ? 8 : 6; // rows whose sums registers hold, or nearly
+  constexpr std::size_t most = vnni_pass_rows(Panels);
   const std::size_t passes = (rows + most - 1) / most;
+  if constexpr (!std::is_same_v<Fetcher, weight_fetcher>) {
+    if (passes == 1) {
+      vnni_pass<Panels>(a, a_stride, rows, first, Fetcher(first, Panels, panels, k, next), k, c, c_stride);
+      return;
+    }
+  }
   for (std::size_t pass = 0; pass < passes; ++pass) {
     const std::size_t row = pass * most;
-    const std::byte* x = a + row * a_stride;
-    float* y = c + row * 16;
-    const std::size_t count = rows - row < most ? rows - row : most;
-    const auto multiply = [&]<std::size_t... Less>(const auto& fetcher, std::index_sequence<Less...>) {
-      // One of them: as many rows as there are.
-      ((count == Less + 1 ? vnni_block<Less + 1, Panels>(x, a_stride, first, fetcher, k, y, c_stride)
-                          : void()),
-       ...);
-    };
-    if (passes == 1)
-      multiply(Fetcher(first, Panels, panels, k, next), std::make_index_sequence<most>{});
-    else
-      multiply(share_fetcher(first, Panels, panels, k, next, pass, passes), std::make_index_sequence<most>{});
+    vnni_pass<Panels>(a + row * a_stride, a_stride, rows - row < most ? rows - row : most, first,
+                      share_fetcher(first, Panels, panels, k, next, pass, passes), k, c + row * 16, c_stride);
   }
+}
+
+/// Rows that pass the panels once, these in up to `Most` streams.
+template <std::size_t Most>
+static void vnni_streams(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
+                         std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
+  const std::size_t c_stride = rows * 16;
+  for_each_stream_step<Most>(
+      first.weights, first.stride, int8_row_sums(k) / step_k * step_bytes(first.format), panels, next,
+      [&](auto streams, std::size_t panel, std::size_t distance, weight_fetcher fetcher) {
+        quant_panel stream = first.next(panel);
+        stream.stride *= distance;
+        fetcher.with_scales(stream);
+        vnni_pass<streams>(a, a_stride, rows, stream, fetcher, k, c + panel * c_stride, distance * c_stride);
+      });
 }
 
 // From so many rows on it is faster to unpack int4 once; at 16 it is as fast.
@@ -183,9 +210,19 @@ static void integer_panels_vnni(const std::byte* a, std::size_t a_stride, std::s
       vnni_unpacked<1>(a, a_stride, rows, first.next(p), 1, next, k, c + p * rows * 16);
     return;
   }
-  if (rows <= 6)
+  if constexpr (std::is_same_v<Fetcher, weight_fetcher>) {
+    if (rows <= vnni_pass_rows(4)) {
+      vnni_streams<4>(a, a_stride, rows, first, panels, next, k, c);
+      return;
+    }
+    if (rows <= vnni_pass_rows(2)) {
+      vnni_streams<2>(a, a_stride, rows, first, panels, next, k, c);
+      return;
+    }
+  } else if (rows <= vnni_pass_rows(4)) {
     for (; p + 4 <= panels; p += 4)
       vnni_rows<4, Fetcher>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
+  }
   for (; p + 2 <= panels; p += 2)
     vnni_rows<2, Fetcher>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
   if (p < panels)

@@ -2,6 +2,8 @@
 // the kernels of AVX-512 and AMX only.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cpu/quant_table.hpp"
 #include "kernels/cpu/simd.hpp"
 
@@ -23,44 +25,43 @@ TROUPE_INLINE const std::byte* panel_behind(const std::byte* first, std::size_t 
   return index - panels < next.count ? next.first + (index - panels) * stride : nullptr;
 }
 
-/// Where to fetch from while up to four panels are read side by side: what lies some KiB further on in each
-/// of them, then in the panels behind, then in those that the same thread multiplies next. One stream of a
-/// thread does not reach the memory's bandwidth, nor does one that begins every tile without it.
+/// Where to fetch from while streams of panels are read side by side, one panel of each at a time: what lies
+/// some KiB further on in each of them, then in the panels behind, then in those that the same thread
+/// multiplies next. One stream of a thread does not reach the memory's bandwidth, nor do streams that jump
+/// with every panel: they should go on where they were.
 class weight_fetcher {
  public:
+  /// @param first   panel of the first of `streams` streams, which begin `distance` panels apart
   /// @param bytes   of a panel's weights; `stride` lie between panels
-  /// @param panels  from `first` on
-  /// @param next    nothing behind these is touched
-  weight_fetcher(const std::byte* first, std::size_t stride, std::size_t bytes, std::size_t side_by_side,
-                 std::size_t panels, const upcoming_panels& next)
+  /// @param behind  the panels of what is read then, in as many streams of equal length; nothing behind
+  ///                these is touched
+  weight_fetcher(const std::byte* first, std::size_t stride, std::size_t bytes, std::size_t streams,
+                 std::size_t distance, const upcoming_panels& behind)
       : first_(first),
-        next_(next),
-        stride_(stride),
+        behind_(behind.first),
+        distance_(distance * stride),
+        behind_distance_((behind.count < streams ? 1 : behind.count / streams) * stride),
+        behind_streams_(behind.first == nullptr  ? 0
+                        : behind.count < streams ? behind.count
+                                                 : streams),
         bytes_(bytes),
-        ahead_(bytes_ahead / side_by_side),
-        side_by_side_(side_by_side),
-        panels_(panels) {}
+        ahead_(bytes_ahead / streams) {}
 
-  weight_fetcher(const quant_panel& first, std::size_t side_by_side, std::size_t panels, std::size_t k,
-                 const upcoming_panels& next)
-      : weight_fetcher(first.weights, first.stride, (k + step_k - 1) / step_k * step_bytes(first.format),
-                       side_by_side, panels, next) {
-    if (first.group_scales != nullptr)
-      scales_ = static_cast<std::size_t>(first.group_scales - first.weights);
+  /// Fetches the scales of panels like `panel` as well.
+  void with_scales(const quant_panel& panel) {
+    if (panel.group_scales != nullptr)
+      scales_ = static_cast<std::size_t>(panel.group_scales - panel.weights);
   }
 
-  /// The line to fetch for each that is read of panel `p` from its byte `offset` on, for one step.
-  inline __attribute__((always_inline)) const std::byte* operator()(std::size_t p, std::size_t offset) const {
+  /// The line to fetch for each that is read of stream `s` from its panel's byte `offset` on, for one step.
+  inline __attribute__((always_inline)) const std::byte* operator()(std::size_t s, std::size_t offset) const {
     std::size_t at = offset + ahead_;
-    const std::byte* panel = first_ + p * stride_;
+    const std::byte* panel = first_ + s * distance_;
     if (at >= bytes_) {
       at -= bytes_;
-      p += side_by_side_;
-      if (at >= bytes_)
-        return first_;
-      panel = panel_behind(first_, stride_, panels_, next_, p);
-      if (panel == nullptr)
+      if (at >= bytes_ || s >= behind_streams_)
         return first_; // nothing: a line that is there
+      panel = behind_ + s * behind_distance_;
     }
     if (scales_ != 0)
       _mm_prefetch(reinterpret_cast<const char*>(panel + scales_ + at / 16), _MM_HINT_T1);
@@ -68,25 +69,53 @@ class weight_fetcher {
   }
 
   /// For one line that is read at `from`: `far` comes from memory into L2, and what the next step reads from
-  /// there into L1. A core has few buffers for lines on their way to L1: they must not wait for memory.
+  /// there into L1. A core has few buffers for lines on their way to L1: they must not wait for memory. Then
+  /// the line itself is loaded: whoever only fetches is faster than memory, and a prefetch into L2 that finds
+  /// no room is dropped. One statement, so that the compiler leaves them in this order.
   template <std::size_t StepBytes>
   static inline __attribute__((always_inline)) void fetch_line(const std::byte* far, const std::byte* from) {
-    _mm_prefetch(reinterpret_cast<const char*>(far), _MM_HINT_T1);
-    _mm_prefetch(reinterpret_cast<const char*>(from + StepBytes), _MM_HINT_T0);
+    int loaded = 0;
+    __asm__ volatile("prefetcht1 %1\n\tprefetcht0 %2\n\tmovl %3, %0"
+                     : "=r"(loaded)
+                     : "m"(*far), "m"(from[StepBytes]), "m"(*reinterpret_cast<const int*>(from)));
   }
 
  private:
-  static constexpr std::size_t bytes_ahead = 16384;
+  static constexpr std::size_t bytes_ahead = 8192;
 
   const std::byte* first_;
-  upcoming_panels next_;
-  std::size_t stride_;
+  const std::byte* behind_;
+  std::size_t distance_;
+  std::size_t behind_distance_;
+  std::size_t behind_streams_;
   std::size_t bytes_;
   std::size_t ahead_;
-  std::size_t side_by_side_;
-  std::size_t panels_;
   std::size_t scales_ = 0; // where a panel's group scales begin
 };
+
+/// Deals a tile's panels to `Most` streams of equal length, what is left over to half as many, and so on.
+/// Calls `step(streams, panel, distance, fetcher)` for one panel of each stream at a time: panels `panel` +
+/// s · `distance` of the tile, s < `streams`, an integral constant.
+/// @param first, stride, bytes  as of `weight_fetcher`
+template <std::size_t Most, class Step>
+TROUPE_INLINE void for_each_stream_step(const std::byte* first, std::size_t stride, std::size_t bytes,
+                                        std::size_t panels, const upcoming_panels& next, const Step& step,
+                                        std::size_t from = 0) {
+  const std::size_t length = (panels - from) / Most;
+  const std::size_t end = from + length * Most;
+  for (std::size_t p = from; p < from + length; ++p) {
+    const std::byte* panel = first + p * stride;
+    upcoming_panels behind = next;
+    if (p + 1 < from + length)
+      behind = {panel + stride, length * Most};
+    else if (end < panels)
+      behind = {first + end * stride, panels - end};
+    step(std::integral_constant<std::size_t, Most>{}, p, length,
+         weight_fetcher(panel, stride, bytes, Most, length, behind));
+  }
+  if constexpr (Most > 1)
+    for_each_stream_step<Most / 2>(first, stride, bytes, panels, next, step, end);
+}
 
 /// Where to fetch from while panels are read side by side, in the order of addresses: what lies behind all of
 /// them comes from memory as one stream, whichever of them is multiplied. AMD's processors read faster so.
@@ -119,7 +148,7 @@ class group_fetcher {
 
   template <std::size_t StepBytes>
   static inline __attribute__((always_inline)) void fetch_line(const std::byte* far, const std::byte* from) {
-    constexpr std::size_t bytes_ahead = 512; // from L2 into L1
+    constexpr std::size_t bytes_ahead = 8192; // from L2 into L1
     _mm_prefetch(reinterpret_cast<const char*>(far), _MM_HINT_T1);
     _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead), _MM_HINT_T0);
   }
