@@ -58,26 +58,9 @@ struct integer_tiles {
   std::size_t c_stride = 0;
 };
 
-/// Tiles 0 to 3 hold sums: of four panels with one tile of rows, or of two with two, 0 and 1 with the first.
-/// Rows are in 4 and 5, weights in 6: as few registers as will do (see multiply_row_tiles).
-class integer_session {
- public:
-  /// @param second  rows of the second tile of rows; 0: there is one
-  integer_session(std::size_t first, std::size_t second) {
-    tile_config config(first);
-    if (second != 0)
-      config.rows[2] = config.rows[3] = config.rows[5] = static_cast<std::uint8_t>(second);
-    load_tile_config(config);
-  }
-
-  ~integer_session() { _tile_release(); }
-
-  integer_session(const integer_session&) = delete;
-  integer_session& operator=(const integer_session&) = delete;
-};
-
 /// One tile of rows with 1, 2 or 4 panels; `weights.at(step, p)` is where 64 of K of a panel lie, once
 /// `weights.prepare(step, p)` has been called.
+/// Sums of the panels are in tiles 0 to 3.
 template <std::size_t Panels, class Weights>
 TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& weights) {
   _tile_zero(0);
@@ -226,7 +209,7 @@ static void amx_integer(const std::byte* a, std::size_t a_stride, std::size_t ro
   for (std::size_t row = 0; row < rows; row += 2 * tile_rows) {
     const std::size_t one = smaller(tile_rows, rows - row);
     const std::size_t second = smaller(tile_rows, rows - row - one);
-    const integer_session session(one, second);
+    const row_pair_session session(one, second);
     const auto step = [&](auto streams, std::size_t panel, std::size_t distance, weight_fetcher fetcher)
         __attribute__((always_inline)) {
       quant_panel stream = first.next(panel);

@@ -62,6 +62,24 @@ class tile_session {
   tile_session& operator=(const tile_session&) = delete;
 };
 
+/// The same for one or two tiles of rows with up to four panels: tiles 0, 1 and 4 have the rows of the first,
+/// 2, 3 and 5 those of the second or, where there is one, its as well.
+class row_pair_session {
+ public:
+  /// @param second  rows of the second tile of rows; 0: there is one
+  row_pair_session(std::size_t first, std::size_t second) {
+    tile_config config(first);
+    if (second != 0)
+      config.rows[2] = config.rows[3] = config.rows[5] = static_cast<std::uint8_t>(second);
+    load_tile_config(config);
+  }
+
+  ~row_pair_session() { _tile_release(); }
+
+  row_pair_session(const row_pair_session&) = delete;
+  row_pair_session& operator=(const row_pair_session&) = delete;
+};
+
 // Products of BF16, or of int8 where `Integers`.
 #define TROUPE_TILE_PRODUCT(c, a, b)                                                                         \
   do {                                                                                                       \
@@ -214,6 +232,60 @@ static void multiply_few_rows(const tile_product& p) {
           });
 }
 
+/// Sums of two tiles of rows with one or two panels, whose weights come straight from memory: every tile that
+/// is loaded is used twice.
+template <bool Integers, std::size_t Panels>
+TROUPE_INLINE void multiply_row_pair(const tile_product& p, const std::byte* panel, float* c,
+                                     const weight_fetcher& fetcher) {
+  const auto fetch = [&](std::size_t i, std::size_t offset) {
+    const std::byte* far = fetcher(i, offset);
+    const std::byte* block = panel + i * p.panel_stride + offset;
+#pragma GCC unroll 16
+    for (std::size_t line = 0; line < tile_bytes; line += 64)
+      weight_fetcher::fetch_line<tile_bytes>(far + line, block + line);
+  };
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (std::size_t offset = 0; offset < p.blocks * tile_bytes; offset += tile_bytes) {
+    fetch(0, offset);
+    _tile_loadd(6, panel + offset, 64);
+    _tile_loadd(4, p.a + offset, 64);
+    TROUPE_TILE_PRODUCT(0, 4, 6);
+    _tile_loadd(5, p.a + p.a_stride + offset, 64);
+    TROUPE_TILE_PRODUCT(2, 5, 6);
+    if constexpr (Panels > 1) {
+      fetch(1, offset);
+      _tile_loadd(6, panel + p.panel_stride + offset, 64);
+      TROUPE_TILE_PRODUCT(1, 4, 6);
+      TROUPE_TILE_PRODUCT(3, 5, 6);
+    }
+  }
+  _tile_stored(0, c, 64);
+  _tile_stored(2, c + sums_of_tile, 64);
+  if constexpr (Panels > 1) {
+    _tile_stored(1, c + p.c_stride, 64);
+    _tile_stored(3, c + p.c_stride + sums_of_tile, 64);
+  }
+}
+
+/// 17 to 32 rows, whose panels come straight from memory.
+template <bool Integers>
+static void multiply_streamed_pair(const tile_product& p) {
+  const row_pair_session session(tile_rows, p.rows - tile_rows);
+  for_each_stream_step<2>(
+      p.panel, p.panel_stride, p.blocks * tile_bytes, p.panels, p.next,
+      [&](auto streams, std::size_t panel, std::size_t distance, const weight_fetcher& fetcher)
+          __attribute__((always_inline)) {
+            tile_product step = p;
+            step.panel_stride *= distance;
+            step.c_stride *= distance;
+            multiply_row_pair<Integers, streams>(step, p.panel + panel * p.panel_stride,
+                                                 p.c + panel * p.c_stride, fetcher);
+          });
+}
+
 /// Tiles of rows that stay in L1 (24 KiB of it) while all panels pass by them.
 constexpr std::size_t row_tiles_in_l1 = 24;
 
@@ -270,6 +342,8 @@ template <bool Integers>
 static void multiply_tiles(const tile_product& p) {
   if (p.rows <= tile_rows)
     multiply_few_rows<Integers>(p);
+  else if (p.rows <= 2 * tile_rows && p.streamed && !p.accumulate)
+    multiply_streamed_pair<Integers>(p);
   else
     multiply_many_rows<Integers>(p);
 }

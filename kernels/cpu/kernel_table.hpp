@@ -126,7 +126,7 @@ struct tile_product {
   float* c = nullptr;
   std::size_t c_stride = 0;
   bool accumulate = false;
-  /// Up to 16 rows: whether panels come from memory, so that fetching ahead pays; false for panels made in
+  /// Up to 32 rows: whether panels come from memory, so that fetching ahead pays; false for panels made in
   /// L1.
   bool streamed = true;
   /// And what is multiplied next.

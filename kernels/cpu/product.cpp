@@ -222,6 +222,13 @@ std::size_t unpacked_size(row_layout layout, const packed_matrix& weight) {
                                       : unpacked_bytes;
 }
 
+// On a matrix unit: whether so many rows meet a tile's panels once, as these come from memory.
+bool streams_panels(row_layout layout, const packed_matrix& weight, std::size_t rows) {
+  const bool as_they_lie = layout == row_layout::int8_tiles ? weight.format() == packed_format::int8_channel
+                                                            : weight.format() == packed_format::bf16_pair;
+  return rows <= (as_they_lie ? 32U : 16U);
+}
+
 // A power of two, at least a pair of gate and up.
 std::size_t panels_of_part(const packed_shape& weight) {
   std::size_t panels = tile_part.panels;
@@ -232,7 +239,7 @@ std::size_t panels_of_part(const packed_shape& weight) {
 
 tile_shape part_of(row_layout layout, const packed_matrix& weight, const tile_shape& tile) {
   const bool tiles = layout == row_layout::bf16_tiles || layout == row_layout::int8_tiles;
-  if (!tiles || tile.rows <= 16)
+  if (!tiles || streams_panels(layout, weight, tile.rows))
     return tile;
   // Weights that are unpacked for BF16 rows are so again for every part.
   if (layout == row_layout::bf16_tiles && weight.format() != packed_format::bf16_pair)
@@ -367,7 +374,7 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
                   std::byte* scratch, panel_fetch& fetch) {
   const packed_matrix& weight = *panels.weight;
   const bool tiles = work.layout == row_layout::bf16_tiles || work.layout == row_layout::int8_tiles;
-  if (!tiles || work.rows <= 16)
+  if (!tiles || streams_panels(work.layout, weight, work.rows))
     return;
   if (next.weight != nullptr) {
     // A step for each product of tiles, and one for each row that is finished. Unpacked weights make only the
@@ -399,6 +406,7 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
                          .panels = panels.count,
                          .c = c,
                          .c_stride = c_stride,
+                         .streamed = streams_panels(work.layout, weight, rows),
                          .next = upcoming(work),
                          .fetch = &fetch};
     if (work.layout == row_layout::int8_tiles) {
