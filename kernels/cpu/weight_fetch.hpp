@@ -68,16 +68,18 @@ class weight_fetcher {
     return panel + at;
   }
 
-  /// For one line that is read at `from`: `far` comes from memory into L2, and what the next step reads from
-  /// there into L1. A core has few buffers for lines on their way to L1: they must not wait for memory. Then
-  /// the line itself is loaded: whoever only fetches is faster than memory, and a prefetch into L2 that finds
-  /// no room is dropped. One statement, so that the compiler leaves them in this order.
-  template <std::size_t StepBytes>
+  /// For one line that is read at `from`, in a step of so many bytes: `far` comes from memory into L2, and
+  /// what lies 1 KiB further on in the panel from there into L1. A core has few buffers for lines on their
+  /// way to L1: they must not wait for memory. Then the line itself is loaded: whoever only fetches is faster
+  /// than memory, and a prefetch into L2 that finds no room is dropped. One statement, so that the compiler
+  /// leaves them in this order.
+  template <std::size_t /*StepBytes*/>
   static inline __attribute__((always_inline)) void fetch_line(const std::byte* far, const std::byte* from) {
+    constexpr std::size_t bytes_ahead_in_l1 = 1024;
     int loaded = 0;
     __asm__ volatile("prefetcht1 %1\n\tprefetcht0 %2\n\tmovl %3, %0"
                      : "=r"(loaded)
-                     : "m"(*far), "m"(from[StepBytes]), "m"(*reinterpret_cast<const int*>(from)));
+                     : "m"(*far), "m"(from[bytes_ahead_in_l1]), "m"(*reinterpret_cast<const int*>(from)));
   }
 
  private:
