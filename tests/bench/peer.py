@@ -27,17 +27,19 @@ CELLS = [
 # Column: bits of a weight with its scales, what we are started with, what the peer is started with (file, flags).
 # 16-bit weights, which ours may keep in 12 bits without loss (the floor is that of 16), are compared with the better of
 # its BF16 (plain, repacked as it loads) and F16; quantized ones with its fastest types of that width, which are those
-# whose rows are interleaved. What it repacks lies in memory of its own, and so do our 16-bit weights.
+# whose rows are interleaved. What it repacks lies in memory of its own, and so do our weights: a mapped file's pages
+# may be small ones.
+COPIED = ["--weights-memory", "copied"]
 COLUMNS = {
-    "16 bit": (16.0, ["--weights-memory", "copied"], [("BF16", []), ("BF16", ["repack"]), ("F16", [])]),
+    "16 bit": (16.0, COPIED, [("BF16", []), ("BF16", ["repack"]), ("F16", [])]),
     "int8": (
         8.5,
-        ["--expert-quant", "int8", "--dense-quant", "int8", "--activation-quant", "int8"],
+        [*COPIED, "--expert-quant", "int8", "--dense-quant", "int8", "--activation-quant", "int8"],
         [("Q8_0_R8", []), ("Q8_K_R8", [])],
     ),
     "int4": (
         4.5,
-        ["--expert-quant", "int4", "--dense-quant", "int4", "--activation-quant", "int8"],
+        [*COPIED, "--expert-quant", "int4", "--dense-quant", "int4", "--activation-quant", "int8"],
         [("Q4_0", ["repack"]), ("Q4_K_R4", [])],
     ),
 }
