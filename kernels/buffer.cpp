@@ -6,12 +6,28 @@
 
 #include <sys/mman.h>
 
+#include "kernels/huge_page_heap.hpp"
+
 namespace troupe::kernels {
 
 namespace {
 
 constexpr std::size_t line = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+// Under the address sanitizer each buffer has memory of its own, so that it sees what lies behind them.
+#if defined(__SANITIZE_ADDRESS__)
+#  define TROUPE_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#  if __has_feature(address_sanitizer)
+#    define TROUPE_ADDRESS_SANITIZER
+#  endif
+#endif
+#if defined(TROUPE_ADDRESS_SANITIZER)
+constexpr std::size_t least_in_heap = huge_page;
+#else
+constexpr std::size_t least_in_heap = std::size_t{64} << 10;
+#endif
 
 std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -22,26 +38,15 @@ std::size_t round_up(std::size_t value, std::size_t unit) {
 buffer::buffer(std::size_t num_bytes) : size_(num_bytes) {
   if (num_bytes == 0)
     return;
-  if (num_bytes < huge_page) {
+  if (num_bytes >= huge_page) {
+    data_ = map_huge_pages(round_up(num_bytes, huge_page));
+  } else if (num_bytes >= least_in_heap) {
+    data_ = huge_page_heap::instance().allocate(num_bytes);
+  } else {
     const std::size_t padded = round_up(num_bytes, line);
     data_ = static_cast<std::byte*>(::operator new (padded, std::align_val_t{line}));
     std::memset(data_, 0, padded);
-    return;
   }
-  // Over-map and trim, so that huge pages fit; anonymous pages come zeroed and are placed at first touch.
-  const std::size_t length = round_up(num_bytes, huge_page);
-  void* mapped =
-      ::mmap(nullptr, length + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED)
-    throw std::bad_alloc{};
-  const auto begin = reinterpret_cast<std::uintptr_t>(mapped);
-  const std::size_t before = round_up(begin, huge_page) - begin;
-  data_ = static_cast<std::byte*>(mapped) + before;
-  if (before != 0)
-    ::munmap(mapped, before);
-  ::munmap(data_ + length, huge_page - before);
-  // Advice: where huge pages are off, small ones serve as well.
-  ::madvise(data_, length, MADV_HUGEPAGE);
 }
 
 buffer::buffer(buffer&& other) noexcept
@@ -56,10 +61,12 @@ buffer& buffer::operator=(buffer&& other) noexcept {
 buffer::~buffer() {
   if (data_ == nullptr)
     return;
-  if (size_ < huge_page)
-    ::operator delete (data_, std::align_val_t{line});
-  else
+  if (size_ >= huge_page)
     ::munmap(data_, round_up(size_, huge_page));
+  else if (size_ >= least_in_heap)
+    huge_page_heap::instance().release(data_, size_);
+  else
+    ::operator delete (data_, std::align_val_t{line});
 }
 
 tensor::tensor(dtype type, std::size_t rows, std::size_t cols)

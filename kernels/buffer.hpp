@@ -8,8 +8,8 @@
 
 namespace troupe::kernels {
 
-/// Owns zero-filled host memory, 64-byte aligned (2 MiB aligned, with huge pages asked for, from 2 MiB up).
-/// Move-only. Pages are touched first by whoever writes them.
+/// Owns zero-filled host memory, 64-byte aligned (2 MiB aligned from 2 MiB up); huge pages are asked for from
+/// 64 KiB up. Move-only. Pages of 2 MiB and more are touched first by whoever writes them.
 class buffer {
  public:
   buffer() = default;

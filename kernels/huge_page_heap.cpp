@@ -1,0 +1,90 @@
+#include "kernels/huge_page_heap.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#include <sys/mman.h>
+
+namespace troupe::kernels {
+
+namespace {
+
+constexpr std::size_t line = 64;
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+} // namespace
+
+std::byte* map_huge_pages(std::size_t num_bytes) {
+  // Over-map and trim; anonymous pages come zeroed and are placed at first touch.
+  void* mapped =
+      ::mmap(nullptr, num_bytes + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED)
+    throw std::bad_alloc{};
+  const auto begin = reinterpret_cast<std::uintptr_t>(mapped);
+  const std::size_t before = round_up(begin, huge_page) - begin;
+  auto* data = static_cast<std::byte*>(mapped) + before;
+  if (before != 0)
+    ::munmap(mapped, before);
+  ::munmap(data + num_bytes, huge_page - before);
+  // Advice: where huge pages are off, small ones serve as well.
+  ::madvise(data, num_bytes, MADV_HUGEPAGE);
+  return data;
+}
+
+std::byte* huge_page_heap::allocate(std::size_t num_bytes) {
+  const std::size_t padded = round_up(num_bytes, line);
+  const std::scoped_lock lock(mutex_);
+  for (auto& [begin, parts] : regions_)
+    for (auto part = parts.begin(); part != parts.end(); ++part)
+      if (part->second >= padded) {
+        const auto [offset, size] = *part;
+        parts.erase(part);
+        if (size > padded)
+          parts.emplace(offset + padded, size - padded);
+        std::memset(begin + offset, 0, padded); // somebody may have had it
+        return begin + offset;
+      }
+  std::byte* begin = map_huge_pages(region_bytes);
+  region& parts = regions_[begin];
+  if (padded < region_bytes)
+    parts.emplace(padded, region_bytes - padded);
+  return begin;
+}
+
+void huge_page_heap::release(std::byte* data, std::size_t num_bytes) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = --regions_.upper_bound(data);
+  auto& [begin, parts] = *found;
+  auto [part, added] = parts.emplace(data - begin, round_up(num_bytes, line));
+  if (const auto next = std::next(part); next != parts.end() && part->first + part->second == next->first) {
+    part->second += next->second;
+    parts.erase(next);
+  }
+  if (part != parts.begin())
+    if (const auto previous = std::prev(part); previous->first + previous->second == part->first) {
+      previous->second += part->second;
+      parts.erase(part);
+      part = previous;
+    }
+  if (part->second == region_bytes) {
+    ::munmap(begin, region_bytes);
+    regions_.erase(found);
+  }
+}
+
+std::size_t huge_page_heap::num_regions() const {
+  const std::scoped_lock lock(mutex_);
+  return regions_.size();
+}
+
+huge_page_heap& huge_page_heap::instance() {
+  static auto* heap = new huge_page_heap; // statics may hold buffers
+  return *heap;
+}
+
+} // namespace troupe::kernels

@@ -1,0 +1,50 @@
+// Memory in huge pages for what is smaller than one.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+
+namespace troupe::kernels {
+
+/// Deals out parts of regions that huge pages are asked for: an expert's matrix of less than 2 MiB would lie
+/// in small ones otherwise, and is read a tenth slower there. Parts that come back are joined with their
+/// neighbours and dealt out again; a region without any goes back to the system. Thread-safe; not for the
+/// path of a token.
+class huge_page_heap {
+ public:
+  static constexpr std::size_t region_bytes = std::size_t{32} << 20;
+
+  huge_page_heap() = default;
+  huge_page_heap(const huge_page_heap&) = delete;
+  huge_page_heap& operator=(const huge_page_heap&) = delete;
+  /// All parts must have come back.
+  ~huge_page_heap() = default;
+
+  /// @param num_bytes  1 … region_bytes
+  /// @returns zero-filled memory, 64-byte aligned
+  /// @errors std::bad_alloc
+  std::byte* allocate(std::size_t num_bytes);
+
+  /// @param num_bytes  as when it was allocated
+  void release(std::byte* data, std::size_t num_bytes);
+
+  /// Regions that it holds.
+  std::size_t num_regions() const;
+
+  /// That of the process; lives as long as that.
+  static huge_page_heap& instance();
+
+ private:
+  // Free parts of a region: offset → bytes.
+  using region = std::map<std::size_t, std::size_t>;
+
+  mutable std::mutex mutex_;
+  std::map<std::byte*, region> regions_; // by where they begin
+};
+
+/// Maps zero pages, `num_bytes` a multiple of 2 MiB and aligned to it, and asks for huge ones.
+/// @errors std::bad_alloc
+std::byte* map_huge_pages(std::size_t num_bytes);
+
+} // namespace troupe::kernels
