@@ -58,9 +58,8 @@ struct integer_tiles {
   std::size_t c_stride = 0;
 };
 
-/// One tile of rows with 1, 2 or 4 panels; `weights.at(step, p)` is where 64 of K of a panel lie, once
-/// `weights.prepare(step, p)` has been called.
-/// Sums of the panels are in tiles 0 to 3.
+/// One tile of rows with 1, 2 or 4 panels, whose sums are in tiles 0 to 3; `weights.at(step, p)` is where 64
+/// of K of a panel lie, once `weights.prepare(step, p)` has been called.
 template <std::size_t Panels, class Weights>
 TROUPE_INLINE void multiply_one_row_tile(const integer_tiles& t, const Weights& weights) {
   _tile_zero(0);

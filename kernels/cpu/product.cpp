@@ -406,7 +406,7 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
                          .panels = panels.count,
                          .c = c,
                          .c_stride = c_stride,
-                         .streamed = streams_panels(work.layout, weight, rows),
+                         .streamed = streams_panels(work.layout, weight, work.rows),
                          .next = upcoming(work),
                          .fetch = &fetch};
     if (work.layout == row_layout::int8_tiles) {
