@@ -89,11 +89,31 @@ class row_pair_session {
       _tile_dpbf16ps(c, a, b);                                                                               \
   } while (false)
 
+/// The product with one panel of each stream: `panel`, and those `distance` further on.
+TROUPE_INLINE tile_product with_streams(const tile_product& p, std::size_t panel, std::size_t distance) {
+  tile_product step = p;
+  step.panel += panel * p.panel_stride;
+  step.c += panel * p.c_stride;
+  step.panel_stride *= distance;
+  step.c_stride *= distance;
+  return step;
+}
+
+/// Fetches what is to come, and loads one block of stream `s`.
+TROUPE_INLINE void fetch_block(const tile_product& p, const weight_fetcher& fetcher, std::size_t s,
+                               std::size_t offset) {
+  const std::byte* far = fetcher(s, offset);
+  const std::byte* block = p.panel + s * p.panel_stride + offset;
+#pragma GCC unroll 16
+  for (std::size_t line = 0; line < tile_bytes; line += 64)
+    weight_fetcher::fetch_line<tile_bytes>(far + line, block + line);
+}
+
 /// Sums of one tile of rows with 1, 2 or 4 panels, one block of each panel in turn. `streamed`: weights
 /// come straight from memory and are fetched ahead; or null.
 template <bool Integers, std::size_t Panels>
-TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, const std::byte* panel,
-                                     float* c, const weight_fetcher* streamed) {
+TROUPE_INLINE void multiply_row_tile(const tile_product& p, const weight_fetcher* streamed) {
+  float* c = p.c;
   const std::size_t stride = p.panel_stride;
   const std::size_t c_stride = p.c_stride;
   if (p.accumulate) {
@@ -114,17 +134,12 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const std::byte* a, 
     }
   }
   const auto fetch = [&](std::size_t i, std::size_t b) {
-    if (streamed == nullptr)
-      return;
-    const std::byte* far = (*streamed)(i, b * tile_bytes);
-    const std::byte* block = panel + i * stride + b * tile_bytes;
-#pragma GCC unroll 16
-    for (std::size_t line = 0; line < tile_bytes; line += 64)
-      weight_fetcher::fetch_line<tile_bytes>(far + line, block + line);
+    if (streamed != nullptr)
+      fetch_block(p, *streamed, i, b * tile_bytes);
   };
   for (std::size_t b = 0; b < p.blocks; ++b) {
-    const std::byte* w = panel + b * tile_bytes;
-    _tile_loadd(4, a + b * tile_bytes, 64);
+    const std::byte* w = p.panel + b * tile_bytes;
+    _tile_loadd(4, p.a + b * tile_bytes, 64);
     fetch(0, b);
     _tile_loadd(6, w, 64);
     TROUPE_TILE_PRODUCT(0, 4, 6);
@@ -224,49 +239,38 @@ static void multiply_few_rows(const tile_product& p) {
       p.panel, p.panel_stride, p.blocks * tile_bytes, p.panels, p.next,
       [&](auto streams, std::size_t panel, std::size_t distance, const weight_fetcher& fetcher)
           __attribute__((always_inline)) {
-            tile_product step = p;
-            step.panel_stride *= distance;
-            step.c_stride *= distance;
-            multiply_row_tile<Integers, streams>(step, p.a, p.panel + panel * p.panel_stride,
-                                                 p.c + panel * p.c_stride, p.streamed ? &fetcher : nullptr);
+            multiply_row_tile<Integers, streams>(with_streams(p, panel, distance),
+                                                 p.streamed ? &fetcher : nullptr);
           });
 }
 
 /// Sums of two tiles of rows with one or two panels, whose weights come straight from memory: every tile that
 /// is loaded is used twice.
 template <bool Integers, std::size_t Panels>
-TROUPE_INLINE void multiply_row_pair(const tile_product& p, const std::byte* panel, float* c,
-                                     const weight_fetcher& fetcher) {
-  const auto fetch = [&](std::size_t i, std::size_t offset) {
-    const std::byte* far = fetcher(i, offset);
-    const std::byte* block = panel + i * p.panel_stride + offset;
-#pragma GCC unroll 16
-    for (std::size_t line = 0; line < tile_bytes; line += 64)
-      weight_fetcher::fetch_line<tile_bytes>(far + line, block + line);
-  };
+TROUPE_INLINE void multiply_row_pair(const tile_product& p, const weight_fetcher& fetcher) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   for (std::size_t offset = 0; offset < p.blocks * tile_bytes; offset += tile_bytes) {
-    fetch(0, offset);
-    _tile_loadd(6, panel + offset, 64);
+    fetch_block(p, fetcher, 0, offset);
+    _tile_loadd(6, p.panel + offset, 64);
     _tile_loadd(4, p.a + offset, 64);
     TROUPE_TILE_PRODUCT(0, 4, 6);
     _tile_loadd(5, p.a + p.a_stride + offset, 64);
     TROUPE_TILE_PRODUCT(2, 5, 6);
     if constexpr (Panels > 1) {
-      fetch(1, offset);
-      _tile_loadd(6, panel + p.panel_stride + offset, 64);
+      fetch_block(p, fetcher, 1, offset);
+      _tile_loadd(6, p.panel + p.panel_stride + offset, 64);
       TROUPE_TILE_PRODUCT(1, 4, 6);
       TROUPE_TILE_PRODUCT(3, 5, 6);
     }
   }
-  _tile_stored(0, c, 64);
-  _tile_stored(2, c + sums_of_tile, 64);
+  _tile_stored(0, p.c, 64);
+  _tile_stored(2, p.c + sums_of_tile, 64);
   if constexpr (Panels > 1) {
-    _tile_stored(1, c + p.c_stride, 64);
-    _tile_stored(3, c + p.c_stride + sums_of_tile, 64);
+    _tile_stored(1, p.c + p.c_stride, 64);
+    _tile_stored(3, p.c + p.c_stride + sums_of_tile, 64);
   }
 }
 
@@ -278,11 +282,7 @@ static void multiply_streamed_pair(const tile_product& p) {
       p.panel, p.panel_stride, p.blocks * tile_bytes, p.panels, p.next,
       [&](auto streams, std::size_t panel, std::size_t distance, const weight_fetcher& fetcher)
           __attribute__((always_inline)) {
-            tile_product step = p;
-            step.panel_stride *= distance;
-            step.c_stride *= distance;
-            multiply_row_pair<Integers, streams>(step, p.panel + panel * p.panel_stride,
-                                                 p.c + panel * p.c_stride, fetcher);
+            multiply_row_pair<Integers, streams>(with_streams(p, panel, distance), fetcher);
           });
 }
 
