@@ -13,7 +13,6 @@ namespace troupe::kernels {
 namespace {
 
 constexpr std::size_t line = 64;
-constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 // Under the address sanitizer each buffer has memory of its own, so that it sees what lies behind them.
 #if defined(__SANITIZE_ADDRESS__)

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <new>
+#include <utility>
 
 #include <sys/mman.h>
 
@@ -11,7 +13,6 @@ namespace troupe::kernels {
 namespace {
 
 constexpr std::size_t line = 64;
-constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -38,16 +39,20 @@ std::byte* map_huge_pages(std::size_t num_bytes) {
 
 std::byte* huge_page_heap::allocate(std::size_t num_bytes) {
   const std::size_t padded = round_up(num_bytes, line);
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   for (auto& [begin, parts] : regions_)
     for (auto part = parts.begin(); part != parts.end(); ++part)
       if (part->second >= padded) {
-        const auto [offset, size] = *part;
-        parts.erase(part);
-        if (size > padded)
-          parts.emplace(offset + padded, size - padded);
-        std::memset(begin + offset, 0, padded); // somebody may have had it
-        return begin + offset;
+        std::byte* data = begin + part->first;
+        auto rest = parts.extract(part);
+        if (rest.mapped() > padded) {
+          rest.key() += padded;
+          rest.mapped() -= padded;
+          parts.insert(std::move(rest));
+        }
+        lock.unlock();
+        std::memset(data, 0, padded); // somebody may have had it
+        return data;
       }
   std::byte* begin = map_huge_pages(region_bytes);
   region& parts = regions_[begin];

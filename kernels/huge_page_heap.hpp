@@ -7,6 +7,8 @@
 
 namespace troupe::kernels {
 
+inline constexpr std::size_t huge_page = std::size_t{2} << 20;
+
 /// Deals out parts of regions that huge pages are asked for: an expert's matrix of less than 2 MiB would lie
 /// in small ones otherwise, and is read a tenth slower there. Parts that come back are joined with their
 /// neighbours and dealt out again; a region without any goes back to the system. Thread-safe; not for the
@@ -43,7 +45,8 @@ class huge_page_heap {
   std::map<std::byte*, region> regions_; // by where they begin
 };
 
-/// Maps zero pages, `num_bytes` a multiple of 2 MiB and aligned to it, and asks for huge ones.
+/// Maps zero pages, aligned to 2 MiB, and asks for huge ones; `munmap` ends it.
+/// @param num_bytes  a multiple of 2 MiB
 /// @errors std::bad_alloc
 std::byte* map_huge_pages(std::size_t num_bytes);
 

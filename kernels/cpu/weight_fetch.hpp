@@ -150,7 +150,7 @@ class group_fetcher {
 
   template <std::size_t StepBytes>
   static inline __attribute__((always_inline)) void fetch_line(const std::byte* far, const std::byte* from) {
-    constexpr std::size_t bytes_ahead = 8192; // from L2 into L1
+    constexpr std::size_t bytes_ahead = 512; // from L2 into L1
     _mm_prefetch(reinterpret_cast<const char*>(far), _MM_HINT_T1);
     _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead), _MM_HINT_T0);
   }
