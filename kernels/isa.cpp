@@ -130,7 +130,7 @@ std::span<const isa> supported_isas() {
 }
 
 bool prefers_coded_weights(isa set) {
-  return table_of(set).coded_dots != nullptr;
+  return table_of(set).coded_dots != nullptr || table_of(set).coded_tiles != nullptr;
 }
 
 isa detect() {

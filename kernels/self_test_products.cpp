@@ -248,69 +248,83 @@ void check_dots(comparison& compare, bool coded) {
 }
 
 // Rows in tiles against the portable product of the same rows: every remainder of rows and panels, sums that
-// begin at zero and that go on, and more of K than stays in L1 at a time.
-void check_tiles(comparison& compare) {
+// begin at zero and (of weights as they are packed) that go on, and more of K than stays in L1 at a time.
+// Coded weights: every number of tiles of rows that a product has.
+void check_tiles(comparison& compare, bool coded) {
   constexpr std::size_t blocks = 13;
   constexpr std::size_t k = blocks * 32 - 5;
-  constexpr std::size_t most_rows = 70;
+  constexpr std::size_t most_rows = 90;
   constexpr std::size_t panels = 7;
   constexpr std::size_t stride = blocks * 32;
-  const auto weights = bfloats(21, panels * blocks * 512);
+  const auto weights =
+      coded ? bfloats_with_exceptions(38, panels * blocks * 512) : bfloats(21, panels * blocks * 512);
+  const coded_panels coded_weights(coded ? weights : std::vector<bfloat16>{}, blocks);
   const auto x_f32 = floats(22, most_rows * k);
   const auto x_bf16 = bfloats(22, most_rows * k);
   std::vector<float> split(most_rows * stride);
   // Operands of tiles lie on cache lines.
   std::vector<std::byte> memory((most_rows + 15) / 16 * blocks * 1024 + 64);
   std::byte* tiles = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
-  for (const dtype type : {dtype::f32, dtype::bf16})
-    for (const std::size_t rows :
-         {std::size_t{1}, std::size_t{17}, std::size_t{40}, std::size_t{50}, most_rows})
-      for (const std::size_t count : {std::size_t{1}, std::size_t{4}, panels}) {
-        if (type == dtype::f32 && count != 1)
-          continue; // only packing differs
-        if (type == dtype::bf16 && rows > 32 && count != (rows == most_rows ? 1 : 4))
-          continue; // panel after panel: their number adds nothing but time at every start
-        const std::string name = "gemm in tiles " + std::string(name_of(type)) + ", " + std::to_string(rows)
-                                 + " rows, " + std::to_string(count) + " panels";
-        const auto row = [&](std::size_t r) {
-          return type == dtype::f32 ? raw(x_f32) + r * k * 4 : raw(x_bf16) + r * k * 2;
-        };
-        compare.check(name, count * rows * 16 * 4, [&](const kernel_table& t, float* out) {
+
+  struct product_size {
+    std::size_t rows;
+    std::size_t panels;
+    dtype type = dtype::bf16;
+  };
+
+  std::vector<product_size> sizes;
+  if (!coded) // only packing differs
+    for (const std::size_t rows : {1U, 17U, 40U, 50U, 70U})
+      sizes.push_back({rows, 1, dtype::f32});
+  sizes.insert(sizes.end(),
+               {{1, 1}, {1, 4}, {1, panels}, {17, 1}, {17, 4}, {17, panels}, {40, 4}, {50, 4}, {70, 1}});
+  if (coded)
+    sizes.insert(sizes.end(), {{70, 2}, {most_rows, 1}});
+  for (const auto& [rows, count, type] : sizes) {
+    const auto row = [&, element = type](std::size_t r) {
+      return element == dtype::f32 ? raw(x_f32) + r * k * 4 : raw(x_bf16) + r * k * 2;
+    };
+    const int times = coded ? 1 : 2;
+    compare.check(
+        std::string(coded ? "gemm in tiles coded " : "gemm in tiles ") + name_of(type) + ", "
+            + std::to_string(rows) + " rows, " + std::to_string(count) + " panels",
+        count * rows * 16 * 4,
+        [&, num_rows = rows, num_panels = count, element = type](const kernel_table& t, float* out) {
           if (t.bf16_tiles == nullptr) {
-            for (std::size_t r = 0; r < rows; ++r)
-              t.pack_row_bf16(row(r), type, k, split.data() + r * stride);
-            std::fill_n(out, count * rows * 16, 0.0F);
-            for (int i = 0; i < 2; ++i)
+            for (std::size_t r = 0; r < num_rows; ++r)
+              t.pack_row_bf16(row(r), element, k, split.data() + r * stride);
+            std::fill_n(out, num_panels * num_rows * 16, 0.0F);
+            for (int i = 0; i < times; ++i)
               t.bf16_direct({.a = split.data(),
                              .a_stride = stride,
-                             .rows = rows,
+                             .rows = num_rows,
                              .panel = raw(weights),
                              .panel_stride = blocks * 1024,
-                             .panels = count,
+                             .panels = num_panels,
                              .blocks = blocks,
                              .c = out});
             return;
           }
-          for (std::size_t r = 0; r < rows; ++r)
-            t.pack_row_tiles(row(r), type, k, tiles + r / 16 * blocks * 1024 + r % 16 * 64);
-          const std::size_t padded = (rows + 15) / 16 * 16;
-          std::vector<float> c(padded * count * 16);
+          for (std::size_t r = 0; r < num_rows; ++r)
+            t.pack_row_tiles(row(r), element, k, tiles + r / 16 * blocks * 1024 + r % 16 * 64);
+          const std::size_t padded = (num_rows + 15) / 16 * 16;
+          std::vector<float> c(padded * num_panels * 16);
           tile_product product{.a = tiles,
                                .a_stride = blocks * 1024,
-                               .rows = rows,
-                               .panel = raw(weights),
-                               .panel_stride = blocks * 1024,
-                               .panels = count,
+                               .rows = num_rows,
+                               .panel = coded ? coded_weights.bytes.data() : raw(weights),
+                               .panel_stride = coded ? coded_weights.stride : blocks * 1024,
+                               .panels = num_panels,
                                .blocks = blocks,
                                .c = c.data(),
                                .c_stride = padded * 16};
-          t.bf16_tiles(product);
-          product.accumulate = true;
-          t.bf16_tiles(product);
-          for (std::size_t p = 0; p < count; ++p)
-            std::copy_n(c.data() + p * padded * 16, rows * 16, out + p * rows * 16);
+          product.next = {product.panel, num_panels};
+          for (int i = 0; i < times; ++i, product.accumulate = true)
+            (coded ? t.coded_tiles : t.bf16_tiles)(product);
+          for (std::size_t p = 0; p < num_panels; ++p)
+            std::copy_n(c.data() + p * padded * 16, num_rows * 16, out + p * num_rows * 16);
         });
-      }
+  }
 }
 
 // int8 rows in tiles against the portable product of the same rows.
@@ -489,7 +503,9 @@ void check_products(comparison& compare) {
   if (compare.candidate().quant.integer_runs != nullptr)
     check_integer_runs(compare);
   if (compare.candidate().bf16_tiles != nullptr)
-    check_tiles(compare);
+    check_tiles(compare, false);
+  if (compare.candidate().coded_tiles != nullptr)
+    check_tiles(compare, true);
   if (compare.candidate().int8_tiles != nullptr)
     check_int8_tiles(compare);
 }

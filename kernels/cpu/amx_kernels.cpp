@@ -8,6 +8,7 @@
 #define TROUPE_NATIVE_BF16
 
 #include "kernels/cpu/amx_attention.hpp"
+#include "kernels/cpu/amx_coded_tiles.hpp"
 #include "kernels/cpu/amx_column_attention.hpp"
 #include "kernels/cpu/amx_integer_tiles.hpp"
 #include "kernels/cpu/amx_quant.hpp"
@@ -47,6 +48,7 @@ const kernel_table& amx_table() {
     kernel_table t = avx512_table;
     t.set = isa::amx;
     t.bf16_tiles = TROUPE_ISA_NAMESPACE::bf16_tiles;
+    t.coded_tiles = TROUPE_ISA_NAMESPACE::coded_tiles;
     t.pack_row_tiles = TROUPE_ISA_NAMESPACE::pack_row_tiles;
     t.finish_rows = TROUPE_ISA_NAMESPACE::finish_rows;
     t.activate_rows = TROUPE_ISA_NAMESPACE::activate_rows;

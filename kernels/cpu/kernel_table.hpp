@@ -116,7 +116,8 @@ struct tile_product {
   const std::byte* a = nullptr;
   std::size_t a_stride = 0;
   std::size_t rows = 0;
-  /// BF16 pairs, 1 KiB per block of 32 of K, or int8, as much per 64; `panel_stride` bytes between panels.
+  /// BF16 pairs, 1 KiB per block of 32 of K, or int8, as much per 64, or coded; `panel_stride` bytes between
+  /// panels.
   const std::byte* panel = nullptr;
   std::size_t panel_stride = 0;
   std::size_t panels = 0;
@@ -253,6 +254,8 @@ struct kernel_table {
   /// Only where there is a matrix unit, otherwise null: products of BF16 rows in tiles, in the same order of
   /// operations, for any number of rows, and such rows (`out`: the row's part of its first tile).
   void (*bf16_tiles)(const tile_product& product) = nullptr;
+  /// And with weights whose exponents are coded, in panels of `coded_panel_bytes`, for up to 96 rows.
+  void (*coded_tiles)(const tile_product& product) = nullptr;
   void (*pack_row_tiles)(const std::byte* row, dtype type, std::size_t k, std::byte* out) = nullptr;
   /// The same for int8 rows: exact integer sums (int32 in `c`); a panel's results from them, in place; int8
   /// rows; an int4 panel's integers as int8, [K padded to 64 / 4][16][4].

@@ -49,6 +49,8 @@ constexpr std::size_t tile_panels = 16;
 // often, with more it was no faster; of long panels fewer, since those that come next lie in L2 beside them.
 constexpr tile_shape tile_part{96, 8};
 constexpr std::size_t part_bytes = std::size_t{256} << 10;
+// Coded panels are decoded anew for every part of rows, but of 64 rows their rows and sums stay in L1.
+constexpr std::size_t coded_part_rows = 64;
 constexpr std::size_t unpacked_part_panels = 4; // of weights that BF16 rows have unpacked
 
 // So many int8 rows and fewer are rows of their own, not tiles: with int4, which would be unpacked for all of
@@ -225,7 +227,7 @@ std::size_t unpacked_size(row_layout layout, const packed_matrix& weight) {
 // On a matrix unit: whether so many rows meet a tile's panels once, as these come from memory.
 bool streams_panels(row_layout layout, const packed_matrix& weight, std::size_t rows) {
   const bool as_they_lie = layout == row_layout::int8_tiles ? weight.format() == packed_format::int8_channel
-                                                            : weight.format() == packed_format::bf16_pair;
+                                                            : !is_quantized(weight.format());
   return rows <= (as_they_lie ? 32U : 16U);
 }
 
@@ -242,18 +244,19 @@ tile_shape part_of(row_layout layout, const packed_matrix& weight, const tile_sh
   if (!tiles || streams_panels(layout, weight, tile.rows))
     return tile;
   // Weights that are unpacked for BF16 rows are so again for every part.
-  if (layout == row_layout::bf16_tiles && weight.format() != packed_format::bf16_pair)
+  if (layout == row_layout::bf16_tiles && is_quantized(weight.format()))
     return {tile.rows, unpacked_part_panels};
-  return {ceil_div(ceil_div(tile.rows, ceil_div(tile.rows, tile_part.rows)), 32) * 32,
-          panels_of_part(weight.shape())};
+  const std::size_t panels = panels_of_part(weight.shape());
+  if (weight.format() == packed_format::bf16_coded)
+    return {tile.rows <= tile_part.rows ? tile.rows : coded_part_rows, panels};
+  return {ceil_div(ceil_div(tile.rows, ceil_div(tile.rows, tile_part.rows)), 32) * 32, panels};
 }
 
-// Few rows: a tile is multiplied in one part.
-upcoming_panels upcoming(const tile_work& work) {
-  const packed_matrix* next = work.next.weight;
-  if (next == nullptr || next->shape().panel_bytes() != work.panels.weight->shape().panel_bytes())
+upcoming_panels upcoming(const panel_range& panels, const panel_range& next) {
+  const packed_matrix* weight = next.weight;
+  if (weight == nullptr || weight->shape().panel_bytes() != panels.weight->shape().panel_bytes())
     return {};
-  return {next->panel(work.next.first), work.next.count, work.next.stride * next->shape().panel_bytes()};
+  return {weight->panel(next.first), next.count, next.stride * weight->shape().panel_bytes()};
 }
 
 // Runs of panels that so few rows are to read side by side.
@@ -376,7 +379,8 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
   const bool tiles = work.layout == row_layout::bf16_tiles || work.layout == row_layout::int8_tiles;
   if (!tiles || streams_panels(work.layout, weight, work.rows))
     return;
-  if (next.weight != nullptr) {
+  // Coded panels are fetched by who decodes them.
+  if (weight.format() != packed_format::bf16_coded && next.weight != nullptr) {
     // A step for each product of tiles, and one for each row that is finished. Unpacked weights make only the
     // latter: a part of what is next is not fetched then.
     const std::size_t blocks = ceil_div(weight.inputs(), work.layout == row_layout::int8_tiles ? 64 : 32);
@@ -390,8 +394,8 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
                              scratch + p * int8_row_sums(weight.inputs()) * panel_columns);
 }
 
-tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::size_t row, std::size_t rows,
-                        std::byte* scratch, panel_fetch& fetch) {
+tile_sums multiply_part(const tile_work& work, const panel_range& panels, const panel_range& next,
+                        std::size_t row, std::size_t rows, std::byte* scratch, panel_fetch& fetch) {
   const kernel_table& table = work.table;
   const packed_matrix& weight = *panels.weight;
   const packed_shape& shape = weight.shape();
@@ -407,7 +411,7 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
                          .c = c,
                          .c_stride = c_stride,
                          .streamed = streams_panels(work.layout, weight, work.rows),
-                         .next = upcoming(work),
+                         .next = upcoming(panels, next),
                          .fetch = &fetch};
     if (work.layout == row_layout::int8_tiles) {
       product.blocks = int8_row_sums(weight.inputs()) / 64;
@@ -419,12 +423,12 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
       for (std::size_t p = 0; p < panels.count; ++p)
         table.scale_int8_tiles(panel_of(weight, panels.first + p).scales, product.a, product.a_stride, rows,
                                weight.inputs(), c + p * c_stride);
-    } else if (shape.format != packed_format::bf16_pair) {
+    } else if (is_quantized(shape.format)) {
       multiply_unpacked_tiles(table, weight, product.a, rows, panels.first, panels.count, c, c_stride,
                               scratch, unpacked_bytes);
     } else {
       product.blocks = shape.padded_inputs() / block_k;
-      table.bf16_tiles(product);
+      (shape.format == packed_format::bf16_coded ? table.coded_tiles : table.bf16_tiles)(product);
     }
     return {c, c_stride};
   }
@@ -439,13 +443,13 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::s
     multiply_quantized_dots(table, panels, reinterpret_cast<const bfloat16*>(x), dot_stride(weight.inputs()),
                             rows, c, scratch, unpacked_bytes);
   else if (is_quantized(weight.format()))
-    multiply_quantized(table, panels, x, stride, rows, c, expanded, chunk_blocks, upcoming(work));
+    multiply_quantized(table, panels, x, stride, rows, c, expanded, chunk_blocks, upcoming(panels, next));
   else if (work.layout == row_layout::bf16_dots)
-    multiply_dots(table, panels, reinterpret_cast<const bfloat16*>(x), rows, upcoming(work), c);
+    multiply_dots(table, panels, reinterpret_cast<const bfloat16*>(x), rows, upcoming(panels, next), c);
   else if (weight.format() == packed_format::bf16_coded)
     multiply_decoded(table, panels, x, rows, c, scratch);
   else
-    multiply_bf16(table, panels, x, rows, upcoming(work), c, expanded);
+    multiply_bf16(table, panels, x, rows, upcoming(panels, next), c, expanded);
   return {c, rows * panel_columns};
 }
 

@@ -123,8 +123,8 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
                   std::byte* scratch, panel_fetch& fetch);
 
 /// Sums of `rows` of the tile's rows from `row` on with those panels, run by run, in `scratch`.
-tile_sums multiply_part(const tile_work& work, const panel_range& panels, std::size_t row, std::size_t rows,
-                        std::byte* scratch, panel_fetch& fetch);
+tile_sums multiply_part(const tile_work& work, const panel_range& panels, const panel_range& next,
+                        std::size_t row, std::size_t rows, std::byte* scratch, panel_fetch& fetch);
 
 /// Calls `finish(panels, row, rows, sums, fetch)` for the parts of a tile, rows counted within the tile. Who
 /// finishes a row steps `fetch`.
@@ -138,12 +138,12 @@ void multiply_tile(const tile_work& work, std::byte* scratch, const Finish& fini
                          work.panels.stride};
     };
     const panel_range panels = range(p);
+    const panel_range next = p + panels.count < work.panels.count ? range(p + panels.count) : work.next;
     panel_fetch fetch;
-    begin_panels(work, panels, p + panels.count < work.panels.count ? range(p + panels.count) : work.next,
-                 scratch, fetch);
+    begin_panels(work, panels, next, scratch, fetch);
     for (std::size_t row = 0; row < work.rows; row += part.rows) {
       const std::size_t rows = std::min(part.rows, work.rows - row);
-      const tile_sums sums = multiply_part(work, panels, row, rows, scratch, fetch);
+      const tile_sums sums = multiply_part(work, panels, next, row, rows, scratch, fetch);
       for (std::size_t run = 0; run < panels.runs; ++run)
         finish(panels.run(run), row, rows, sums.from(run * panels.count), fetch);
     }

@@ -36,15 +36,6 @@ quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
           shape.panel_bytes()};
 }
 
-// Blocks [first, first + count) of a quantized or coded panel as BF16 pairs.
-void unpack_pairs(const kernel_table& table, const packed_matrix& weight, std::size_t panel,
-                  std::size_t first, std::size_t count, std::byte* out) {
-  if (is_quantized(weight.format()))
-    table.quant.pairs(panel_of(weight, panel), first, count, out);
-  else
-    table.decode_bf16(weight.panel(panel), weight.shape().padded_inputs() / block_k, first, count, out);
-}
-
 } // namespace
 
 void multiply_quantized(const kernel_table& table, const panel_range& range, const float* a,
@@ -97,8 +88,8 @@ void multiply_unpacked_tiles(const kernel_table& table, const packed_matrix& wei
     for (std::size_t b = 0; b < blocks; b += step) {
       const std::size_t count = std::min(step, blocks - b);
       for (std::size_t p = 0; p < panel_count; ++p)
-        unpack_pairs(table, weight, first_panel + first + p, b, count,
-                     unpacked + p * count * pair_block_bytes);
+        table.quant.pairs(panel_of(weight, first_panel + first + p), b, count,
+                          unpacked + p * count * pair_block_bytes);
       table.bf16_tiles({.a = a + b * pair_block_bytes,
                         .a_stride = blocks * pair_block_bytes,
                         .rows = rows,
@@ -112,9 +103,8 @@ void multiply_unpacked_tiles(const kernel_table& table, const packed_matrix& wei
                         .streamed = false});
     }
   }
-  if (is_quantized(weight.format()))
-    for (std::size_t p = 0; p < panels; ++p)
-      table.quant.scale(panel_of(weight, first_panel + p), rows, c + p * c_stride);
+  for (std::size_t p = 0; p < panels; ++p)
+    table.quant.scale(panel_of(weight, first_panel + p), rows, c + p * c_stride);
 }
 
 void multiply_quantized_dots(const kernel_table& table, const panel_range& range, const bfloat16* a,
