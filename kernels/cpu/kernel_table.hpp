@@ -78,11 +78,13 @@ struct panel_fetch {
   std::size_t steps = 0;
   std::size_t owed = 0; // turns, times `steps`
 
-  /// All of `count` panels from `first` on, `bytes` apart, within `num_steps` calls of `step`.
-  inline __attribute__((always_inline)) void begin(const std::byte* first, std::size_t bytes,
-                                                   std::size_t count, std::size_t num_steps) {
+  /// The first `bytes` of `count` panels from `first` on, `panel_bytes` apart, within `num_steps` calls of
+  /// `step`.
+  inline __attribute__((always_inline)) void begin(const std::byte* first, std::size_t panel_bytes,
+                                                   std::size_t bytes, std::size_t count,
+                                                   std::size_t num_steps) {
     at = first;
-    stride = bytes;
+    stride = panel_bytes;
     panels = count;
     panel = 0;
     left = turns = count * ((bytes + turn_bytes - 1) / turn_bytes);

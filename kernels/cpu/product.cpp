@@ -49,8 +49,8 @@ constexpr std::size_t tile_panels = 16;
 // often, with more it was no faster; of long panels fewer, since those that come next lie in L2 beside them.
 constexpr tile_shape tile_part{96, 8};
 constexpr std::size_t part_bytes = std::size_t{256} << 10;
-// Coded panels are decoded anew for every part of rows, but of 64 rows their rows and sums stay in L1.
-constexpr std::size_t coded_part_rows = 64;
+// Of each coded panel so much is fetched while rows of the part before are finished.
+constexpr std::size_t coded_bytes_ahead = 4096;
 constexpr std::size_t unpacked_part_panels = 4; // of weights that BF16 rows have unpacked
 
 // So many int8 rows and fewer are rows of their own, not tiles: with int4, which would be unpacked for all of
@@ -214,14 +214,24 @@ quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
           shape.group() / block_k, reinterpret_cast<const float*>(data + shape.panel_scales_offset())};
 }
 
-// int8 rows meet int4 weights as int8.
-bool unpacks_int4(row_layout layout, const packed_matrix& weight) {
-  return layout == row_layout::int8_tiles && weight.format() != packed_format::int8_channel;
+// A part's panels that are unpacked whole before rows meet them: int4, which int8 rows meet as int8, and
+// coded ones where so many rows come that they would be decoded for one part of these after the other.
+bool unpacks_panels(row_layout layout, const packed_matrix& weight, std::size_t rows) {
+  if (layout == row_layout::int8_tiles)
+    return weight.format() != packed_format::int8_channel;
+  return layout == row_layout::bf16_tiles && weight.format() == packed_format::bf16_coded
+         && rows > tile_part.rows;
 }
 
-std::size_t unpacked_size(row_layout layout, const packed_matrix& weight) {
-  return unpacks_int4(layout, weight) ? tile_part.panels * int8_row_sums(weight.inputs()) * panel_columns
-                                      : unpacked_bytes;
+// Bytes of such a panel.
+std::size_t unpacked_panel_bytes(row_layout layout, const packed_matrix& weight) {
+  return layout == row_layout::int8_tiles ? int8_row_sums(weight.inputs()) * panel_columns
+                                          : weight.shape().padded_inputs() / block_k * block_bytes;
+}
+
+std::size_t unpacked_size(row_layout layout, const packed_matrix& weight, std::size_t rows) {
+  return unpacks_panels(layout, weight, rows) ? tile_part.panels * unpacked_panel_bytes(layout, weight)
+                                              : unpacked_bytes;
 }
 
 // On a matrix unit: whether so many rows meet a tile's panels once, as these come from memory.
@@ -246,10 +256,8 @@ tile_shape part_of(row_layout layout, const packed_matrix& weight, const tile_sh
   // Weights that are unpacked for BF16 rows are so again for every part.
   if (layout == row_layout::bf16_tiles && is_quantized(weight.format()))
     return {tile.rows, unpacked_part_panels};
-  const std::size_t panels = panels_of_part(weight.shape());
-  if (weight.format() == packed_format::bf16_coded)
-    return {tile.rows <= tile_part.rows ? tile.rows : coded_part_rows, panels};
-  return {ceil_div(ceil_div(tile.rows, ceil_div(tile.rows, tile_part.rows)), 32) * 32, panels};
+  return {ceil_div(ceil_div(tile.rows, ceil_div(tile.rows, tile_part.rows)), 32) * 32,
+          panels_of_part(weight.shape())};
 }
 
 upcoming_panels upcoming(const panel_range& panels, const panel_range& next) {
@@ -369,7 +377,7 @@ std::size_t tile_scratch_bytes(const kernel_table& table, const packed_matrix& w
                                const tile_shape& tile) {
   const row_layout layout = layout_for(table, weight, rows);
   const tile_shape part = part_of(layout, weight, tile);
-  return unpacked_size(layout, weight)
+  return unpacked_size(layout, weight, tile.rows)
          + ceil_div(part.rows, 16) * 16 * part.panels * panel_columns * sizeof(float);
 }
 
@@ -379,19 +387,32 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
   const bool tiles = work.layout == row_layout::bf16_tiles || work.layout == row_layout::int8_tiles;
   if (!tiles || streams_panels(work.layout, weight, work.rows))
     return;
-  // Coded panels are fetched by who decodes them.
-  if (weight.format() != packed_format::bf16_coded && next.weight != nullptr) {
-    // A step for each product of tiles, and one for each row that is finished. Unpacked weights make only the
-    // latter: a part of what is next is not fetched then.
-    const std::size_t blocks = ceil_div(weight.inputs(), work.layout == row_layout::int8_tiles ? 64 : 32);
-    fetch.begin(next.weight->panel(next.first), next.weight->shape().panel_bytes(),
-                std::min(next.count, panels_of_part(next.weight->shape())),
-                ceil_div(work.rows, 16) * panels.count * blocks + work.rows);
+  if (next.weight != nullptr) {
+    const packed_shape& shape = next.weight->shape();
+    const std::size_t count = std::min(next.count, panels_of_part(shape));
+    if (shape.format == packed_format::bf16_coded && !unpacks_panels(work.layout, weight, work.rows)) {
+      // Who decodes panels beside products fetches them, but not while rows are finished.
+      fetch.begin(next.weight->panel(next.first), shape.panel_bytes(),
+                  std::min(shape.panel_bytes(), coded_bytes_ahead), count, work.rows);
+    } else {
+      // A step for each product of tiles, and one for each row that is finished. Unpacked weights make only
+      // the latter: a part of what is next is not fetched then.
+      const std::size_t blocks = ceil_div(weight.inputs(), work.layout == row_layout::int8_tiles ? 64 : 32);
+      fetch.begin(next.weight->panel(next.first), shape.panel_bytes(), shape.panel_bytes(), count,
+                  ceil_div(work.rows, 16) * panels.count * blocks + work.rows);
+    }
   }
-  if (unpacks_int4(work.layout, weight))
-    for (std::size_t p = 0; p < panels.count; ++p)
-      work.table.unpack_int4(panel_of(weight, panels.first + p), weight.inputs(),
-                             scratch + p * int8_row_sums(weight.inputs()) * panel_columns);
+  if (!unpacks_panels(work.layout, weight, work.rows))
+    return;
+  for (std::size_t p = 0; p < panels.count; ++p) {
+    std::byte* to = scratch + p * unpacked_panel_bytes(work.layout, weight);
+    if (weight.format() == packed_format::bf16_coded) {
+      const std::size_t blocks = weight.shape().padded_inputs() / block_k;
+      work.table.decode_bf16(weight.panel(panels.first + p), blocks, 0, blocks, to);
+    } else {
+      work.table.unpack_int4(panel_of(weight, panels.first + p), weight.inputs(), to);
+    }
+  }
 }
 
 tile_sums multiply_part(const tile_work& work, const panel_range& panels, const panel_range& next,
@@ -399,7 +420,7 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, const 
   const kernel_table& table = work.table;
   const packed_matrix& weight = *panels.weight;
   const packed_shape& shape = weight.shape();
-  auto* c = reinterpret_cast<float*>(scratch + unpacked_size(work.layout, weight));
+  auto* c = reinterpret_cast<float*>(scratch + unpacked_size(work.layout, weight, work.rows));
   if (work.layout == row_layout::bf16_tiles || work.layout == row_layout::int8_tiles) {
     const std::size_t c_stride = ceil_div(rows, 16) * 16 * panel_columns;
     tile_product product{.a = work.a + row / 16 * tile_row_stride(work.layout, weight.inputs()),
@@ -413,12 +434,13 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, const 
                          .streamed = streams_panels(work.layout, weight, work.rows),
                          .next = upcoming(panels, next),
                          .fetch = &fetch};
+    const bool unpacked = unpacks_panels(work.layout, weight, work.rows);
+    if (unpacked) {
+      product.panel = scratch;
+      product.panel_stride = unpacked_panel_bytes(work.layout, weight);
+    }
     if (work.layout == row_layout::int8_tiles) {
       product.blocks = int8_row_sums(weight.inputs()) / 64;
-      if (unpacks_int4(work.layout, weight)) {
-        product.panel = scratch;
-        product.panel_stride = int8_row_sums(weight.inputs()) * panel_columns;
-      }
       table.int8_tiles(product);
       for (std::size_t p = 0; p < panels.count; ++p)
         table.scale_int8_tiles(panel_of(weight, panels.first + p).scales, product.a, product.a_stride, rows,
@@ -428,7 +450,8 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, const 
                               scratch, unpacked_bytes);
     } else {
       product.blocks = shape.padded_inputs() / block_k;
-      (shape.format == packed_format::bf16_coded ? table.coded_tiles : table.bf16_tiles)(product);
+      const bool coded = shape.format == packed_format::bf16_coded && !unpacked;
+      (coded ? table.coded_tiles : table.bf16_tiles)(product);
     }
     return {c, c_stride};
   }
