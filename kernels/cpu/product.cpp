@@ -34,10 +34,10 @@ constexpr std::size_t many_panels = 8;
 constexpr std::size_t tiles_per_thread = 8; // so that none waits long for the last
 constexpr std::size_t streams = 4;
 
-// Where few rows read a tile's panels as streams, which have to go on for some 32 KiB: panels of int4, and
-// fewer, larger tiles.
-constexpr std::size_t stream_panels_int4 = 16;
-constexpr std::size_t stream_tiles_per_thread = 4;
+// Where few rows read a tile's panels as streams: these begin anew with every tile, and a thread has nothing
+// on its way meanwhile, so tiles are large.
+constexpr std::size_t stream_tile_bytes = std::size_t{512} << 10;
+constexpr std::size_t stream_tiles_per_thread = 2;
 
 // On a matrix unit: bytes of rows that stay in L2 with the panels that pass, and panels of a tile, more of
 // few rows, so that a tile is worth taking.
@@ -195,10 +195,18 @@ std::size_t row_stride_of(row_layout layout, std::size_t inputs) {
   }
 }
 
+// A power of two, so that halves hold whole pairs of gate and up.
+std::size_t panels_of_streams(const packed_shape& weight) {
+  std::size_t panels = streams;
+  while (2 * panels * weight.panel_bytes() <= stream_tile_bytes)
+    panels *= 2;
+  return panels;
+}
+
 tile_shape matrix_unit_tile(row_layout layout, const packed_shape& weight, std::size_t rows) {
   const std::size_t most =
       std::max<std::size_t>(tile_rows_bytes / (tile_row_stride(layout, weight.inputs) / 16) / 32 * 32, 64);
-  tile_shape tile{rows, many_panels};
+  tile_shape tile{rows, rows <= 16 ? panels_of_streams(weight) : many_panels};
   if (rows > most) // split evenly, in whole pairs of tiles
     tile.rows = ceil_div(ceil_div(rows, ceil_div(rows, most)), 32) * 32;
   if (rows > 16) // a power of two, so that halves hold whole pairs of gate and up
@@ -335,8 +343,8 @@ tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std
   // Integer products walk four panels and fetch the next four.
   const bool few = rows <= few_rows && layout != row_layout::int8;
   tile_shape tile{std::min(rows, many_rows), few ? streams : many_panels};
-  if (table.panels_in_streams && layout == row_layout::int8 && weight.format() != packed_format::int8_channel)
-    tile.panels = stream_panels_int4;
+  if (table.panels_in_streams && layout == row_layout::int8)
+    tile.panels = panels_of_streams(shape);
   if (layout == row_layout::bf16_tiles || layout == row_layout::int8_tiles)
     tile = matrix_unit_tile(layout, shape, rows);
   else if (rows > many_rows) // rows split evenly
