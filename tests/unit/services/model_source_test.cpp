@@ -31,7 +31,8 @@ TEST(quantization_of, names_what_the_flags_ask_for) {
 TEST(coding_of, follows_the_flag_or_what_the_instruction_set_is_faster_with) {
   model_options options;
   for (const auto set : kernels::supported_isas()) {
-    EXPECT_EQ(coding_of(options, set) == model::weight_coding::exponents, set == kernels::isa::avx512_bf16);
+    EXPECT_EQ(coding_of(options, set) == model::weight_coding::exponents,
+              set == kernels::isa::avx512_bf16 || set == kernels::isa::amx);
     options.weight_coding = "none";
     EXPECT_EQ(coding_of(options, set), model::weight_coding::none);
     options.weight_coding = "exponents";
