@@ -14,6 +14,7 @@ std::optional<std::string> self_test(const kernel_table& candidate) {
   const float_mode_guard mode;
   proof::comparison compare(candidate);
   proof::check_products(compare);
+  proof::check_quantized_products(compare);
   proof::check_rows(compare);
   return compare.failure();
 }

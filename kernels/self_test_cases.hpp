@@ -79,8 +79,11 @@ class comparison {
   std::optional<std::string> failure_;
 };
 
-/// Packing and products of every format, in registers and in tiles.
+/// Packing and products of FP32 and BF16 weights, plain and coded, in registers and in tiles.
 void check_products(comparison& compare);
+
+/// The same of quantized weights, and how their scales are found.
+void check_quantized_products(comparison& compare);
 
 /// What happens to rows between the products, and attention.
 void check_rows(comparison& compare);

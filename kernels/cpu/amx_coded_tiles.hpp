@@ -16,7 +16,7 @@ __attribute__((noinline)) static const std::uint32_t* patch_block(const std::uin
   return patch_pairs(exception, block, to);
 }
 
-/// A line that is needed later, from memory into L2.
+/// Lines that are needed later, from memory into L2.
 TROUPE_INLINE void fetch_lines(const std::byte* from, std::size_t bytes) {
   for (std::size_t line = 0; line < bytes; line += coded_line_bytes)
     _mm_prefetch(reinterpret_cast<const char*>(from + line), _MM_HINT_T1);
@@ -284,7 +284,7 @@ static void multiply_coded_runs(const tile_product& p) {
   }
 }
 
-/// The product of rows in tiles with coded panels.
+/// The product of rows in tiles with coded panels from memory, `kernel_table::coded_tiles`.
 static void coded_tiles(const tile_product& p) {
   switch ((p.rows + tile_rows - 1) / tile_rows) {
   case 1:

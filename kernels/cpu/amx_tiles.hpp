@@ -186,9 +186,9 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const weight_fetcher
 /// begin as those at `c` (null: zeros) and stay in their registers; what was there goes to `before` (null:
 /// nowhere), each tile just before its register is needed: stored right after its last product it would be
 /// waited for.
-template <bool Integers, std::size_t RowTiles, bool Last, class Fetch>
+template <bool Integers, std::size_t RowTiles, bool Last>
 TROUPE_INLINE void multiply_row_tiles(const std::byte* a, std::size_t a_stride, const std::byte* panel,
-                                      std::size_t blocks, const float* c, float* before, Fetch& fetch) {
+                                      std::size_t blocks, const float* c, float* before, panel_fetch& fetch) {
   static_assert(RowTiles == 2 || RowTiles == 3);
   const auto step = [&]<bool First>(std::size_t offset) __attribute__((always_inline)) {
     const std::byte* last = a + (RowTiles - 1) * a_stride + offset;

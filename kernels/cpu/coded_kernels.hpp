@@ -1,5 +1,5 @@
-// BF16 weights with coded exponents (kernels/coded_bf16.hpp) as packed pairs: what products that have no
-// kernel of their own for them multiply.
+// BF16 weights with coded exponents (kernels/coded_bf16.hpp) as packed pairs: what tiles load, and what
+// products that have no kernel of their own for them multiply.
 #pragma once
 
 #include "kernels/coded_bf16.hpp"

@@ -256,7 +256,8 @@ struct kernel_table {
   /// Only where there is a matrix unit, otherwise null: products of BF16 rows in tiles, in the same order of
   /// operations, for any number of rows, and such rows (`out`: the row's part of its first tile).
   void (*bf16_tiles)(const tile_product& product) = nullptr;
-  /// And with weights whose exponents are coded, in panels of `coded_panel_bytes`, for up to 96 rows.
+  /// And with weights whose exponents are coded, in panels of `coded_panel_bytes`, for up to 96 rows, from
+  /// memory and all of K at once (`streamed` and `accumulate` are not looked at).
   void (*coded_tiles)(const tile_product& product) = nullptr;
   void (*pack_row_tiles)(const std::byte* row, dtype type, std::size_t k, std::byte* out) = nullptr;
   /// The same for int8 rows: exact integer sums (int32 in `c`); a panel's results from them, in place; int8

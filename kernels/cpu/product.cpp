@@ -244,9 +244,9 @@ std::size_t unpacked_size(row_layout layout, const packed_matrix& weight, std::s
 
 // On a matrix unit: whether so many rows meet a tile's panels once, as these come from memory.
 bool streams_panels(row_layout layout, const packed_matrix& weight, std::size_t rows) {
-  const bool as_they_lie = layout == row_layout::int8_tiles ? weight.format() == packed_format::int8_channel
-                                                            : !is_quantized(weight.format());
-  return rows <= (as_they_lie ? 32U : 16U);
+  const bool as_they_come = layout == row_layout::int8_tiles ? weight.format() == packed_format::int8_channel
+                                                             : !is_quantized(weight.format());
+  return rows <= (as_they_come ? 32U : 16U);
 }
 
 // A power of two, at least a pair of gate and up.

@@ -20,8 +20,7 @@ void multiply_quantized(const kernel_table& table, const panel_range& range, con
                         std::size_t a_stride, std::size_t rows, float* c, float* expanded,
                         std::size_t expanded_blocks, const upcoming_panels& next);
 
-/// The same on a matrix unit. `c`: [panels][rows padded to 16][16], `c_stride` floats
-/// between panels.
+/// The same on a matrix unit. `c`: [panels][rows padded to 16][16], `c_stride` floats between panels.
 /// @param a         rows in tiles
 /// @param unpacked  scratch for `unpacked_bytes` of weights as BF16 pairs, at least 4 KiB
 void multiply_unpacked_tiles(const kernel_table& table, const packed_matrix& weight, const std::byte* a,

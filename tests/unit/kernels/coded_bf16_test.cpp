@@ -151,7 +151,7 @@ TEST(coded_bf16, exceptions_that_make_no_sense_are_told) {
 TEST(coded_bf16, products_have_the_bits_of_plain_weights) {
   for (const std::size_t k : {40UL, 96UL, 1000UL})
     for (const std::size_t n : {16UL, 130UL, 700UL}) {
-      constexpr std::size_t rows = 70;
+      constexpr std::size_t rows = 130; // more than one part of them
       auto w = rounded(random_floats(n * k, static_cast<unsigned>(n), 0.1F));
       w[n * k / 3] = to_bfloat16(3e20F);
       w[n * k / 2] = to_bfloat16(-1e-20F);
@@ -161,7 +161,8 @@ TEST(coded_bf16, products_have_the_bits_of_plain_weights) {
       ASSERT_TRUE(coded.has_value());
       const auto x = rounded(random_floats(rows * k, 2));
       with_every_context([&](context& ctx) {
-        for (const std::size_t m : {1UL, 2UL, 3UL, 5UL, 12UL, 13UL, 16UL, 17UL, 33UL, rows}) {
+        for (const std::size_t m :
+             {1UL, 2UL, 3UL, 5UL, 12UL, 13UL, 16UL, 17UL, 33UL, 50UL, 70UL, 90UL, rows}) {
           std::vector<float> expected(m * n, poison);
           std::vector<float> y(m * n, poison);
           gemm(
