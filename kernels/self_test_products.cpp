@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "kernels/buffer.hpp"
 #include "kernels/packed_matrix.hpp"
 #include "kernels/self_test_cases.hpp"
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
+#include "kernels/buffer.hpp"
 #include "kernels/packed_matrix.hpp"
 #include "kernels/self_test_cases.hpp"
 
