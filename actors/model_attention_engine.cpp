@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "actors/step_sampling.hpp"
+#include "kernels/growing_rows.hpp"
 #include "kernels/kv_cache.hpp"
 
 namespace troupe {
@@ -57,7 +58,7 @@ struct attention_core {
   uint32_t block_tokens = 0;
   kernels::kv_cache cache;
   state_pool states;
-  std::vector<float> logits; // [chunk rows, vocab]; compute thread only
+  kernels::growing_rows logits; // f32 [chunk rows, vocab]; compute thread only
 };
 
 void add_rows(const std::vector<step_sequence>& sequences, uint32_t block_tokens, pass_state& state) {
@@ -128,8 +129,8 @@ std::vector<sampled_sequence> sample(kernels::context& context, attention_core& 
     for (const auto& request : chunk) {
       rows.push_back(request.row);
     }
-    core.logits.resize(std::max(core.logits.size(), chunk.size() * vocab));
-    auto logits = kernels::view_of(core.logits.data(), chunk.size(), vocab);
+    core.logits.reserve(kernels::dtype::f32, chunk.size(), vocab);
+    auto logits = core.logits.rows(chunk.size());
     core.model->logits(context, state.forward, rows, logits);
     answer_logits(context, logits, chunk, batch.sequences, samples);
   }

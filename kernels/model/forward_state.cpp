@@ -2,19 +2,7 @@
 
 #include "kernels/error.hpp"
 
-#include <algorithm>
-
 namespace troupe::model {
-
-void forward_state::growing_rows::reserve(kernels::dtype type, std::size_t rows, std::size_t cols) {
-  const auto have = storage_.view();
-  if (have.data != nullptr && have.type == type && have.rows >= rows && have.cols >= cols)
-    return;
-  // Layers and states keep their type. Rows grow by half more than asked for, so that batches that grow row
-  // by row do not allocate each time.
-  const auto more_rows = rows <= have.rows ? have.rows : std::max(rows, have.rows + have.rows / 2);
-  storage_ = kernels::tensor(type, more_rows, std::max(cols, have.cols));
-}
 
 void forward_state::assign(const micro_batch& batch) {
   kernels::expect(!batch.rows.empty(), "forward_state: a micro-batch has rows");

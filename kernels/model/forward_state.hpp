@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/buffer.hpp"
+#include "kernels/growing_rows.hpp"
 
 namespace troupe::model {
 
@@ -83,19 +83,6 @@ class forward_state {
   /// Takes a new micro-batch; the working set keeps its memory.
   void assign(const micro_batch& batch);
 
-  /// A matrix that keeps its memory while it shrinks. It may be wider than a layer needs: take `columns`.
-  class growing_rows {
-   public:
-    void reserve(kernels::dtype type, std::size_t rows, std::size_t cols);
-
-    kernels::tensor_view rows(std::size_t n) { return storage_.first(n); }
-
-    kernels::const_tensor_view rows(std::size_t n) const { return storage_.view().slice(0, n); }
-
-   private:
-    kernels::tensor storage_;
-  };
-
   // The micro-batch.
   std::vector<std::uint32_t> tokens_;
   std::vector<std::uint32_t> positions_;
@@ -111,14 +98,14 @@ class forward_state {
   bool shared_computed_ = false;
 
   // Activations; "model" is f32 or bf16.
-  growing_rows residual_;      // f32 [rows, hidden]
-  growing_rows normed_;        // model [rows, hidden]
-  growing_rows qkv_;           // f32 [rows, (heads + 2 kv_heads) · head_dim]
-  growing_rows attended_;      // model [rows, heads · head_dim]
-  growing_rows mlp_output_;    // model [rows, hidden]: dense MLP or shared expert
-  growing_rows router_logits_; // f32 [rows, experts]
-  growing_rows last_residual_; // f32 [rows asked for, hidden]
-  growing_rows last_normed_;   // model [rows asked for, hidden]
+  kernels::growing_rows residual_;      // f32 [rows, hidden]
+  kernels::growing_rows normed_;        // model [rows, hidden]
+  kernels::growing_rows qkv_;           // f32 [rows, (heads + 2 kv_heads) · head_dim]
+  kernels::growing_rows attended_;      // model [rows, heads · head_dim]
+  kernels::growing_rows mlp_output_;    // model [rows, hidden]: dense MLP or shared expert
+  kernels::growing_rows router_logits_; // f32 [rows, experts]
+  kernels::growing_rows last_residual_; // f32 [rows asked for, hidden]
+  kernels::growing_rows last_normed_;   // model [rows asked for, hidden]
   std::vector<std::uint32_t> topk_ids_;
   std::vector<float> topk_weights_;
   std::vector<std::uint32_t> expert_offsets_;

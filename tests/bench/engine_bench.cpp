@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/growing_rows.hpp"
 #include "kernels/kv_cache.hpp"
 #include "kernels/model/dense_model.hpp"
 #include "kernels/model/expert_store.hpp"
@@ -74,15 +75,15 @@ class own_engine final : public workload_engine {
     auto why = dense_.begin(ctx_, cache_, {batch, sequences}, state_);
     while (why == model::pause::experts)
       why = run_experts();
-    logits_.resize(wanted.size() * vocab_size());
+    logits_.reserve(kernels::dtype::f32, wanted.size(), vocab_size());
     logits_row_.assign(rows.size(), 0);
     for (std::size_t i = 0; i < wanted.size(); ++i)
       logits_row_[wanted[i]] = i;
-    dense_.logits(ctx_, state_, wanted, kernels::view_of(logits_.data(), wanted.size(), vocab_size()));
+    dense_.logits(ctx_, state_, wanted, logits_.rows(wanted.size()));
   }
 
   std::uint32_t best(std::size_t index) override {
-    const float* logits = logits_.data() + logits_row_[index] * vocab_size();
+    const float* logits = logits_.rows(logits_row_[index] + 1).row_as<float>(logits_row_[index]);
     return static_cast<std::uint32_t>(std::max_element(logits, logits + vocab_size()) - logits);
   }
 
@@ -133,7 +134,7 @@ class own_engine final : public workload_engine {
   std::vector<std::byte*> outputs_of_;
   std::vector<const std::byte*> slot_rows_;
   std::vector<model::expert_rows> batch_;
-  std::vector<float> logits_;
+  kernels::growing_rows logits_;
   std::vector<std::size_t> logits_row_; // of each row of the step
 };
 
