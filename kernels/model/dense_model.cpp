@@ -104,13 +104,9 @@ void dense_model::attend(kernels::context& ctx, kernels::kv_cache& cache, std::s
   normalize_heads(ctx, attention, weights.k_norm, key);
   switch (config().positions) {
   case position_kind::rotary:
-    kernels::rope(ctx, {.rows = query,
-                        .heads = attention.num_heads,
-                        .head_dim = attention.head_dim,
-                        .positions = state.positions_,
-                        .table = &rope_});
-    kernels::rope(ctx, {.rows = key,
-                        .heads = attention.num_kv_heads,
+    // Keys lie behind queries: heads like them.
+    kernels::rope(ctx, {.rows = qkv.columns(0, q_width + kv_width),
+                        .heads = attention.num_heads + attention.num_kv_heads,
                         .head_dim = attention.head_dim,
                         .positions = state.positions_,
                         .table = &rope_});
