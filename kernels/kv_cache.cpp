@@ -15,9 +15,6 @@ namespace {
 constexpr std::size_t tile_tokens = 16;
 constexpr std::size_t most_dims = 256; // of a head
 
-// So long before a row is written, the tiles it lies in are fetched.
-constexpr std::size_t rows_ahead = 2;
-
 std::size_t key_dim(const kv_layer_group& group) {
   return (group.head_dim + 31) / 32 * 32;
 }
@@ -152,23 +149,7 @@ void kv_write(context& ctx, const kv_write_args& args) {
     expect(slot / block_tokens < cache.blocks(), "kv_write: a slot is outside the cache");
   const std::size_t key_bytes = cache.head_key_bytes(args.layer);
   const auto write = group.type == dtype::f32 ? write_head<float> : write_head<bfloat16>;
-  // What attention reads besides the row itself is on its way from memory meanwhile.
-  const auto fetch_tiles = [&](std::size_t r) {
-    if (r > 0 && args.slots[r] / tile_tokens == args.slots[r - 1] / tile_tokens)
-      return;
-    const std::size_t tile = args.slots[r] % block_tokens / tile_tokens;
-    for (std::size_t h = 0; h < group.kv_heads; ++h) {
-      const std::byte* block =
-          cache.head_block(args.layer, static_cast<std::uint32_t>(args.slots[r] / block_tokens), h);
-      for (std::size_t i = 0; i < key_tile_bytes(group); i += 64)
-        __builtin_prefetch(block + tile * key_tile_bytes(group) + i, 0, 2);
-      for (std::size_t i = 0; i < value_tile_bytes(group); i += 64)
-        __builtin_prefetch(block + key_bytes + tile * value_tile_bytes(group) + i, 0, 2);
-    }
-  };
   cpu::over_row_ranges(ctx, rows, 2 * columns, [&](std::size_t r) {
-    if (r + rows_ahead < rows)
-      fetch_tiles(r + rows_ahead);
     const std::size_t offset = args.slots[r] % block_tokens;
     const std::size_t tile = offset / tile_tokens;
     const std::size_t t = offset % tile_tokens;
