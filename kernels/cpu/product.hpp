@@ -1,70 +1,15 @@
-// How a product of rows and packed weights is cut into tiles, and one tile of it: what gemm and expert_ffn
-// share.
+// One tile of a product of rows and packed weights: what gemm and expert_ffn share.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 
-#include "kernels/context.hpp"
 #include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/product_tiles.hpp"
+#include "kernels/cpu/row_map.hpp"
 #include "kernels/packed_matrix.hpp"
 
 namespace troupe::kernels::cpu {
-
-/// Floats between rows for products: K padded to blocks of 32, and one cache line more, so that the rows of a
-/// register block do not fall into one set of the L1 cache when K is a power of two.
-constexpr std::size_t product_stride(std::size_t k) {
-  return (k + 31) / 32 * 32 + 16;
-}
-
-/// The same of BF16 between rows for dot products.
-constexpr std::size_t dot_stride(std::size_t k) {
-  return (k + 31) / 32 * 32 + 32;
-}
-
-/// How the rows of a product lie in memory: what weights and instruction set want.
-class row_map {
- public:
-  /// @param rows  of the whole product: few rows may lie otherwise than many
-  row_map(const kernel_table& table, const packed_matrix& weight, std::size_t rows);
-
-  row_layout layout() const { return layout_; }
-
-  /// Bytes of so many rows, a multiple of 64.
-  std::size_t bytes(std::size_t rows) const;
-
-  /// Where row `r` begins. Rows [r, …) are rows for products of their own where r is a multiple of 16.
-  std::size_t offset(std::size_t r) const {
-    return in_tiles() ? r / 16 * stride_ + r % 16 * tile_row_bytes : r * stride_;
-  }
-
-  /// Bytes between 16 rows, and between the rows of such a tile.
-  std::size_t tile_stride() const { return in_tiles() ? stride_ : 16 * stride_; }
-
-  std::size_t row_stride() const { return in_tiles() ? tile_row_bytes : stride_; }
-
-  /// Writes row `r`, of `weight.inputs()` elements, into rows that begin at `rows`.
-  void pack(const kernel_table& table, const std::byte* row, dtype type, std::byte* rows,
-            std::size_t r) const;
-
- private:
-  static constexpr std::size_t tile_row_bytes = 64;
-
-  bool in_tiles() const { return layout_ == row_layout::bf16_tiles || layout_ == row_layout::int8_tiles; }
-
-  row_layout layout_;
-  std::size_t inputs_;
-  std::size_t stride_;
-};
-
-/// Rows and panels of one tile. Panels are neighbours, or as many neighbours of each of several runs, so that
-/// a thread that takes one tile after the other reads on where it was in each run.
-struct tile_shape {
-  std::size_t rows = 0;
-  std::size_t panels = 0; // of all runs together
-  std::size_t runs = 1;
-};
 
 /// A tile's sums: row r of panel p at `c + p · panel_stride + r · 16`.
 struct tile_sums {
@@ -73,30 +18,6 @@ struct tile_sums {
 
   tile_sums from(std::size_t panel) const { return {c + panel * panel_stride, panel_stride}; }
 };
-
-/// Tiles for `rows` rows: few rows stream four panels at a time (that many streams reach the memory limit),
-/// of four runs where the instruction set wants them; many rows take as many rows as keep their K chunk (or,
-/// on a matrix unit, all of them) in L2. Small products get smaller tiles, so that all threads have some.
-/// Tiles begin at multiples of 16 rows if there are several.
-tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
-                     unsigned threads);
-
-/// Panels [first, first + count) of a weight, and as many of each further run, `stride` panels apart; none
-/// where `weight` is null.
-struct panel_range {
-  const packed_matrix* weight = nullptr;
-  std::size_t first = 0;
-  std::size_t count = 0;
-  std::size_t runs = 1;
-  std::size_t stride = 0;
-
-  /// Those of one run.
-  panel_range run(std::size_t index) const { return {weight, first + index * stride, count}; }
-};
-
-/// How many tiles the panels of a weight make, and the panels of one of them.
-std::size_t panel_tiles(const packed_matrix& weight, const tile_shape& tile);
-panel_range panel_tile(const packed_matrix& weight, const tile_shape& tile, std::size_t index);
 
 /// One tile of a product.
 struct tile_work {
@@ -110,7 +31,7 @@ struct tile_work {
   panel_range next{};
 };
 
-/// How a tile's sums are made: so many rows and panels at a time that they stay near until they are used.
+/// Its parts.
 tile_shape part_of(const tile_work& work);
 
 /// Scratch of `multiply_tile`, bytes.

@@ -25,6 +25,8 @@ constexpr std::size_t unpacked_panels = 4;
 // Panels that dot products take at a time: 16 KiB of each are unpacked.
 constexpr std::size_t unpacked_dot_panels = 2;
 
+} // namespace
+
 quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
   const packed_shape& shape = weight.shape();
   const std::byte* data = weight.panel(index);
@@ -35,8 +37,6 @@ quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
           reinterpret_cast<const float*>(data + shape.panel_scales_offset()),
           shape.panel_bytes()};
 }
-
-} // namespace
 
 void multiply_quantized(const kernel_table& table, const panel_range& range, const float* a,
                         std::size_t a_stride, std::size_t rows, float* c, float* expanded,

@@ -11,6 +11,9 @@ namespace troupe::kernels::cpu {
 
 struct panel_range;
 
+/// A panel of quantized weights, taken apart.
+quant_panel panel_of(const packed_matrix& weight, std::size_t index);
+
 /// c[runs][panels][rows][16] = rows times weights, scales applied. `c` comes zeroed, but for integer
 /// products.
 /// @param a         rows for products, or for integer products where the weights want them so,

@@ -1,0 +1,88 @@
+#include "kernels/cpu/row_map.hpp"
+
+namespace troupe::kernels::cpu {
+
+namespace {
+
+// So few rows meet quantized weights in vector registers, even where there is a matrix unit: unpacking into
+// memory first takes as long as they do. Where there are dot products of BF16, somewhat more.
+constexpr std::size_t quant_vector_rows = 2;
+constexpr std::size_t quant_dot_vector_rows = 4;
+
+// So many int8 rows and fewer are rows of their own, not tiles: with int4, which would be unpacked for all of
+// K first, twice as many.
+constexpr std::size_t few_int8_rows = 16;
+constexpr std::size_t few_int8_rows_with_int4 = 32;
+
+} // namespace
+
+row_layout layout_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows) {
+  if (weight.format() == packed_format::f32_panel)
+    return row_layout::f32;
+  if (weight.rows() == row_quant::int8) {
+    const std::size_t few =
+        weight.format() == packed_format::int8_channel ? few_int8_rows : few_int8_rows_with_int4;
+    return table.int8_tiles != nullptr && rows > few ? row_layout::int8_tiles : row_layout::int8;
+  }
+  const std::size_t vector_rows = table.bf16_dots != nullptr ? quant_dot_vector_rows : quant_vector_rows;
+  if (is_quantized(weight.format()) && rows <= vector_rows)
+    return row_layout::bf16_split;
+  if (table.bf16_dots != nullptr)
+    return row_layout::bf16_dots;
+  return table.bf16_tiles != nullptr ? row_layout::bf16_tiles : row_layout::bf16_split;
+}
+
+std::size_t row_stride_of(row_layout layout, std::size_t inputs) {
+  switch (layout) {
+  case row_layout::bf16_tiles:
+    return (inputs + 31) / 32 * 16 * 32 * sizeof(bfloat16);
+  case row_layout::int8_tiles:
+    return int8_row_sums(inputs) * 16 + 16 * sizeof(float);
+  case row_layout::int8:
+    return int8_row_stride(inputs);
+  case row_layout::bf16_dots:
+    return dot_stride(inputs) * sizeof(bfloat16);
+  default:
+    return product_stride(inputs) * sizeof(float);
+  }
+}
+
+row_map::row_map(const kernel_table& table, const packed_matrix& weight, std::size_t rows)
+    : layout_(layout_for(table, weight, rows)),
+      inputs_(weight.inputs()),
+      stride_(row_stride_of(layout_, inputs_)) {}
+
+std::size_t row_map::bytes(std::size_t rows) const {
+  return in_tiles() ? (rows + 15) / 16 * stride_ : rows * stride_;
+}
+
+void row_map::pack(const kernel_table& table, const std::byte* row, dtype type, std::byte* rows,
+                   std::size_t r) const {
+  std::byte* out = rows + offset(r);
+  switch (layout_) {
+  case row_layout::f32:
+    table.pack_row_f32(row, type, inputs_, reinterpret_cast<float*>(out));
+    break;
+  case row_layout::bf16_split:
+    table.pack_row_bf16(row, type, inputs_, reinterpret_cast<float*>(out));
+    break;
+  case row_layout::bf16_dots:
+    table.pack_row_dots(row, type, inputs_, reinterpret_cast<bfloat16*>(out));
+    break;
+  case row_layout::bf16_tiles:
+    table.pack_row_tiles(row, type, inputs_, out);
+    break;
+  case row_layout::int8:
+    table.quant.quantize_row(row, type, inputs_, out);
+    break;
+  case row_layout::int8_tiles: {
+    std::byte* scales = rows + r / 16 * stride_ + int8_row_sums(inputs_) * 16;
+    table.quantize_row_tiles(row, type, inputs_, out, reinterpret_cast<float*>(scales) + r % 16);
+    break;
+  }
+  case row_layout::bf16:
+    break; // not a row of a product
+  }
+}
+
+} // namespace troupe::kernels::cpu
