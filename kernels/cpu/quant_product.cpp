@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/product.hpp"
-
 namespace troupe::kernels::cpu {
 
 namespace {

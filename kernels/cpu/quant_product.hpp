@@ -5,11 +5,10 @@
 #include <cstddef>
 
 #include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/product_tiles.hpp"
 #include "kernels/packed_matrix.hpp"
 
 namespace troupe::kernels::cpu {
-
-struct panel_range;
 
 /// A panel of quantized weights, taken apart.
 quant_panel panel_of(const packed_matrix& weight, std::size_t index);
