@@ -73,8 +73,8 @@ std::size_t int8_index(std::size_t k, std::size_t column) {
 }
 
 // Byte of the pair (k, k + 4) that k is in.
-std::size_t int4_index(std::size_t k, std::size_t column) {
-  return (k / 8 * panel_columns + column) * 4 + k % 4;
+std::size_t int4_index(const int4_layout& layout, std::size_t k, std::size_t column) {
+  return layout.block_offset(k / block_k) + (k % block_k / 8 * panel_columns + column) * 4 + k % 4;
 }
 
 bool in_high_half(std::size_t k) {
@@ -94,9 +94,10 @@ std::uint32_t int4_lane(const std::int8_t* q) {
 void pack_panel_quantized(const packed_shape& shape, const_tensor_view weight, std::size_t first,
                           std::size_t columns, isa set, std::byte* out) {
   const bool int8 = shape.format == packed_format::int8_channel;
-  const std::size_t lane_k = int8 ? 4 : 8;
-  if (!int8) // zeros are 8
-    std::memset(out, 0x88, shape.panel_weight_bytes());
+  const int4_layout layout = shape.int4();
+  if (!int8) // zeros are 8, but scales are 0
+    for (std::size_t b = 0; b < shape.padded_inputs() / block_k; ++b)
+      std::memset(out + layout.block_offset(b), 0x88, int4_block_bytes);
   std::vector<float> row(weight.cols);
   std::vector<std::int8_t> q(shape.padded_inputs());
   std::vector<std::int8_t> group_scales(shape.group() == 0 ? 0 : shape.padded_inputs() / shape.group());
@@ -113,17 +114,17 @@ void pack_panel_quantized(const packed_shape& shape, const_tensor_view weight, s
       scales[column] = quantize_int4(row, q.data(), set);
     else
       scales[column] = quantize_int4_groups(row, shape.group(), q.data(), group_scales.data(), set);
-    std::byte* lane = out + column * 4;
-    for (std::size_t k = 0; k < q.size(); k += lane_k, lane += panel_columns * 4) {
-      std::uint32_t values = 0;
-      if (int8)
-        std::memcpy(&values, q.data() + k, sizeof values);
-      else
-        values = int4_lane(q.data() + k);
-      std::memcpy(lane, &values, sizeof values);
+    if (int8) {
+      for (std::size_t k = 0; k < q.size(); k += 4)
+        std::memcpy(out + int8_index(k, column), q.data() + k, 4);
+      continue;
+    }
+    for (std::size_t k = 0; k < q.size(); k += 8) {
+      const std::uint32_t values = int4_lane(q.data() + k);
+      std::memcpy(out + int4_index(layout, k, column), &values, sizeof values);
     }
     for (std::size_t g = 0; g < group_scales.size(); ++g)
-      out[shape.panel_weight_bytes() + g * panel_columns + column] = static_cast<std::byte>(group_scales[g]);
+      out[layout.scales_offset(g * layout.group_blocks) + column] = static_cast<std::byte>(group_scales[g]);
   }
 }
 
@@ -172,7 +173,7 @@ std::size_t packed_shape::panel_weight_bytes() const {
   case packed_format::bf16_coded:
     return coded_panel_bytes(padded_inputs() / block_k);
   default:
-    return values / 2;
+    return int4().bytes(padded_inputs() / block_k);
   }
 }
 
@@ -181,10 +182,7 @@ std::size_t packed_shape::panels() const {
 }
 
 std::size_t packed_shape::panel_bytes() const {
-  if (!is_quantized(format))
-    return panel_weight_bytes();
-  const std::size_t group_scales = group() == 0 ? 0 : padded_inputs() / group() * panel_columns;
-  return panel_weight_bytes() + (group_scales + 63) / 64 * 64 + panel_columns * sizeof(float);
+  return panel_weight_bytes() + (is_quantized(format) ? panel_columns * sizeof(float) : 0);
 }
 
 std::size_t packed_shape::bytes() const {
@@ -293,11 +291,11 @@ void packed_matrix::unpack_row(std::size_t output, std::span<float> out, std::si
     const float scale = reinterpret_cast<const float*>(from + shape_.panel_scales_offset())[column];
     if (shape_.format == packed_format::int8_channel)
       return static_cast<float>(static_cast<std::int8_t>(from[int8_index(k, column)])) * scale;
-    const auto pair = std::to_integer<int>(from[int4_index(k, column)]);
+    const int4_layout layout = shape_.int4();
+    const auto pair = std::to_integer<int>(from[int4_index(layout, k, column)]);
     int value = (in_high_half(k) ? pair >> 4 : pair & 0x0f) - 8;
-    if (shape_.group() != 0)
-      value *= static_cast<std::int8_t>(
-          from[shape_.panel_weight_bytes() + k / shape_.group() * panel_columns + column]);
+    if (layout.has_groups())
+      value *= static_cast<std::int8_t>(from[layout.scales_offset(k / block_k) + column]);
     return static_cast<float>(value) * scale;
   };
   for (std::size_t k = 0; k < shape_.inputs; ++k)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/buffer.hpp"
+#include "kernels/int4_panel.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/tensor.hpp"
 
@@ -30,10 +31,9 @@ enum class packed_format : std::uint8_t {
   /// per 32 of K.
   int8_channel = 2,
   /// int4: [K / 8][16 columns][4 bytes], byte i: k = i in the low, k = 4 + i in the high half, both q + 8.
-  /// 256
-  /// bytes per 32 of K.
+  /// 256 bytes per 32 of K.
   int4_channel = 3,
-  /// int4 as above, then the group scales [K / 32 or K / 64][16 columns], a byte each, padded to 64 bytes.
+  /// int4 as above, with group scales between the weights (int4_panel.hpp), a byte each per 32 or 64 of K.
   int4_group32 = 4,
   int4_group64 = 5,
   /// BF16 with coded exponents, the same values in three quarters of the bytes (coded_bf16.hpp).
@@ -76,8 +76,11 @@ struct packed_shape {
   std::size_t panel_bytes() const;
   /// K that shares a group scale; 0: none do.
   std::size_t group() const;
-  /// Bytes of a panel's weights alone; group scales follow.
+  /// Bytes of a panel's weights, with their group scales and without the channel's.
   std::size_t panel_weight_bytes() const;
+
+  /// Where things lie in a panel of int4.
+  int4_layout int4() const { return {group() / 32}; }
 
   /// Where in a quantized panel its 16 channel scales lie.
   std::size_t panel_scales_offset() const { return panel_bytes() - panel_columns * sizeof(float); }

@@ -37,12 +37,13 @@ std::vector<bfloat16> bfloats(std::uint32_t stream, std::size_t count) {
 quantized_panels any_weights(std::uint32_t stream, packed_format format, std::size_t outputs,
                              std::size_t inputs) {
   const packed_shape shape{format, outputs, inputs, 1};
+  const int4_layout layout = shape.int4();
   quantized_panels result{buffer(shape.bytes()), {}};
   for (std::size_t i = 0; i < shape.bytes(); ++i) {
     const auto word = philox4x32({static_cast<std::uint32_t>(i / 4), stream, 0, 0}, {1, 2})[i % 4];
     const std::size_t at = i % shape.panel_bytes();
     std::byte& byte = result.storage.data()[i];
-    if (at >= shape.panel_weight_bytes()) // a group's scale; what is a channel's is set below
+    if (layout.has_groups() && at % layout.bytes_of_line() < scale_line_bytes) // channels' are set below
       byte = static_cast<std::byte>(static_cast<int>(word % (2 * max_group_scale + 1)) - max_group_scale);
     else // −128 is no int8 weight
       byte = static_cast<std::byte>(
@@ -55,11 +56,7 @@ quantized_panels any_weights(std::uint32_t stream, packed_format format, std::si
       scales[column] = value_at(stream + 1, panel * panel_columns + column);
   }
   const std::byte* data = result.storage.data();
-  result.first = {format,
-                  data,
-                  shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes(),
-                  shape.group() / 32,
-                  reinterpret_cast<const float*>(data + shape.panel_scales_offset()),
+  result.first = {format, data, layout, reinterpret_cast<const float*>(data + shape.panel_scales_offset()),
                   shape.panel_bytes()};
   return result;
 }

@@ -22,9 +22,9 @@ TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std
       far += 64;
     }
   };
-  const std::byte* from = panel.weights + k / block_k * int4_block_bytes;
+  const std::byte* from = panel.int4_block(k / block_k);
   for (std::size_t b = k / block_k; b < (k + step_k) / block_k; ++b) {
-    if (panel.group_scales == nullptr) {
+    if (!panel.has_groups()) {
       const __m512i eight = _mm512_set1_epi8(8);
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < block_k; i += 8, from += 64, out += 128) {
@@ -213,12 +213,12 @@ static void amx_integer(const std::byte* a, std::size_t a_stride, std::size_t ro
         __attribute__((always_inline)) {
       quant_panel stream = first.next(panel);
       stream.stride *= distance;
-      fetcher.with_scales(stream);
+      fetcher.with_scales(stream.layout);
       multiply_integer_panels<streams>({a + row * a_stride, a_stride, int8_row_sums(k) / step_k,
                                         sums + panel * c_stride + row * 16, distance * c_stride},
                                        second != 0, stream, fetcher);
     };
-    const std::size_t bytes = int8_row_sums(k) / step_k * step_bytes(first.format);
+    const std::size_t bytes = first.weight_bytes();
     if (second == 0)
       for_each_stream_step<4>(first.weights, first.stride, bytes, panels, next, step);
     else

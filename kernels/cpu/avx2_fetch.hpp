@@ -1,6 +1,6 @@
 // What AVX2's products fetch into L1 while they read a panel: `weights` of a fetch is called for each line of
-// it, `scales` for each block of 32 of K of int4. Inlined always: a function that only fetches has no effect
-// that the compiler knows of, and it leaves out the call. Included by AVX2's kernels only.
+// it, `scales` for each line of group scales of int4. Inlined always: a function that only fetches has no
+// effect that the compiler knows of, and it leaves out the call. Included by AVX2's kernels only.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,20 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 /// What comes next: one line for `Lines` that are read, or nothing with 0.
 template <std::size_t Lines>
 struct fetch_coming {
-  const std::byte* next_weights = nullptr;
-  const std::byte* next_scales = nullptr; // of 16 bytes for a block; any where there are none
+  const std::byte* next = nullptr;
 
   __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t index) {
     if constexpr (Lines > 0)
       if (index % Lines == Lines - 1) {
-        fetch_line(next_weights);
-        next_weights += 64;
+        fetch_line(next);
+        next += 64;
       }
   }
 
   __attribute__((always_inline)) void scales() {
     if constexpr (Lines > 0) {
-      fetch_line(next_scales);
-      next_scales += 16;
+      fetch_line(next);
+      next += 64;
     }
   }
 };

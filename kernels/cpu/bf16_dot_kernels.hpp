@@ -254,7 +254,7 @@ static void dot_runs(const dot_product& product) {
           fetch_line(behind.first + run * behind.run_stride - header + line * vector_bytes);
     }
     over_parts(runs, p, dot_part_bytes, [&](const run_part& part) {
-      run_fetch fetch(part.coming.first + part.coming_block * Blocks::bytes, part.coming.run_stride);
+      run_fetch fetch(part.coming, part.coming_stride);
       for (std::size_t run = 0; run < panel_runs; ++run) {
         const bfloat16* x = product.a + part.first * block_k;
         Blocks blocks(panel + run * runs.run_stride, product.blocks, part.first);

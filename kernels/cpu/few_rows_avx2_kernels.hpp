@@ -35,7 +35,7 @@ TROUPE_LOOP void avx2_bf16_runs(const panel_product& product) {
     over_parts(runs, p, part_bytes(Rows), [&](const run_part& part) {
       const float* x = product.a + part.first * block_k;
       const std::byte* from = panel + part.first * panel_block_bytes;
-      run_fetch fetch(part.coming.first + part.coming_block * panel_block_bytes, part.coming.run_stride);
+      run_fetch fetch(part.coming, part.coming_stride);
       // A block of one row is all there is: the sums of two panels fit the registers.
       constexpr std::size_t together = Rows == 1 ? 2 : 1;
       for (std::size_t run = 0; run < panel_runs; run += together) {
@@ -54,15 +54,6 @@ TROUPE_LOOP void avx2_bf16_runs(const panel_product& product) {
 static void bf16_runs_avx2(const panel_product& product) {
   in_row_blocks<bf16_run_rows>(product.rows,
                                [&]<std::size_t Rows>(std::size_t) { avx2_bf16_runs<Rows>(product); });
-}
-
-/// Group scales of the coming part of a run: they lie elsewhere than its weights.
-TROUPE_INLINE void fetch_group_scales(const quant_panel& panel, const run_part& part, std::size_t run) {
-  const std::byte* scales = part.coming.first + run * part.coming.run_stride
-                            + (panel.group_scales - panel.weights)
-                            + part.coming_block / panel.group_blocks * 16;
-  for (std::size_t i = 0; i < part.blocks / panel.group_blocks * 16; i += 64)
-    fetch_line(scales + i);
 }
 
 /// The rows of an integer product, `stride` bytes apart, of `inputs` of K.
@@ -84,7 +75,7 @@ TROUPE_LOOP void avx2_integer_runs(const rows_of_integers& rows, const quant_pan
     for (std::size_t run = 0; run < panel_runs; ++run)
       begin_sums<Rows>(rows.a, rows.stride, rows.inputs, first.format, sums(run));
     over_parts(runs, p, part_bytes(Rows), [&](const run_part& part) {
-      run_fetch fetch(part.coming.first + part.coming_block * runs.block_bytes, part.coming.run_stride);
+      run_fetch fetch(part.coming, part.coming_stride, first.has_groups());
       const std::size_t k = part.first * block_k;
       for (std::size_t run = 0; run < panel_runs; ++run) {
         if constexpr (Int8) {
@@ -92,8 +83,6 @@ TROUPE_LOOP void avx2_integer_runs(const rows_of_integers& rows, const quant_pan
                                  panel(run).weights + part.first * int8_block_bytes, part.blocks * block_k,
                                  sums(run), fetch);
         } else {
-          if (first.group_scales != nullptr)
-            fetch_group_scales(first, part, run);
           avx2_int4_packed<Rows>(rows.a, rows.stride, rows.inputs, panel(run), k, part.blocks, sums(run),
                                  fetch);
         }
@@ -115,7 +104,8 @@ static void integer_runs_avx2(const std::byte* a, std::size_t a_stride, std::siz
                         panels,
                         (int8 ? int8_row_sums(k) : k + block_k - 1) / block_k,
                         int8 ? int8_block_bytes : int4_block_bytes,
-                        next};
+                        next,
+                        first.layout};
   in_row_blocks<int8_run_rows>(rows, [&]<std::size_t Rows>(std::size_t) {
     if (int8)
       avx2_integer_runs<Rows, true>(x, first, runs, c);

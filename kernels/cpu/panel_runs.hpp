@@ -21,8 +21,12 @@ class run_fetch {
  public:
   /// @param first   what comes next of the first run
   /// @param stride  bytes between runs
-  __attribute__((always_inline)) run_fetch(const std::byte* first, std::size_t stride)
-      : next_(first), stride_(static_cast<std::ptrdiff_t>(stride)), step_(2 * stride_) {}
+  /// @param scales  whether it begins with a line of group scales
+  __attribute__((always_inline)) run_fetch(const std::byte* first, std::size_t stride, bool scales = false)
+      : next_(scales ? first + 64 : first),
+        scales_(first),
+        stride_(static_cast<std::ptrdiff_t>(stride)),
+        step_(2 * stride_) {}
 
   __attribute__((always_inline)) void weights(const std::byte* /*line*/, std::size_t index) {
     if (index % 2 == 0) {
@@ -34,8 +38,15 @@ class run_fetch {
     }
   }
 
+  /// For the one line of scales that is read of each run.
+  __attribute__((always_inline)) void scales() {
+    fetch_line(scales_);
+    scales_ += stride_;
+  }
+
  private:
   const std::byte* next_;
+  const std::byte* scales_;
   std::ptrdiff_t stride_;
   std::ptrdiff_t step_;
 };
@@ -49,6 +60,13 @@ struct run_panels {
   std::size_t blocks; // of 32 of K
   std::size_t block_bytes;
   const upcoming_panels& next;
+  /// Of int4: parts are then what a line of group scales leads.
+  int4_layout layout{};
+
+  /// Where block `b` of a panel begins, or the line of scales that leads it.
+  std::size_t offset_of(std::size_t b) const {
+    return layout.has_groups() ? layout.bytes(b) : b * block_bytes;
+  }
 
   /// The panels at place `p` of their runs.
   upcoming_panels at(std::size_t p) const { return {first + p * panel_stride, 1, run_stride}; }
@@ -65,13 +83,13 @@ struct run_panels {
 struct run_part {
   std::size_t first; // blocks of K
   std::size_t blocks;
-  /// The same place's next part, or the next place's first, and which block of it that is.
-  upcoming_panels coming;
-  std::size_t coming_block;
+  /// The same place's next part, or the next place's first.
+  const std::byte* coming;
+  std::size_t coming_stride; // bytes between runs
 };
 
-/// Calls `part(run_part)` for the parts of the panels at place `p`, at most so many bytes of each run and
-/// equal to within a block of K: each fetches as much as it has.
+/// Calls `part(run_part)` for the parts of the panels at place `p`: what a line of group scales leads, or at
+/// most so many bytes of each run and equal to within a block of K. Each fetches as much as it has.
 template <class Part>
 TROUPE_INLINE void over_parts(const run_panels& runs, std::size_t p, std::size_t part_bytes,
                               const Part& part) {
@@ -80,11 +98,15 @@ TROUPE_INLINE void over_parts(const run_panels& runs, std::size_t p, std::size_t
   std::size_t longer = runs.blocks % num_parts; // so many have a block more
   std::size_t first = 0;
   while (first < runs.blocks) {
-    const std::size_t blocks = runs.blocks / num_parts + (longer > 0 ? 1 : 0);
-    longer -= longer > 0 ? 1 : 0;
-    const std::size_t end = first + blocks;
+    std::size_t blocks = runs.layout.blocks_of_line();
+    if (!runs.layout.has_groups()) {
+      blocks = runs.blocks / num_parts + (longer > 0 ? 1 : 0);
+      longer -= longer > 0 ? 1 : 0;
+    }
+    const std::size_t end = smaller(first + blocks, runs.blocks);
     const bool last = end == runs.blocks;
-    part(run_part{first, blocks, last ? runs.behind(p) : runs.at(p), last ? 0 : end});
+    const upcoming_panels coming = last ? runs.behind(p) : runs.at(p);
+    part(run_part{first, end - first, coming.first + (last ? 0 : runs.offset_of(end)), coming.run_stride});
     first = end;
   }
 }

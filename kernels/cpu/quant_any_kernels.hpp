@@ -103,8 +103,8 @@ TROUPE_INLINE void integer_int4(const std::byte* a, std::size_t a_stride, const 
     vi sums[Rows];
     for (std::size_t r = 0; r < Rows; ++r)
       sums[r] = set1_int(0);
-    const std::byte* from = panel.weights + column * 4;
     for (std::size_t b = 0; b * block_k < k; ++b) {
+      const std::byte* from = panel.int4_block(b) + column * 4;
       vi block[Rows];
       for (std::size_t r = 0; r < Rows; ++r)
         block[r] = set1_int(block_offsets(a + r * a_stride, k)[b]);
@@ -119,7 +119,7 @@ TROUPE_INLINE void integer_int4(const std::byte* a, std::size_t a_stride, const 
           block[r] = dot_half_bytes(block[r], high, broadcast_bytes(x + 4));
         }
       }
-      if (panel.group_scales == nullptr) {
+      if (!panel.has_groups()) {
         for (std::size_t r = 0; r < Rows; ++r)
           sums[r] = add_int(sums[r], block[r]);
         continue;

@@ -13,9 +13,19 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 5; // whose sums registers hold, of both halves
 
-/// K of a part of a panel: 8 KiB of int8; 16 of int4, which waits for memory less.
-constexpr std::size_t part_inputs(packed_format format) {
-  return format == packed_format::int8_channel ? 512 : 2048;
+/// Blocks of a part of a panel: 8 KiB of int8; 16 of int4, which waits for memory less.
+constexpr std::size_t part_blocks(packed_format format) {
+  return format == packed_format::int8_channel ? 16 : 32;
+}
+
+/// Bytes of so many blocks from a panel's beginning on.
+TROUPE_INLINE std::size_t bytes_of_blocks(const quant_panel& panel, std::size_t blocks) {
+  return panel.format == packed_format::int8_channel ? blocks * int8_block_bytes : panel.layout.bytes(blocks);
+}
+
+/// Blocks that parts of a panel are whole numbers of: those behind a line of group scales.
+TROUPE_INLINE std::size_t unit_blocks(const quant_panel& panel) {
+  return panel.has_groups() ? panel.layout.blocks_of_line() : 1;
 }
 
 /// Sums begin: of int8 with −128 Σ x, of int4 with nothing.
@@ -50,26 +60,24 @@ struct panel_part {
   std::size_t inputs; // K of the whole panel
   std::size_t from;
   std::size_t count;
-  const std::byte* next_weights;
-  const std::byte* next_scales;
+  const std::byte* next;
 
   bool is_first() const { return from == 0; }
 
   bool is_last() const { return from + count >= inputs; }
 };
 
-/// A block of rows passes, and fetches the next part from `skip` of K on, one line for `Lines` that it reads.
+/// A block of rows passes, and fetches the next part from byte `skip` on, one line for `Lines` that it reads.
 template <std::size_t Rows, std::size_t Lines>
 TROUPE_INLINE void avx2_add_part(const std::byte* a, std::size_t a_stride, const panel_part& part,
                                  std::size_t skip, float* c) {
   const quant_panel& panel = part.panel;
   if (panel.format == packed_format::int8_channel)
     avx2_int8_in_turn<Rows, Lines>(a + int8_row_narrow(part.inputs) + part.from, a_stride,
-                                   panel.weights + part.from * 16, part.count, c,
-                                   {part.next_weights + skip * 16, part.next_scales});
+                                   panel.weights + part.from * 16, part.count, c, {part.next + skip});
   else
     avx2_int4_in_turn<Rows, Lines>(a, a_stride, part.inputs, panel, part.from, part.count / block_k, c,
-                                   {part.next_weights + skip * 8, part.next_scales});
+                                   {part.next + skip});
 }
 
 /// Rows with one panel. The first two blocks of rows fetch a half of the next part each, so that memory is as
@@ -78,21 +86,18 @@ TROUPE_INLINE void avx2_add_part(const std::byte* a, std::size_t a_stride, const
 static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& panel, const quant_panel& next, std::size_t k, float* c) {
   const bool int8 = panel.format == packed_format::int8_channel;
-  const std::size_t bytes = int8 ? 16 : 8; // for one of K
   const std::size_t blocks = (int8 ? int8_row_sums(k) : k + block_k - 1) / block_k;
-  // Equal to within a block: each fetches as much as it has.
-  const std::size_t most = part_inputs(panel.format) / block_k;
-  const std::size_t num_parts = (blocks + most - 1) / most;
+  // Equal to within a unit: each fetches as much as it has.
+  const std::size_t unit = unit_blocks(panel);
+  const std::size_t units = (blocks + unit - 1) / unit;
+  const std::size_t num_parts = (blocks + part_blocks(panel.format) - 1) / part_blocks(panel.format);
   for (std::size_t i = 0; i < num_parts; ++i) {
-    const std::size_t from = blocks * i / num_parts * block_k;
-    const std::size_t count = blocks * (i + 1) / num_parts * block_k - from;
-    const std::byte* next_scales = next.group_scales == nullptr ? next.weights : next.group_scales;
-    panel_part part{panel, k, from, count, next.weights, next_scales};
-    if (!part.is_last()) {
-      part.next_weights = panel.weights + (from + count) * bytes;
-      if (panel.group_scales != nullptr)
-        part.next_scales = panel.group_scales_of((from + count) / block_k);
-    }
+    const std::size_t from = units * i / num_parts * unit;
+    const std::size_t end = smaller(units * (i + 1) / num_parts * unit, blocks);
+    panel_part part{panel, k, from * block_k, (end - from) * block_k, next.weights};
+    if (!part.is_last())
+      part.next = panel.weights + bytes_of_blocks(panel, end);
+    const std::size_t half = (bytes_of_blocks(panel, end) - bytes_of_blocks(panel, from)) / 2;
     std::size_t block = 0;
     in_row_blocks<integer_rows>(rows, [&]<std::size_t Rows>(std::size_t row) {
       const std::byte* x = a + row * a_stride;
@@ -102,7 +107,7 @@ static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::s
       if (rows == Rows)
         avx2_add_part<Rows, 1>(x, a_stride, part, 0, sums);
       else if (block < 2)
-        avx2_add_part<Rows, 2>(x, a_stride, part, block * count / 2, sums);
+        avx2_add_part<Rows, 2>(x, a_stride, part, block * half, sums);
       else
         avx2_add_part<Rows, 0>(x, a_stride, part, 0, sums);
       ++block;
@@ -116,11 +121,8 @@ static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::s
 TROUPE_INLINE quant_panel panel_behind(const quant_panel& first, std::size_t panels,
                                        const upcoming_panels& next) {
   quant_panel behind = first.next(panels);
-  if (next.first != nullptr) {
+  if (next.first != nullptr)
     behind.weights = next.first;
-    if (first.group_scales != nullptr)
-      behind.group_scales = next.first + (first.group_scales - first.weights);
-  }
   return behind;
 }
 

@@ -132,13 +132,9 @@ TROUPE_INLINE void add_half_bytes(vi (&block)[halves], const vi (&u)[halves], vi
   }
 }
 
-/// Scales of block `b` of 32 of K, each in both parts of a lane; ones where there are no groups.
-TROUPE_INLINE void group_scales(const quant_panel& panel, std::size_t b, vi (&scales)[halves]) {
-  if (panel.group_scales == nullptr) {
-    scales[0] = scales[1] = _mm256_set1_epi16(1);
-    return;
-  }
-  const auto* bytes = reinterpret_cast<const __m128i*>(panel.group_scales_of(b));
+/// A group's scales, each in both parts of a lane.
+TROUPE_INLINE void load_group_scales(const std::byte* from, vi (&scales)[halves]) {
+  const auto* bytes = reinterpret_cast<const __m128i*>(from);
   // Columns 0 … 3, 8 … 11, 4 … 7, 12 … 15: pairs are made in halves of a register.
   const vi g = _mm256_permute4x64_epi64(_mm256_cvtepi8_epi16(_mm_loadu_si128(bytes)), 0xd8);
   scales[0] = _mm256_unpacklo_epi16(g, g);
@@ -168,7 +164,29 @@ TROUPE_INLINE void add_int4_line(const std::byte* line, const row_pointers<Rows>
     add_half_bytes(block[r], high, row_bytes<Rows>(rows, r, offset + 4));
 }
 
-/// `blocks` blocks of 32 of K from `k` on of a panel of int4.
+/// A block of 32 of K of int4, whose scales are `scales`.
+template <std::size_t Rows, class Fetch>
+TROUPE_INLINE void add_int4_block(const std::byte* from, row_pointers<Rows>& rows,
+                                  row_pointers<Rows>& offsets, const vi (&scales)[halves], float* c,
+                                  Fetch& fetch) {
+  vi block[Rows][halves];
+#pragma GCC unroll 6
+  for (std::size_t r = 0; r < Rows; ++r)
+    block[r][0] = block[r][1] = row_bytes<Rows>(offsets, r, 0);
+#pragma GCC unroll 4
+  for (std::size_t line = 0; line < int4_block_bytes / 64; ++line) {
+    fetch.weights(from + line * 64, line);
+    add_int4_line<Rows>(from + line * 64, rows, line * 8, block);
+  }
+  rows.advance(block_k);
+#pragma GCC unroll 6
+  for (std::size_t r = 0; r < Rows; ++r)
+    add_group(c + r * 16, block[r], scales);
+  offsets.advance(sizeof(std::int32_t));
+}
+
+/// `blocks` blocks of 32 of K from `k` on of a panel of int4; a line of group scales, if there are any, leads
+/// the first.
 /// @param a  the rows, from their beginning on, `inputs` long
 template <std::size_t Rows, class Fetch>
 TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, std::size_t inputs,
@@ -176,27 +194,31 @@ TROUPE_INLINE void avx2_int4_packed(const std::byte* a, std::size_t a_stride, st
                                     Fetch& fetch) {
   row_pointers<Rows> rows(a + k, a_stride);
   row_pointers<Rows> offsets(block_offsets(a, inputs) + k / block_k, a_stride);
-  const std::byte* from = panel.weights + k / block_k * int4_block_bytes;
+  const std::size_t begin = k / block_k;
+  vi scales[halves] = {_mm256_set1_epi16(1), _mm256_set1_epi16(1)};
+  if (!panel.has_groups()) {
+    const std::byte* from = panel.weights + begin * int4_block_bytes;
+#pragma GCC unroll 1
+    for (std::size_t b = 0; b < blocks; ++b, from += int4_block_bytes)
+      add_int4_block<Rows>(from, rows, offsets, scales, c, fetch);
+    return;
+  }
+  const std::size_t last_of_line = panel.layout.blocks_of_line() - 1;
+  const std::size_t group_bits = panel.layout.group_blocks / 2; // log2 of the blocks that share a scale
+  const std::byte* line = panel.weights + panel.layout.bytes(begin);
+#pragma GCC unroll 1
   for (std::size_t b = 0; b < blocks; ++b) {
-    vi scales[halves];
-    group_scales(panel, k / block_k + b, scales);
-    if constexpr (requires { fetch.scales(); })
+    const std::size_t of_line = b & last_of_line;
+    if (of_line == 0)
       fetch.scales();
-    vi block[Rows][halves];
-#pragma GCC unroll 6
-    for (std::size_t r = 0; r < Rows; ++r)
-      block[r][0] = block[r][1] = row_bytes<Rows>(offsets, r, 0);
-#pragma GCC unroll 4
-    for (std::size_t line = 0; line < int4_block_bytes / 64; ++line) {
-      fetch.weights(from + line * 64, line);
-      add_int4_line<Rows>(from + line * 64, rows, line * 8, block);
-    }
-    rows.advance(block_k);
-    from += int4_block_bytes;
-#pragma GCC unroll 6
-    for (std::size_t r = 0; r < Rows; ++r)
-      add_group(c + r * 16, block[r], scales);
-    offsets.advance(sizeof(std::int32_t));
+    load_group_scales(line + (of_line >> group_bits) * 16, scales);
+    const std::byte* from = line + scale_line_bytes + of_line * int4_block_bytes;
+    // A pointer that the compiler knows nothing about: else it loads weights into registers to mask them
+    // twice, where masks take them from memory (0.94 of the speed in L1).
+    __asm__("" : "+r"(from));
+    add_int4_block<Rows>(from, rows, offsets, scales, c, fetch);
+    if (of_line == last_of_line)
+      line += panel.layout.bytes_of_line();
   }
 }
 

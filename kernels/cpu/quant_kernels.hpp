@@ -9,12 +9,14 @@
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t int8_block_bytes = block_k * 16;
-constexpr std::size_t int4_block_bytes = block_k * 16 / 2;
 
 /// Unpacks 4 (int8) or 8 (int4) of K of `lanes` columns and calls use(k, weights) for each, in order.
 struct int8_weights {
   static constexpr std::size_t step = 4;
-  static constexpr std::size_t block_bytes = int8_block_bytes;
+
+  TROUPE_INLINE const std::byte* block(const quant_panel& panel, std::size_t b) {
+    return panel.weights + b * int8_block_bytes;
+  }
 
   TROUPE_INLINE int8_weights at(const quant_panel&, std::size_t, std::size_t) { return {}; }
 
@@ -30,14 +32,16 @@ struct int8_weights {
 
 struct int4_weights {
   static constexpr std::size_t step = 8;
-  static constexpr std::size_t block_bytes = int4_block_bytes;
+
+  TROUPE_INLINE const std::byte* block(const quant_panel& panel, std::size_t b) {
+    return panel.int4_block(b);
+  }
 
   vf scale;  // g
   vf offset; // −(2²³ + 8) g: 24 significant bits at most, exact
 
   TROUPE_INLINE int4_weights at(const quant_panel& panel, std::size_t block, std::size_t column) {
-    const vf g =
-        panel.group_scales == nullptr ? set1(1.0F) : load_int8(panel.group_scales_of(block) + column);
+    const vf g = panel.has_groups() ? load_int8(panel.group_scales_of(block) + column) : set1(1.0F);
     return {g, mul(g, set1(-8388616.0F))};
   }
 
@@ -67,7 +71,7 @@ static void expand_quantized(const quant_panel& panel, std::size_t first_block, 
   for (std::size_t b = first_block; b < first_block + blocks; ++b) {
     for (std::size_t column = 0; column < 16; column += lanes) {
       const Weights weights = Weights::at(panel, b, column);
-      const std::byte* from = panel.weights + b * Weights::block_bytes + column * 4;
+      const std::byte* from = Weights::block(panel, b) + column * 4;
 #pragma GCC unroll 8
       for (std::size_t k = 0; k < block_k; k += Weights::step, from += 64)
         weights.unpack(from, [&](std::size_t i, vf w) {
@@ -91,7 +95,7 @@ static void pair_quantized(const quant_panel& panel, std::size_t first_block, st
   for (std::size_t b = first_block; b < first_block + blocks; ++b) {
     for (std::size_t column = 0; column < 16; column += lanes) {
       const Weights weights = Weights::at(panel, b, column);
-      const std::byte* from = panel.weights + b * Weights::block_bytes + column * 4;
+      const std::byte* from = Weights::block(panel, b) + column * 4;
 #pragma GCC unroll 8
       for (std::size_t k = 0; k < block_k; k += Weights::step, from += 64) {
         vf even{};
@@ -133,7 +137,7 @@ struct quant_direct_kernel {
 #pragma GCC unroll 16
       for (std::size_t j = 0; j < Columns; ++j)
         weights[j] = Weights::at(panel, b, column + j * lanes);
-      const std::byte* from = panel.weights + b * Weights::block_bytes + column * 4;
+      const std::byte* from = Weights::block(panel, b) + column * 4;
 #pragma GCC unroll 2
       for (std::size_t k = 0; k < block_k; k += Weights::step, from += 64)
 #pragma GCC unroll 16

@@ -7,6 +7,7 @@ namespace troupe::kernels::cpu {
 namespace {
 
 constexpr std::size_t block_k = 32;
+constexpr std::size_t int8_block_bytes = block_k * panel_columns;
 
 // With more rows a panel is unpacked once into L1, not again for every register block of rows.
 constexpr std::size_t direct_rows = 8;
@@ -28,12 +29,8 @@ constexpr std::size_t unpacked_dot_panels = 2;
 quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
   const packed_shape& shape = weight.shape();
   const std::byte* data = weight.panel(index);
-  return {shape.format,
-          data,
-          shape.group() == 0 ? nullptr : data + shape.panel_weight_bytes(),
-          shape.group() / block_k,
-          reinterpret_cast<const float*>(data + shape.panel_scales_offset()),
-          shape.panel_bytes()};
+  return {shape.format, data, shape.int4(),
+          reinterpret_cast<const float*>(data + shape.panel_scales_offset()), shape.panel_bytes()};
 }
 
 void multiply_quantized(const kernel_table& table, const panel_range& range, const float* a,
@@ -56,9 +53,8 @@ void multiply_quantized(const kernel_table& table, const panel_range& range, con
   }
   const std::size_t blocks = (weight.inputs() + block_k - 1) / block_k;
   if (rows <= direct_rows) {
-    const std::size_t block_bytes =
-        weight.shape().panel_weight_bytes() * block_k / weight.shape().padded_inputs();
-    const std::size_t step = stream_bytes / block_bytes;
+    const std::size_t step =
+        stream_bytes / (weight.format() == packed_format::int8_channel ? int8_block_bytes : int4_block_bytes);
     for (std::size_t b = 0; b < blocks; b += step)
       for (std::size_t p = 0; p < panels; ++p)
         quant.direct(a + b * block_k, a_stride, rows, panel_of(weight, first_panel + p), b,

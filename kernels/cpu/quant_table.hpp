@@ -13,17 +13,23 @@ namespace troupe::kernels {
 struct quant_panel {
   packed_format format = packed_format::int8_channel;
   const std::byte* weights = nullptr;
-  /// Rows of 16 signed bytes, one per `group_blocks` blocks of 32 of K; null: no groups.
-  const std::byte* group_scales = nullptr;
-  std::size_t group_blocks = 0;
+  /// Of int4.
+  int4_layout layout{};
   /// [16]
   const float* scales = nullptr;
   /// Bytes between panels.
   std::size_t stride = 0;
 
-  /// The 16 group scales of block `b` of 32 of K; group_blocks is 1 or 2.
-  const std::byte* group_scales_of(std::size_t b) const {
-    return group_scales + (b >> (group_blocks / 2)) * 16;
+  bool has_groups() const { return layout.has_groups(); }
+
+  /// Block `b` of 32 of K of int4, and its 16 group scales.
+  const std::byte* int4_block(std::size_t b) const { return weights + layout.block_offset(b); }
+
+  const std::byte* group_scales_of(std::size_t b) const { return weights + layout.scales_offset(b); }
+
+  /// Bytes of weights and group scales.
+  std::size_t weight_bytes() const {
+    return static_cast<std::size_t>(reinterpret_cast<const std::byte*>(scales) - weights);
   }
 
   /// The panel `count` further on.
@@ -31,12 +37,7 @@ struct quant_panel {
 
   /// The panel so many bytes further on.
   quant_panel on(std::size_t bytes) const {
-    return {format,
-            weights + bytes,
-            group_scales == nullptr ? nullptr : group_scales + bytes,
-            group_blocks,
-            scales + bytes / sizeof(float),
-            stride};
+    return {format, weights + bytes, layout, scales + bytes / sizeof(float), stride};
   }
 };
 

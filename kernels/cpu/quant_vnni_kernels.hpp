@@ -52,7 +52,7 @@ template <std::size_t Rows, std::size_t Panels, class Fetcher>
 TROUPE_VNNI TROUPE_INLINE void
 vnni_int4_block(const std::byte* a, std::size_t a_stride, const quant_panel& first, std::size_t b,
                 std::size_t k, const std::byte* const* far, std::size_t far_offset, __m512i (*sums)[Rows]) {
-  const std::byte* from = first.weights + b * int4_block_bytes;
+  const std::byte* from = first.int4_block(b);
   __m512i block[Panels][Rows];
 #pragma GCC unroll 16
   for (std::size_t r = 0; r < Rows; ++r) {
@@ -89,7 +89,7 @@ vnni_int4_block(const std::byte* a, std::size_t a_stride, const quant_panel& fir
 #pragma GCC unroll 2
   for (std::size_t p = 0; p < Panels; ++p) {
     __m512i g = _mm512_set1_epi32(1);
-    if (first.group_scales != nullptr)
+    if (first.has_groups())
       g = _mm512_and_si512(load_int8_int(first.group_scales_of(b) + p * first.stride),
                            _mm512_set1_epi32(0xffff));
 #pragma GCC unroll 16
@@ -119,6 +119,10 @@ TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, cons
       if (b + 1 < blocks)
         vnni_int4_block<Rows, together, Fetcher>(a, a_stride, first.next(p), b + 1, k, far + p,
                                                  int4_block_bytes, sums + p);
+#pragma GCC unroll 2
+      for (std::size_t q = p; q < p + together; ++q)
+        Fetcher::template fetch_behind<2 * int4_block_bytes>(first.next(q).int4_block(b)
+                                                             + 2 * int4_block_bytes);
     }
   }
 }
@@ -180,11 +184,11 @@ static void vnni_streams(const std::byte* a, std::size_t a_stride, std::size_t r
                          std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
   const std::size_t c_stride = rows * 16;
   for_each_stream_step<Most>(
-      first.weights, first.stride, int8_row_sums(k) / step_k * step_bytes(first.format), panels, next,
+      first.weights, first.stride, first.weight_bytes(), panels, next,
       [&](auto streams, std::size_t panel, std::size_t distance, weight_fetcher fetcher) {
         quant_panel stream = first.next(panel);
         stream.stride *= distance;
-        fetcher.with_scales(stream);
+        fetcher.with_scales(stream.layout);
         vnni_pass<streams>(a, a_stride, rows, stream, fetcher, k, c + panel * c_stride, distance * c_stride);
       });
 }

@@ -9,16 +9,6 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 constexpr std::size_t tile_rows = 16;
 constexpr std::size_t tile_bytes = 1024;
 
-// Not the standard library's: a copy of a template that is compiled with this unit's flags could end up where
-// any processor runs it.
-TROUPE_INLINE std::size_t smaller(std::size_t a, std::size_t b) {
-  return a < b ? a : b;
-}
-
-TROUPE_INLINE std::size_t larger(std::size_t a, std::size_t b) {
-  return a > b ? a : b;
-}
-
 TROUPE_FLAT void pack_row_tiles(const std::byte* row, dtype type, std::size_t k, std::byte* out) {
   constexpr std::size_t tile_k = 32;
   for (std::size_t i = 0; i < k; i += tile_k, out += tile_bytes) {

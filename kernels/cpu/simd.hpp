@@ -38,6 +38,16 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
+// Not the standard library's: a copy of a template that is compiled with this unit's flags could end up where
+// any processor runs it.
+TROUPE_INLINE std::size_t smaller(std::size_t a, std::size_t b) {
+  return a < b ? a : b;
+}
+
+TROUPE_INLINE std::size_t larger(std::size_t a, std::size_t b) {
+  return a > b ? a : b;
+}
+
 #if defined(TROUPE_ISA_AVX512)
 
 using vf = __m512;

@@ -25,6 +25,9 @@ struct stream_fetcher {
     if constexpr (BytesAhead != 0)
       _mm_prefetch(reinterpret_cast<const char*>(far), _MM_HINT_T1);
   }
+
+  template <std::size_t StepBytes>
+  static void fetch_behind(const std::byte* /*from*/) {}
 };
 
 template <std::size_t Rows>

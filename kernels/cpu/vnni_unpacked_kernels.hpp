@@ -20,9 +20,9 @@ constexpr std::size_t unpacked_pass_rows = 8; // rows whose sums registers hold
 
 /// `count` blocks of 32 of K of a panel from block `begin` on, as int8's panels lie, each byte 128 more.
 static void unpack_unsigned(const quant_panel& panel, std::size_t begin, std::size_t count, std::byte* out) {
-  const std::byte* from = panel.weights + begin * int4_block_bytes;
   for (std::size_t b = begin; b < begin + count; ++b) {
-    if (panel.group_scales == nullptr) {
+    const std::byte* from = panel.int4_block(b);
+    if (!panel.has_groups()) {
       const __m512i offset = _mm512_set1_epi8(128 - 8);
 #pragma GCC unroll 4
       for (std::size_t line = 0; line < int4_block_bytes; line += 64, from += 64, out += 128) {
@@ -53,25 +53,21 @@ struct following_weights {
 template <std::size_t Panels>
 static following_weights weights_from(const quant_panel& first, std::size_t begin, std::size_t padded) {
   following_weights following;
-  following.bytes = (padded - begin < unpacked_k ? padded - begin : unpacked_k) / block_k * int4_block_bytes;
+  const std::size_t there = first.layout.bytes(begin / block_k);
+  following.bytes = first.layout.bytes(smaller(begin + unpacked_k, padded) / block_k) - there;
   for (std::size_t p = 0; p < Panels; ++p)
-    following.panel[p] = first.weights + p * first.stride + begin / block_k * int4_block_bytes;
+    following.panel[p] = first.next(p).weights + there;
   return following;
 }
 
-/// Those the next panels begin with, of `panels` from `first` on, then of `next`. Their scales, a few lines,
-/// are fetched at once.
+/// Those the next panels begin with, of `panels` from `first` on, then of `next`.
 template <std::size_t Panels>
 static following_weights next_panels(const quant_panel& first, std::size_t panels,
                                      const upcoming_panels& next, std::size_t padded) {
   following_weights following;
-  following.bytes = (padded < unpacked_k ? padded : unpacked_k) / block_k * int4_block_bytes;
-  for (std::size_t p = 0; p < Panels; ++p) {
+  following.bytes = first.layout.bytes(smaller(unpacked_k, padded) / block_k);
+  for (std::size_t p = 0; p < Panels; ++p)
     following.panel[p] = panel_behind(first.weights, first.stride, panels, next, p + Panels);
-    if (following.panel[p] != nullptr)
-      for (std::size_t scales = padded / block_k * int4_block_bytes; scales < first.stride; scales += 64)
-        _mm_prefetch(reinterpret_cast<const char*>(following.panel[p] + scales), _MM_HINT_T1);
-  }
   return following;
 }
 

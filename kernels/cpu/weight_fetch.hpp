@@ -47,15 +47,18 @@ class weight_fetcher {
         bytes_(bytes),
         ahead_(bytes_ahead / streams) {}
 
-  /// Fetches the scales of panels like `panel` as well.
-  void with_scales(const quant_panel& panel) {
-    if (panel.group_scales != nullptr)
-      scales_ = static_cast<std::size_t>(panel.group_scales - panel.weights);
+  /// Panels have lines of group scales, of which nobody asks for any.
+  void with_scales(const int4_layout& layout) {
+    if (layout.has_groups())
+      line_shift_ = layout.group_blocks + 9; // 1 or 2 KiB of weights behind each
   }
 
-  /// The line to fetch for each that is read of stream `s` from its panel's byte `offset` on, for one step.
+  /// The line to fetch for each that is read of stream `s` from its panel's byte `offset` on, lines of scales
+  /// not counted, for one step.
   inline __attribute__((always_inline)) const std::byte* operator()(std::size_t s, std::size_t offset) const {
     std::size_t at = offset + ahead_;
+    if (line_shift_ != 0)
+      at += ((offset >> line_shift_) + 1) * scale_line_bytes;
     const std::byte* panel = first_ + s * distance_;
     if (at >= bytes_) {
       at -= bytes_;
@@ -63,8 +66,8 @@ class weight_fetcher {
         return first_; // nothing: a line that is there
       panel = behind_ + s * behind_distance_;
     }
-    if (scales_ != 0)
-      _mm_prefetch(reinterpret_cast<const char*>(panel + scales_ + at / 16), _MM_HINT_T1);
+    if (line_shift_ != 0) // a step and a line of scales are a line more
+      _mm_prefetch(reinterpret_cast<const char*>(panel + at + 512), _MM_HINT_T1);
     return panel + at;
   }
 
@@ -75,15 +78,21 @@ class weight_fetcher {
   /// leaves them in this order.
   template <std::size_t /*StepBytes*/>
   static inline __attribute__((always_inline)) void fetch_line(const std::byte* far, const std::byte* from) {
-    constexpr std::size_t bytes_ahead_in_l1 = 1024;
     int loaded = 0;
     __asm__ volatile("prefetcht1 %1\n\tprefetcht0 %2\n\tmovl %3, %0"
                      : "=r"(loaded)
                      : "m"(*far), "m"(from[bytes_ahead_in_l1]), "m"(*reinterpret_cast<const int*>(from)));
   }
 
+  /// For the line behind a step: lines of scales lie between steps, so that the next but one is a line more.
+  template <std::size_t /*StepBytes*/>
+  static inline __attribute__((always_inline)) void fetch_behind(const std::byte* from) {
+    _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead_in_l1), _MM_HINT_T0);
+  }
+
  private:
   static constexpr std::size_t bytes_ahead = 8192;
+  static constexpr std::size_t bytes_ahead_in_l1 = 1024;
 
   const std::byte* first_;
   const std::byte* behind_;
@@ -92,7 +101,7 @@ class weight_fetcher {
   std::size_t behind_streams_;
   std::size_t bytes_;
   std::size_t ahead_;
-  std::size_t scales_ = 0; // where a panel's group scales begin
+  std::size_t line_shift_ = 0; // log2 of the bytes of weights behind a line of scales; 0: none
 };
 
 /// Deals a tile's panels to `Most` streams of equal length, what is left over to half as many, and so on.
@@ -150,12 +159,18 @@ class group_fetcher {
 
   template <std::size_t StepBytes>
   static inline __attribute__((always_inline)) void fetch_line(const std::byte* far, const std::byte* from) {
-    constexpr std::size_t bytes_ahead = 512; // from L2 into L1
     _mm_prefetch(reinterpret_cast<const char*>(far), _MM_HINT_T1);
-    _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead_in_l1), _MM_HINT_T0);
+  }
+
+  template <std::size_t /*StepBytes*/>
+  static inline __attribute__((always_inline)) void fetch_behind(const std::byte* from) {
+    _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead_in_l1), _MM_HINT_T0);
   }
 
  private:
+  static constexpr std::size_t bytes_ahead_in_l1 = 512;
+
   const std::byte* first_;
   const std::byte* behind_; // null: nothing to fetch
   std::size_t side_by_side_;
@@ -196,6 +211,11 @@ class share_fetcher {
   template <std::size_t StepBytes>
   static inline __attribute__((always_inline)) void fetch_line(const std::byte* /*far*/,
                                                                const std::byte* from) {
+    _mm_prefetch(reinterpret_cast<const char*>(from + StepBytes), _MM_HINT_T0);
+  }
+
+  template <std::size_t StepBytes>
+  static inline __attribute__((always_inline)) void fetch_behind(const std::byte* from) {
     _mm_prefetch(reinterpret_cast<const char*>(from + StepBytes), _MM_HINT_T0);
   }
 

@@ -15,7 +15,7 @@ namespace troupe::model {
 /// What the file of a packed model folder is called.
 inline constexpr const char* packed_file_name = "model.troupe";
 
-inline constexpr std::uint32_t packed_file_version = 1;
+inline constexpr std::uint32_t packed_file_version = 2;
 
 /// Extents begin at multiples of this.
 inline constexpr std::uint64_t extent_alignment = 4096;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/error.hpp"
+#include "kernels/quantize.hpp"
 #include "tests/unit/kernels/test_data.hpp"
 
 namespace troupe::kernels {
@@ -42,6 +43,43 @@ TEST(packed_matrix, lays_out_pairs_as_documented) {
   const auto* second = reinterpret_cast<const bfloat16*>(packed.panel(1));
   EXPECT_EQ(to_float(second[1]), weights[16 * 33 + 1]);
   EXPECT_EQ(to_float(second[2]), 0.0F); // column 17 does not exist
+}
+
+TEST(packed_matrix, lays_out_group_scales_as_documented) {
+  // K 320: ten blocks of 32, so that the last line of scales has fewer groups behind it than it could have.
+  constexpr std::size_t n = 20;
+  constexpr std::size_t k_count = 320;
+  const auto weights = random_floats(n * k_count, 4);
+
+  struct expected {
+    packed_format format;
+    std::size_t group;
+    std::vector<std::size_t> lines; // where lines of scales lie in a panel
+    std::size_t panel_bytes;
+  };
+
+  const expected all[] = {
+      {packed_format::int4_group32, 32, {0, 64 + 4 * 256, 2 * (64 + 4 * 256)}, 10 * 256 + 3 * 64 + 64},
+      {packed_format::int4_group64, 64, {0, 64 + 8 * 256}, 10 * 256 + 2 * 64 + 64}};
+  for (const auto& [format, group, lines, panel_bytes] : all) {
+    const auto packed = packed_matrix::pack(format, view_of(weights.data(), n, k_count));
+    ASSERT_EQ(packed.bytes().size(), 2 * panel_bytes);
+    for (const std::size_t output : {0UL, 7UL, 19UL}) {
+      std::vector<std::int8_t> q(k_count);
+      std::vector<std::int8_t> g(k_count / group);
+      const float scale =
+          quantize_int4_groups({weights.data() + output * k_count, k_count}, group, q.data(), g.data());
+      const std::byte* panel = packed.panel(output / 16);
+      const std::size_t column = output % 16;
+      for (std::size_t k = 0; k < k_count; ++k) {
+        const std::byte* line = panel + lines[k / (4 * group)];
+        EXPECT_EQ(static_cast<std::int8_t>(line[k / group % 4 * 16 + column]), g[k / group]);
+        const auto pair = std::to_integer<int>(line[64 + k % (4 * group) / 8 * 64 + column * 4 + k % 4]);
+        EXPECT_EQ((k % 8 < 4 ? pair & 15 : pair >> 4) - 8, q[k]);
+      }
+      EXPECT_EQ(reinterpret_cast<const float*>(panel + panel_bytes - 64)[column], scale);
+    }
+  }
 }
 
 TEST(packed_matrix, interleaves_gate_and_up) {

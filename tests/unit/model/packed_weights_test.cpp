@@ -406,11 +406,11 @@ TEST_F(packed_weights, hostile_indices_are_refused) {
 TEST_F(packed_weights, another_version_or_another_config_is_refused) {
   write_packed(*checkpoint_with(all_quants[0]), file(), 1);
   auto bytes = read_file(file());
-  bytes[8] = 2;
+  bytes[8] = packed_file_version + 1;
   write_file(scratch_.path() / "newer", bytes);
   EXPECT_EQ(error_of([&] { packed_source::open(scratch_.path() / "newer", config_); }),
             (scratch_.path() / "newer").string()
-                + ": format version 2, this program reads version 1: pack the model again");
+                + ": format version 3, this program reads version 2: pack the model again");
   config_.canonical_json += " ";
   EXPECT_THAT(error_of([&] { packed_source::open(file(), config_); }),
               HasSubstr("config.json is not the one"));
