@@ -44,6 +44,8 @@ TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std
       _mm512_store_si512(out + 64, g.high(bytes));
     }
   }
+  if constexpr (Streamed)
+    weight_fetcher::fetch_behind<step_bytes(packed_format::int4_channel)>(from);
 }
 
 constexpr std::size_t int8_tile_k = step_k;
