@@ -41,7 +41,7 @@ struct int4_layout {
 
   /// Bytes of `blocks` blocks from a panel's beginning on, scales included.
   constexpr std::size_t bytes(std::size_t blocks) const {
-    const std::size_t lines = has_groups() ? (blocks + blocks_of_line() - 1) / blocks_of_line() : 0;
+    const std::size_t lines = has_groups() ? line_of(blocks + blocks_of_line() - 1) : 0;
     return blocks * int4_block_bytes + lines * scale_line_bytes;
   }
 

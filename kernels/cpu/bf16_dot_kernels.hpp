@@ -245,6 +245,7 @@ static void dot_runs(const dot_product& product) {
   const auto sums = [&](std::size_t run, std::size_t p) {
     return product.c + (run * runs.panels + p) * Rows * 16;
   };
+  const panel_parts cut = runs.parts(dot_part_bytes);
   for (std::size_t p = 0; p < runs.panels; ++p) {
     const std::byte* panel = product.panel + p * product.panel_stride;
     if (header != 0) { // lines that are read at once when the panels behind begin
@@ -253,7 +254,7 @@ static void dot_runs(const dot_product& product) {
         for (std::size_t line = 0; line < 2; ++line)
           fetch_line(behind.first + run * behind.run_stride - header + line * vector_bytes);
     }
-    over_parts(runs, p, dot_part_bytes, [&](const run_part& part) {
+    over_parts(runs, cut, p, [&](const run_part& part) {
       run_fetch fetch(part.coming, part.coming_stride);
       for (std::size_t run = 0; run < panel_runs; ++run) {
         const bfloat16* x = product.a + part.first * block_k;

@@ -17,7 +17,7 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 // With more rows multiplying decides.
 constexpr std::size_t bf16_run_rows = 4;
 constexpr std::size_t int8_run_rows = 5;
-constexpr std::size_t int4_run_rows = 3;
+constexpr std::size_t int4_run_rows = 2;
 
 // Of a part of one run: what comes next of all of them is in L1 before it is read.
 constexpr std::size_t part_bytes(std::size_t rows) {
@@ -29,10 +29,11 @@ template <std::size_t Rows>
 TROUPE_LOOP void avx2_bf16_runs(const panel_product& product) {
   const run_panels runs{product.panel,  product.run_stride, product.panel_stride, product.panels,
                         product.blocks, panel_block_bytes,  product.next};
+  const panel_parts cut = runs.parts(part_bytes(Rows));
   for (std::size_t p = 0; p < runs.panels; ++p) {
     const std::byte* panel = runs.first + p * runs.panel_stride;
     const auto sums = [&](std::size_t run) { return product.c + (run * runs.panels + p) * Rows * 16; };
-    over_parts(runs, p, part_bytes(Rows), [&](const run_part& part) {
+    over_parts(runs, cut, p, [&](const run_part& part) {
       const float* x = product.a + part.first * block_k;
       const std::byte* from = panel + part.first * panel_block_bytes;
       run_fetch fetch(part.coming, part.coming_stride);
@@ -67,6 +68,7 @@ struct rows_of_integers {
 template <std::size_t Rows, bool Int8>
 TROUPE_LOOP void avx2_integer_runs(const rows_of_integers& rows, const quant_panel& first,
                                    const run_panels& runs, float* c) {
+  const panel_parts cut = runs.parts(part_bytes(Rows));
   for (std::size_t p = 0; p < runs.panels; ++p) {
     const auto panel = [&](std::size_t run) {
       return first.on(p * runs.panel_stride + run * runs.run_stride);
@@ -74,7 +76,7 @@ TROUPE_LOOP void avx2_integer_runs(const rows_of_integers& rows, const quant_pan
     const auto sums = [&](std::size_t run) { return c + (run * runs.panels + p) * Rows * 16; };
     for (std::size_t run = 0; run < panel_runs; ++run)
       begin_sums<Rows>(rows.a, rows.stride, rows.inputs, first.format, sums(run));
-    over_parts(runs, p, part_bytes(Rows), [&](const run_part& part) {
+    over_parts(runs, cut, p, [&](const run_part& part) {
       run_fetch fetch(part.coming, part.coming_stride, first.has_groups());
       const std::size_t k = part.first * block_k;
       for (std::size_t run = 0; run < panel_runs; ++run) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "kernels/cpu/panel_parts.hpp"
 #include "kernels/cpu/quant_table.hpp"
 #include "kernels/cpu/simd.hpp"
 
@@ -63,6 +64,11 @@ struct run_panels {
   /// Of int4: parts are then what a line of group scales leads.
   int4_layout layout{};
 
+  /// Parts of at most so many bytes.
+  panel_parts parts(std::size_t bytes) const {
+    return {blocks, bytes / block_bytes, layout.has_groups() ? layout.blocks_of_line() : 1};
+  }
+
   /// Where block `b` of a panel begins, or the line of scales that leads it.
   std::size_t offset_of(std::size_t b) const {
     return layout.has_groups() ? layout.bytes(b) : b * block_bytes;
@@ -88,27 +94,16 @@ struct run_part {
   std::size_t coming_stride; // bytes between runs
 };
 
-/// Calls `part(run_part)` for the parts of the panels at place `p`: what a line of group scales leads, or at
-/// most so many bytes of each run and equal to within a block of K. Each fetches as much as it has.
+/// Calls `part(run_part)` for the parts of the panels at place `p`, at most so many bytes of each run, or
+/// what a line of group scales leads. Each fetches as much as it has.
 template <class Part>
-TROUPE_INLINE void over_parts(const run_panels& runs, std::size_t p, std::size_t part_bytes,
+TROUPE_INLINE void over_parts(const run_panels& runs, const panel_parts& cut, std::size_t p,
                               const Part& part) {
-  const std::size_t most = part_bytes / runs.block_bytes;
-  const std::size_t num_parts = (runs.blocks + most - 1) / most;
-  std::size_t longer = runs.blocks % num_parts; // so many have a block more
-  std::size_t first = 0;
-  while (first < runs.blocks) {
-    std::size_t blocks = runs.layout.blocks_of_line();
-    if (!runs.layout.has_groups()) {
-      blocks = runs.blocks / num_parts + (longer > 0 ? 1 : 0);
-      longer -= longer > 0 ? 1 : 0;
-    }
-    const std::size_t end = smaller(first + blocks, runs.blocks);
-    const bool last = end == runs.blocks;
+  cut.for_each([&](std::size_t first, std::size_t end) {
+    const bool last = end == cut.blocks();
     const upcoming_panels coming = last ? runs.behind(p) : runs.at(p);
     part(run_part{first, end - first, coming.first + (last ? 0 : runs.offset_of(end)), coming.run_stride});
-    first = end;
-  }
+  });
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/panel_parts.hpp"
 #include "kernels/cpu/quant_avx2_loops.hpp"
 #include "kernels/cpu/row_blocks.hpp"
 
@@ -23,9 +24,11 @@ TROUPE_INLINE std::size_t bytes_of_blocks(const quant_panel& panel, std::size_t 
   return panel.format == packed_format::int8_channel ? blocks * int8_block_bytes : panel.layout.bytes(blocks);
 }
 
-/// Blocks that parts of a panel are whole numbers of: those behind a line of group scales.
-TROUPE_INLINE std::size_t unit_blocks(const quant_panel& panel) {
-  return panel.has_groups() ? panel.layout.blocks_of_line() : 1;
+/// Whole numbers of what a line of group scales leads.
+TROUPE_INLINE panel_parts parts_of(const quant_panel& panel, std::size_t k) {
+  const bool int8 = panel.format == packed_format::int8_channel;
+  return {(int8 ? int8_row_sums(k) : k + block_k - 1) / block_k, part_blocks(panel.format),
+          panel.has_groups() ? panel.layout.blocks_of_line() : 1};
 }
 
 /// Sums begin: of int8 with −128 Σ x, of int4 with nothing.
@@ -82,19 +85,12 @@ TROUPE_INLINE void avx2_add_part(const std::byte* a, std::size_t a_stride, const
 
 /// Rows with one panel. The first two blocks of rows fetch a half of the next part each, so that memory is as
 /// busy in the second as in the first; a single block fetches all of it.
-/// @param next  the panel to multiply after it; nothing but fetched
+/// @param next  the weights to multiply after it; nothing but fetched
 static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::size_t rows,
-                                const quant_panel& panel, const quant_panel& next, std::size_t k, float* c) {
-  const bool int8 = panel.format == packed_format::int8_channel;
-  const std::size_t blocks = (int8 ? int8_row_sums(k) : k + block_k - 1) / block_k;
-  // Equal to within a unit: each fetches as much as it has.
-  const std::size_t unit = unit_blocks(panel);
-  const std::size_t units = (blocks + unit - 1) / unit;
-  const std::size_t num_parts = (blocks + part_blocks(panel.format) - 1) / part_blocks(panel.format);
-  for (std::size_t i = 0; i < num_parts; ++i) {
-    const std::size_t from = units * i / num_parts * unit;
-    const std::size_t end = smaller(units * (i + 1) / num_parts * unit, blocks);
-    panel_part part{panel, k, from * block_k, (end - from) * block_k, next.weights};
+                                const quant_panel& panel, const panel_parts& cut, const std::byte* next,
+                                std::size_t k, float* c) {
+  cut.for_each([&](std::size_t from, std::size_t end) {
+    panel_part part{panel, k, from * block_k, (end - from) * block_k, next};
     if (!part.is_last())
       part.next = panel.weights + bytes_of_blocks(panel, end);
     const std::size_t half = (bytes_of_blocks(panel, end) - bytes_of_blocks(panel, from)) / 2;
@@ -114,25 +110,19 @@ static void avx2_panel_in_turns(const std::byte* a, std::size_t a_stride, std::s
       if (part.is_last())
         finish_sums<Rows>(x, a_stride, k, panel, sums);
     });
-  }
-}
-
-/// The panel behind the last of `panels`: as many bytes further on, or the first of what is multiplied next.
-TROUPE_INLINE quant_panel panel_behind(const quant_panel& first, std::size_t panels,
-                                       const upcoming_panels& next) {
-  quant_panel behind = first.next(panels);
-  if (next.first != nullptr)
-    behind.weights = next.first;
-  return behind;
+  });
 }
 
 static void integer_panels_avx2(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& first, std::size_t panels, const upcoming_panels& next,
                                 std::size_t k, float* c) {
-  for (std::size_t p = 0; p < panels; ++p)
-    avx2_panel_in_turns(a, a_stride, rows, first.next(p),
-                        p + 1 < panels ? first.next(p + 1) : panel_behind(first, panels, next), k,
-                        c + p * rows * 16);
+  const panel_parts cut = parts_of(first, k);
+  for (std::size_t p = 0; p < panels; ++p) {
+    // Behind the last one what is multiplied next, or lines that are there or not.
+    const std::byte* behind =
+        p + 1 == panels && next.first != nullptr ? next.first : first.next(p + 1).weights;
+    avx2_panel_in_turns(a, a_stride, rows, first.next(p), cut, behind, k, c + p * rows * 16);
+  }
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
