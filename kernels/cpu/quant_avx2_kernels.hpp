@@ -14,7 +14,7 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t integer_rows = 5; // whose sums registers hold, of both halves
 
-/// Blocks of a part of a panel: 8 KiB of int8; 16 of int4, which waits for memory less.
+/// Blocks of a part of a panel, 8 KiB: L1 holds it beside the next one and the rows that pass.
 constexpr std::size_t part_blocks(packed_format format) {
   return format == packed_format::int8_channel ? 16 : 32;
 }
@@ -24,7 +24,7 @@ TROUPE_INLINE std::size_t bytes_of_blocks(const quant_panel& panel, std::size_t 
   return panel.format == packed_format::int8_channel ? blocks * int8_block_bytes : panel.layout.bytes(blocks);
 }
 
-/// Whole numbers of what a line of group scales leads.
+/// How K is cut: into whole numbers of what a line of group scales leads, if there are any.
 TROUPE_INLINE panel_parts parts_of(const quant_panel& panel, std::size_t k) {
   const bool int8 = panel.format == packed_format::int8_channel;
   return {(int8 ? int8_row_sums(k) : k + block_k - 1) / block_k, part_blocks(panel.format),

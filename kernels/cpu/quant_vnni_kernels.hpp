@@ -120,7 +120,7 @@ TROUPE_VNNI static void vnni_int4(const std::byte* a, std::size_t a_stride, cons
         vnni_int4_block<Rows, together, Fetcher>(a, a_stride, first.next(p), b + 1, k, far + p,
                                                  int4_block_bytes, sums + p);
 #pragma GCC unroll 2
-      for (std::size_t q = p; q < p + together; ++q)
+      for (std::size_t q = p; q < p + together; ++q) // lines of scales lie between steps
         Fetcher::template fetch_behind<2 * int4_block_bytes>(first.next(q).int4_block(b)
                                                              + 2 * int4_block_bytes);
     }

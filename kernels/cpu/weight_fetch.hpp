@@ -47,14 +47,14 @@ class weight_fetcher {
         bytes_(bytes),
         ahead_(bytes_ahead / streams) {}
 
-  /// Panels have lines of group scales, of which nobody asks for any.
+  /// Where panels have lines of group scales: they are fetched along, and do not count in offsets.
   void with_scales(const int4_layout& layout) {
     if (layout.has_groups())
       line_shift_ = layout.group_blocks + 9; // 1 or 2 KiB of weights behind each
   }
 
-  /// The line to fetch for each that is read of stream `s` from its panel's byte `offset` on, lines of scales
-  /// not counted, for one step.
+  /// The line to fetch for each that is read of stream `s` from its panel's byte `offset` of weights on, for
+  /// one step.
   inline __attribute__((always_inline)) const std::byte* operator()(std::size_t s, std::size_t offset) const {
     std::size_t at = offset + ahead_;
     if (line_shift_ != 0)
@@ -66,7 +66,7 @@ class weight_fetcher {
         return first_; // nothing: a line that is there
       panel = behind_ + s * behind_distance_;
     }
-    if (line_shift_ != 0) // a step and a line of scales are a line more
+    if (line_shift_ != 0) // where a line of scales lies behind a step, the next one begins a line later
       _mm_prefetch(reinterpret_cast<const char*>(panel + at + 512), _MM_HINT_T1);
     return panel + at;
   }
@@ -84,7 +84,8 @@ class weight_fetcher {
                      : "m"(*far), "m"(from[bytes_ahead_in_l1]), "m"(*reinterpret_cast<const int*>(from)));
   }
 
-  /// For the line behind a step: lines of scales lie between steps, so that the next but one is a line more.
+  /// The same for the line behind a step of int4, from L2: a line of scales may lie there, so that what the
+  /// lines of a step fetch is a line less than a later step reads.
   template <std::size_t /*StepBytes*/>
   static inline __attribute__((always_inline)) void fetch_behind(const std::byte* from) {
     _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead_in_l1), _MM_HINT_T0);
@@ -150,7 +151,8 @@ class group_fetcher {
     if (behind_ == nullptr)
       return first_; // nothing: a line that is there
     const std::size_t at = offset * side_by_side_ + p * step_bytes_;
-    // Steps read weights, 16 or 8 lines each. Lines of scales are left: one each for the first steps.
+    // Steps fetch as many lines as they read of weights, 16 or 8. What is left of the panels, as much as
+    // their lines of scales, are one each for the first steps.
     const std::size_t left = stepped_ + (at >> step_lines_log2_);
     if (left < end_)
       _mm_prefetch(reinterpret_cast<const char*>(behind_ + left), _MM_HINT_T1);
