@@ -31,7 +31,7 @@ TEST(packed_matrix, unpacks_what_was_packed) {
 
 TEST(packed_matrix, lays_out_pairs_as_documented) {
   // N 17, K 33: two panels, K padded to 64.
-  std::vector<float> weights(17 * 33);
+  std::vector<float> weights(std::size_t{17} * 33);
   for (std::size_t i = 0; i < weights.size(); ++i)
     weights[i] = static_cast<float>(i % 127);
   const auto packed = packed_matrix::pack(packed_format::bf16_pair, view_of(weights.data(), 17, 33));
@@ -58,9 +58,14 @@ TEST(packed_matrix, lays_out_group_scales_as_documented) {
     std::size_t panel_bytes;
   };
 
+  constexpr std::size_t line = 64;
+  constexpr std::size_t block = 256;
   const expected all[] = {
-      {packed_format::int4_group32, 32, {0, 64 + 4 * 256, 2 * (64 + 4 * 256)}, 10 * 256 + 3 * 64 + 64},
-      {packed_format::int4_group64, 64, {0, 64 + 8 * 256}, 10 * 256 + 2 * 64 + 64}};
+      {packed_format::int4_group32,
+       32,
+       {0, line + 4 * block, 2 * (line + 4 * block)},
+       10 * block + 3 * line + line},
+      {packed_format::int4_group64, 64, {0, line + 8 * block}, 10 * block + 2 * line + line}};
   for (const auto& [format, group, lines, panel_bytes] : all) {
     const auto packed = packed_matrix::pack(format, view_of(weights.data(), n, k_count));
     ASSERT_EQ(packed.bytes().size(), 2 * panel_bytes);
@@ -72,9 +77,9 @@ TEST(packed_matrix, lays_out_group_scales_as_documented) {
       const std::byte* panel = packed.panel(output / 16);
       const std::size_t column = output % 16;
       for (std::size_t k = 0; k < k_count; ++k) {
-        const std::byte* line = panel + lines[k / (4 * group)];
-        EXPECT_EQ(static_cast<std::int8_t>(line[k / group % 4 * 16 + column]), g[k / group]);
-        const auto pair = std::to_integer<int>(line[64 + k % (4 * group) / 8 * 64 + column * 4 + k % 4]);
+        const std::byte* scales = panel + lines[k / (4 * group)];
+        EXPECT_EQ(static_cast<std::int8_t>(scales[k / group % 4 * 16 + column]), g[k / group]);
+        const auto pair = std::to_integer<int>(scales[line + k % (4 * group) / 8 * 64 + column * 4 + k % 4]);
         EXPECT_EQ((k % 8 < 4 ? pair & 15 : pair >> 4) - 8, q[k]);
       }
       EXPECT_EQ(reinterpret_cast<const float*>(panel + panel_bytes - 64)[column], scale);
