@@ -24,6 +24,9 @@ struct int4_layout {
   /// Blocks behind a line of scales.
   constexpr std::size_t blocks_of_line() const { return groups_of_scale_line * group_blocks; }
 
+  /// Blocks that may not be read apart: those behind a line of scales, where there are any.
+  constexpr std::size_t blocks_of_unit() const { return has_groups() ? blocks_of_line() : 1; }
+
   /// A line of scales and its blocks, in bytes.
   constexpr std::size_t bytes_of_line() const {
     return scale_line_bytes + blocks_of_line() * int4_block_bytes;

@@ -60,7 +60,8 @@ void check_quantized(comparison& compare) {
   }
   // More of K than is taken at a time, of rows that are one block, two and more; the third and fourth are all
   // one value, the largest there is, so that no two products fit 16 bits.
-  for (const packed_format format : {packed_format::int8_channel, packed_format::int4_group32}) {
+  for (const packed_format format : {packed_format::int8_channel, packed_format::int4_channel,
+                                     packed_format::int4_group32, packed_format::int4_group64}) {
     constexpr std::size_t long_k = 2048 + 96;
     constexpr std::size_t most_rows = 27;
     const auto weights = any_weights(20, format, 32, long_k);
@@ -164,8 +165,8 @@ void check_int8_tiles(comparison& compare) {
   constexpr std::size_t columns = 48;
   const auto x_f32 = floats(25, most_rows * k);
   const auto x_bf16 = bfloats(25, most_rows * k);
-  for (const packed_format format :
-       {packed_format::int8_channel, packed_format::int4_channel, packed_format::int4_group32}) {
+  for (const packed_format format : {packed_format::int8_channel, packed_format::int4_channel,
+                                     packed_format::int4_group32, packed_format::int4_group64}) {
     const auto weights = any_weights(24, format, columns, k);
     const auto panel_at = [&](std::size_t p) { return weights.first.next(p); };
     for (const dtype type : {dtype::f32, dtype::bf16})

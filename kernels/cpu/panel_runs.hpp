@@ -24,7 +24,7 @@ class run_fetch {
   /// @param stride  bytes between runs
   /// @param scales  whether it begins with a line of group scales
   __attribute__((always_inline)) run_fetch(const std::byte* first, std::size_t stride, bool scales = false)
-      : next_(scales ? first + 64 : first),
+      : next_(scales ? first + scale_line_bytes : first),
         scales_(first),
         stride_(static_cast<std::ptrdiff_t>(stride)),
         step_(2 * stride_) {}
@@ -66,7 +66,7 @@ struct run_panels {
 
   /// Parts of at most so many bytes.
   panel_parts parts(std::size_t bytes) const {
-    return {blocks, bytes / block_bytes, layout.has_groups() ? layout.blocks_of_line() : 1};
+    return {blocks, bytes / block_bytes, layout.blocks_of_unit()};
   }
 
   /// Where block `b` of a panel begins, or the line of scales that leads it.

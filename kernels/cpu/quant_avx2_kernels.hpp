@@ -28,7 +28,7 @@ TROUPE_INLINE std::size_t bytes_of_blocks(const quant_panel& panel, std::size_t 
 TROUPE_INLINE panel_parts parts_of(const quant_panel& panel, std::size_t k) {
   const bool int8 = panel.format == packed_format::int8_channel;
   return {(int8 ? int8_row_sums(k) : k + block_k - 1) / block_k, part_blocks(panel.format),
-          panel.has_groups() ? panel.layout.blocks_of_line() : 1};
+          panel.layout.blocks_of_unit()};
 }
 
 /// Sums begin: of int8 with −128 Σ x, of int4 with nothing.
