@@ -67,11 +67,11 @@ float_mode_guard::~float_mode_guard() {
 #endif
 }
 
-void pin(std::thread& thread, int core) {
+void pin(std::thread::native_handle_type thread, int core) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(static_cast<std::size_t>(core), &set);
-  const int rc = ::pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+  const int rc = ::pthread_setaffinity_np(thread, sizeof set, &set);
   if (rc != 0)
     throw std::system_error(rc, std::generic_category(),
                             "pinning a compute thread to core " + std::to_string(core));
@@ -193,7 +193,7 @@ thread_pool::thread_pool(const thread_pool_options& options) {
     for (unsigned i = 1; i < threads; ++i) {
       state_->workers.emplace_back([s = state_.get(), i] { s->serve(i); });
       if (i < options.cores.size())
-        pin(state_->workers.back(), options.cores[i]);
+        pin(state_->workers.back().native_handle(), options.cores[i]);
     }
   } catch (...) {
     state_->join();

@@ -49,7 +49,7 @@ class float_mode_guard {
 };
 
 /// Lets a thread run on one core only. @errors std::system_error when the process may not use it
-void pin(std::thread& thread, int core);
+void pin(std::thread::native_handle_type thread, int core);
 
 struct thread_pool_options {
   /// Threads that compute, the calling one included; 0: as many as the process may run on.

@@ -101,9 +101,13 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
     virtual void peer_down(const link_ptr& peer, const std::string& reason) = 0;
     virtual void tick(clock::time_point now) = 0;
 
-    /// Takes out work that frames have brought, empty when there is none. It may take its time: another
-    /// thread then becomes the progress thread.
-    virtual std::function<void()> next_job() = 0;
+    using step = std::function<void()>;
+    /// Returns what the same thread is to do once no job is left, if anything.
+    using job = std::function<step()>;
+
+    /// Takes out work that frames have brought, empty when there is none. Jobs and steps may take their
+    /// time: another thread then becomes the progress thread. Steps are meant to.
+    virtual job next_job() = 0;
 
     /// Gives work that has not been taken out to others.
     virtual void hand_over_jobs() = 0;
@@ -222,6 +226,7 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   void work(bool on_duty);
   bool wait_for_duty();
   bool run_jobs();
+  bool away_for(clock::time_point since, const std::function<void()>& work);
   void allow_jobs();
 
   // -- the progress thread (fabric.cpp) -----------------------------------------

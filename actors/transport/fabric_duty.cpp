@@ -65,22 +65,42 @@ void fabric::allow_jobs() {
   may_keep_jobs_ = relief_waits_ && !stop_ && clock::now() >= no_jobs_until_;
 }
 
+/// @returns false when another thread has become the progress thread meanwhile
+bool fabric::away_for(clock::time_point since, const std::function<void()>& work) {
+  auto mine = since.time_since_epoch().count();
+  away_since_ = mine;
+  work();
+  return away_since_.compare_exchange_strong(mine, 0);
+}
+
 bool fabric::run_jobs() {
   const auto began = clock::now();
   auto now = began;
-  while (auto job = ears_.next_job()) {
-    auto mine = now.time_since_epoch().count();
-    away_since_ = mine;
-    job();
-    if (!away_since_.compare_exchange_strong(mine, 0))
-      return false;
+  std::vector<listener::step> steps;
+  bool on_duty = true;
+  while (on_duty) {
+    const auto job = ears_.next_job();
+    if (!job)
+      break;
+    on_duty = away_for(now, [&] {
+      if (auto step = job())
+        steps.push_back(std::move(step));
+    });
+    if (!on_duty)
+      break;
     const auto then = std::exchange(now, clock::now());
     if (now - then > long_job)
       no_jobs_until_ = now + pause_factor * (now - then);
     if (now - began > longest_round)
       ears_.hand_over_jobs();
   }
-  return true;
+  // Nobody else knows of them: they are done on duty or not.
+  for (const auto& step : steps)
+    if (on_duty)
+      on_duty = away_for(clock::now(), step);
+    else
+      step();
+  return on_duty;
 }
 
 } // namespace troupe::wire

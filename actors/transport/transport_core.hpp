@@ -79,7 +79,7 @@ class transport::core : public wire::fabric::listener,
   void peer_down(const wire::link_ptr& peer, const std::string& reason) override;
   void tick(wire::clock::time_point now) override;
 
-  std::function<void()> next_job() override { return woken_.next(); }
+  job next_job() override { return woken_.next(); }
 
   void hand_over_jobs() override { woken_.hand_over(); }
 

@@ -18,13 +18,17 @@ woken_actors::~woken_actors() {
   hand_over();
 }
 
-std::function<void()> woken_actors::next() {
+std::function<follow_up::work()> woken_actors::next() {
   if (first_ == ready_.size()) {
     ready_.clear();
     first_ = 0;
     return {};
   }
-  return [this, job = ready_[first_++]] { resume_actor(job, context_, max_messages); };
+  return [this, job = ready_[first_++]] {
+    follow_up left;
+    resume_actor(job, context_, max_messages);
+    return left.take();
+  };
 }
 
 void woken_actors::hand_over() {

@@ -9,6 +9,8 @@
 #include <caf/fwd.hpp>
 #include <caf/scoped_execution_unit.hpp>
 
+#include "actors/transport/follow_up.hpp"
+
 namespace troupe {
 
 /// Handed to `enqueue` as the execution unit, it keeps the actor that has become ready instead of giving it
@@ -25,8 +27,9 @@ class woken_actors : public caf::execution_unit {
   void exec_later(caf::resumable* job) override { ready_.push_back(job); }
 
   /// Takes out the oldest; empty when there is none. The call runs the actor over a bounded number of
-  /// messages, and what is left after those, or becomes ready meanwhile, goes to the scheduler.
-  std::function<void()> next();
+  /// messages, and what is left after those, or becomes ready meanwhile, goes to the scheduler. It returns
+  /// what the actor has left to the thread, if anything.
+  std::function<follow_up::work()> next();
 
   /// Gives all of them to the scheduler.
   void hand_over();
