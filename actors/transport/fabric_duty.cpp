@@ -1,7 +1,7 @@
-// Who is the progress thread. It may run actors itself, which saves a wake-up of another thread on every
-// message; but an actor that takes long must not stop the heartbeats. So there are two threads: one is on
-// duty, the other looks now and then whether the first has been away for too long, and then takes its place
-// for good.
+// Who is the progress thread. It may run actors itself, and what they leave to be computed, which saves a
+// wake-up of another thread on every message; but what takes long must not stop the heartbeats. So there are
+// two threads: one is on duty, the other looks now and then whether the first has been away for too long, and
+// then takes its place for good.
 
 #include "actors/transport/fabric.hpp"
 
@@ -21,7 +21,7 @@ constexpr auto longest_round = 1ms;
 
 // After a job longer than this, all go to others for so many times as long as it took: what long jobs take
 // away from the network stays below a fifth, and a job that only looked long because the thread had to wait
-// for a core costs little.
+// for a core costs little. Steps are not jobs: who leaves one knows how long it takes.
 constexpr auto long_job = 1500us;
 constexpr int pause_factor = 4;
 

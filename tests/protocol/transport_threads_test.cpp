@@ -5,11 +5,13 @@
 #include <atomic>
 #include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <caf/event_based_actor.hpp>
 #include <caf/send.hpp>
 
+#include "actors/transport/follow_up.hpp"
 #include "tests/protocol/transport_fixture.hpp"
 
 namespace troupe::test {
@@ -30,6 +32,24 @@ caf::behavior waiting_actor(caf::event_based_actor* self, latch* x) {
     x->opened.wait_for(patience);
     self->quit();
     return value;
+  }};
+}
+
+/// Leaves to its thread to wait, where it has one that may. @returns whether it had
+caf::behavior leaving_actor(caf::event_based_actor* self, latch* x, std::thread::id* ran,
+                            std::thread::id* followed) {
+  return {[=](std::int32_t) {
+    auto* left = follow_up::of_this_thread();
+    if (left == nullptr)
+      return false;
+    *ran = std::this_thread::get_id();
+    left->leave([=] {
+      *followed = std::this_thread::get_id();
+      x->reached.set_value();
+      x->opened.wait_for(patience);
+    });
+    self->quit();
+    return true;
   }};
 }
 
@@ -91,6 +111,38 @@ TEST(transport_threads_test, an_actor_that_takes_long_does_not_stop_the_network)
     answer.receive([&](std::int32_t x) { EXPECT_EQ(x, round); }, [](caf::error&) { ADD_FAILURE(); });
     EXPECT_TRUE(echoes(here, server, patience));
     there.net->unpublish("slow");
+  }
+  caf::anon_send_exit(local, caf::exit_reason::user_shutdown);
+}
+
+TEST(transport_threads_test, nor_does_what_an_actor_leaves_to_its_thread) {
+  node here;
+  node there;
+  const auto local = spawn_server(there.system);
+  there.net->publish("server", local);
+  const auto server = here.server_at(there.net->endpoint());
+  for (int round = 0; round < 3; ++round) {
+    latch step;
+    std::thread::id ran;
+    std::thread::id followed;
+    there.net->publish("leaving", there.system.spawn(leaving_actor, &step, &ran, &followed));
+    const auto found = here.resolve(there.net->endpoint(), "leaving");
+    ASSERT_TRUE(found);
+    caf::scoped_actor self{here.system};
+    // The thread that receives may just then be giving actors to the scheduler, whose threads lend themselves
+    // to nobody.
+    ASSERT_TRUE(eventually([&] {
+      bool left = false;
+      self->request(caf::actor_cast<caf::actor>(*found), patience, std::int32_t{round})
+          .receive([&](bool x) { left = x; }, [](caf::error&) { ADD_FAILURE(); });
+      return left;
+    }));
+    ASSERT_EQ(step.reached.get_future().wait_for(patience), std::future_status::ready);
+    EXPECT_EQ(ran, followed);
+    EXPECT_TRUE(echoes(here, server, patience));
+    step.gate.set_value();
+    EXPECT_TRUE(echoes(here, server, patience));
+    there.net->unpublish("leaving");
   }
   caf::anon_send_exit(local, caf::exit_reason::user_shutdown);
 }

@@ -5,19 +5,18 @@
 #include <future>
 #include <limits>
 #include <memory>
-#include <system_error>
 #include <thread>
-#include <vector>
 
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
 #include <caf/event_based_actor.hpp>
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include "actors/compute_queue.hpp"
+#include "actors/transport/follow_up.hpp"
 #include "actors/type_ids.hpp"
 #include "kernels/isa.hpp"
+#include "tests/unit/actors/told.hpp"
 
 namespace troupe {
 namespace {
@@ -32,18 +31,6 @@ struct small_config : caf::actor_system_config {
     set("logger.file-verbosity", caf::atom("quiet"));
     set("logger.console-verbosity", caf::atom("quiet"));
   }
-};
-
-/// What another thread tells once. Shared, because that thread may still be telling when the test goes on.
-template <class T>
-class told {
- public:
-  void set(T value) const { promise_->set_value(std::move(value)); }
-
-  T get() const { return promise_->get_future().get(); }
-
- private:
-  std::shared_ptr<std::promise<T>> promise_ = std::make_shared<std::promise<T>>();
 };
 
 /// An actor that does `work` with each number. Not started by the scheduler: nobody has it but who sends to
@@ -82,6 +69,20 @@ TEST_F(actor_runner_test, a_result_runs_its_actor_where_it_was_computed) {
   EXPECT_EQ(post(worker, 40), ran);
   EXPECT_EQ(post(worker, 2), ran);
   EXPECT_EQ(sum, 42);
+}
+
+TEST_F(actor_runner_test, so_does_one_computed_on_a_borrowed_thread) {
+  thread_id ran;
+  const auto worker =
+      spawn_worker(system_, [&](caf::event_based_actor*, int) { ran = std::this_thread::get_id(); });
+  follow_up left;
+  queue_.submit([to = caf::actor_cast<caf::weak_actor_ptr>(worker)](kernels::context&) {
+    post_result<caf::actor>(to, 1);
+  });
+  const auto work = left.take();
+  ASSERT_TRUE(work);
+  work();
+  EXPECT_EQ(ran, std::this_thread::get_id());
 }
 
 TEST_F(actor_runner_test, without_a_runner_the_scheduler_has_it) {
@@ -175,29 +176,6 @@ TEST_F(actor_runner_test, actors_keep_denormals_and_computing_does_not) {
   });
   EXPECT_FALSE(in_actor.get());
   EXPECT_TRUE(behind.get());
-}
-
-TEST(compute_queue_test, its_thread_is_pinned_where_asked) {
-  cpu_set_t mine;
-  ASSERT_EQ(sched_getaffinity(0, sizeof mine, &mine), 0);
-  auto last = CPU_SETSIZE - 1;
-  while (!CPU_ISSET(static_cast<size_t>(last), &mine))
-    --last;
-  const std::vector<int> cores{last};
-  compute_queue queue(1, kernels::isa::portable, cores);
-  const told<cpu_set_t> asked;
-  queue.submit([asked](kernels::context&) {
-    cpu_set_t set;
-    sched_getaffinity(0, sizeof set, &set);
-    asked.set(set);
-  });
-  const auto set = asked.get();
-  EXPECT_EQ(CPU_COUNT(&set), 1);
-  EXPECT_TRUE(CPU_ISSET(static_cast<size_t>(last), &set));
-  const std::vector<int> none{CPU_SETSIZE - 1};
-  if (last != none[0]) {
-    EXPECT_THROW(compute_queue(1, kernels::isa::portable, none), std::system_error);
-  }
 }
 
 } // namespace
