@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <caf/event_based_actor.hpp>
@@ -35,16 +37,21 @@ caf::behavior waiting_actor(caf::event_based_actor* self, latch* x) {
   }};
 }
 
+/// What waits as a step may still be on its way back when the test goes on: they share it.
+struct step_latch : latch {
+  std::thread::id actor_ran;
+  std::thread::id step_ran;
+};
+
 /// Leaves to its thread to wait, where it has one that may. @returns whether it had
-caf::behavior leaving_actor(caf::event_based_actor* self, latch* x, std::thread::id* ran,
-                            std::thread::id* followed) {
-  return {[=](std::int32_t) {
+caf::behavior leaving_actor(caf::event_based_actor* self, std::shared_ptr<step_latch> x) {
+  return {[self, x = std::move(x)](std::int32_t) {
     auto* left = follow_up::of_this_thread();
     if (left == nullptr)
       return false;
-    *ran = std::this_thread::get_id();
-    left->leave([=] {
-      *followed = std::this_thread::get_id();
+    x->actor_ran = std::this_thread::get_id();
+    left->leave([x] {
+      x->step_ran = std::this_thread::get_id();
       x->reached.set_value();
       x->opened.wait_for(patience);
     });
@@ -122,10 +129,8 @@ TEST(transport_threads_test, nor_does_what_an_actor_leaves_to_its_thread) {
   there.net->publish("server", local);
   const auto server = here.server_at(there.net->endpoint());
   for (int round = 0; round < 3; ++round) {
-    latch step;
-    std::thread::id ran;
-    std::thread::id followed;
-    there.net->publish("leaving", there.system.spawn(leaving_actor, &step, &ran, &followed));
+    const auto step = std::make_shared<step_latch>();
+    there.net->publish("leaving", there.system.spawn(leaving_actor, step));
     const auto found = here.resolve(there.net->endpoint(), "leaving");
     ASSERT_TRUE(found);
     caf::scoped_actor self{here.system};
@@ -137,10 +142,10 @@ TEST(transport_threads_test, nor_does_what_an_actor_leaves_to_its_thread) {
           .receive([&](bool x) { left = x; }, [](caf::error&) { ADD_FAILURE(); });
       return left;
     }));
-    ASSERT_EQ(step.reached.get_future().wait_for(patience), std::future_status::ready);
-    EXPECT_EQ(ran, followed);
+    ASSERT_EQ(step->reached.get_future().wait_for(patience), std::future_status::ready);
+    EXPECT_EQ(step->actor_ran, step->step_ran);
     EXPECT_TRUE(echoes(here, server, patience));
-    step.gate.set_value();
+    step->gate.set_value();
     EXPECT_TRUE(echoes(here, server, patience));
     there.net->unpublish("leaving");
   }
