@@ -75,18 +75,11 @@ void compute_queue::compute_borrowed(const task& work) {
 void compute_queue::compute(const task& work) {
   const auto began = std::chrono::steady_clock::now();
   work(context_);
-  finish(std::chrono::steady_clock::now() - began);
-}
-
-void compute_queue::finish(std::chrono::steady_clock::duration taken) {
-  bool more = false;
-  {
-    std::lock_guard guard(mutex_);
-    taken_ = false;
-    last_step_ = taken;
-    more = stopping_ || !tasks_.empty();
-  }
-  if (more) {
+  const auto duration = std::chrono::steady_clock::now() - began;
+  std::lock_guard guard(mutex_);
+  taken_ = false;
+  last_step_ = duration;
+  if (stopping_ || !tasks_.empty()) {
     changed_.notify_one();
   }
 }

@@ -62,7 +62,6 @@ class compute_queue {
   bool may_borrow() const;
   void compute_borrowed(const task& work);
   void compute(const task& work);
-  void finish(std::chrono::steady_clock::duration taken);
 
   kernels::thread_pool pool_;
   kernels::context context_;

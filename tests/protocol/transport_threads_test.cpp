@@ -39,6 +39,7 @@ caf::behavior waiting_actor(caf::event_based_actor* self, latch* x) {
 
 /// What waits as a step may still be on its way back when the test goes on: they share it.
 struct step_latch : latch {
+  latch* holds_actor = nullptr; ///< what the actor waits for before it returns
   std::thread::id actor_ran;
   std::thread::id step_ran;
 };
@@ -55,6 +56,10 @@ caf::behavior leaving_actor(caf::event_based_actor* self, std::shared_ptr<step_l
       x->reached.set_value();
       x->opened.wait_for(patience);
     });
+    if (x->holds_actor != nullptr) {
+      x->holds_actor->reached.set_value();
+      x->holds_actor->opened.wait_for(patience);
+    }
     self->quit();
     return true;
   }};
@@ -98,58 +103,92 @@ TEST(transport_threads_test, a_message_needs_no_thread_of_the_scheduler) {
     caf::anon_send_exit(server, caf::exit_reason::user_shutdown);
 }
 
-TEST(transport_threads_test, an_actor_that_takes_long_does_not_stop_the_network) {
-  node here;
-  node there;
-  const auto local = spawn_server(there.system);
-  there.net->publish("server", local);
-  const auto server = here.server_at(there.net->endpoint());
+/// A server that answers while another actor of its process keeps a thread.
+class busy_network_test : public ::testing::Test {
+ protected:
+  ~busy_network_test() override { caf::anon_send_exit(local_, caf::exit_reason::user_shutdown); }
+
+  bool answers() { return echoes(here_, server_, patience); }
+
+  /// Publishes `whom` in place of the one before. @returns what we have for it here
+  caf::actor publish(const caf::actor& whom) {
+    there_.net->publish("busy", whom);
+    const auto found = here_.resolve(there_.net->endpoint(), "busy");
+    return found ? caf::actor_cast<caf::actor>(*found) : caf::actor{};
+  }
+
+  /// Asks until the actor has run on a thread that lends itself: the one that receives may just then be
+  /// giving actors to the scheduler, whose threads lend themselves to nobody.
+  bool leaves_a_step(const caf::actor& to) {
+    caf::scoped_actor self{here_.system};
+    return eventually([&] {
+      bool left = false;
+      self->request(to, patience, std::int32_t{0})
+          .receive([&](bool x) { left = x; }, [](caf::error&) { ADD_FAILURE(); });
+      return left;
+    });
+  }
+
+  static bool reached(latch& x) {
+    return x.reached.get_future().wait_for(patience) == std::future_status::ready;
+  }
+
+  server_actor published() {
+    there_.net->publish("server", local_);
+    return here_.server_at(there_.net->endpoint());
+  }
+
+  node here_;
+  node there_;
+  server_actor local_ = spawn_server(there_.system);
+  server_actor server_ = published();
+};
+
+TEST_F(busy_network_test, an_actor_that_takes_long_does_not_stop_the_network) {
   // One after the other: the thread that took over must be relieved as well.
   for (int round = 0; round < 3; ++round) {
     latch slow;
-    there.net->publish("slow", there.system.spawn(waiting_actor, &slow));
-    const auto found = here.resolve(there.net->endpoint(), "slow");
-    ASSERT_TRUE(found);
-    caf::scoped_actor self{here.system};
-    auto answer = self->request(caf::actor_cast<caf::actor>(*found), patience, std::int32_t{round});
-    ASSERT_EQ(slow.reached.get_future().wait_for(patience), std::future_status::ready);
-    EXPECT_TRUE(echoes(here, server, patience));
+    const auto busy = publish(there_.system.spawn(waiting_actor, &slow));
+    ASSERT_TRUE(busy);
+    caf::scoped_actor self{here_.system};
+    auto answer = self->request(busy, patience, std::int32_t{round});
+    ASSERT_TRUE(reached(slow));
+    EXPECT_TRUE(answers());
     slow.gate.set_value();
     answer.receive([&](std::int32_t x) { EXPECT_EQ(x, round); }, [](caf::error&) { ADD_FAILURE(); });
-    EXPECT_TRUE(echoes(here, server, patience));
-    there.net->unpublish("slow");
+    EXPECT_TRUE(answers());
   }
-  caf::anon_send_exit(local, caf::exit_reason::user_shutdown);
 }
 
-TEST(transport_threads_test, nor_does_what_an_actor_leaves_to_its_thread) {
-  node here;
-  node there;
-  const auto local = spawn_server(there.system);
-  there.net->publish("server", local);
-  const auto server = here.server_at(there.net->endpoint());
+TEST_F(busy_network_test, nor_does_what_an_actor_leaves_to_its_thread) {
   for (int round = 0; round < 3; ++round) {
     const auto step = std::make_shared<step_latch>();
-    there.net->publish("leaving", there.system.spawn(leaving_actor, step));
-    const auto found = here.resolve(there.net->endpoint(), "leaving");
-    ASSERT_TRUE(found);
-    caf::scoped_actor self{here.system};
-    // The thread that receives may just then be giving actors to the scheduler, whose threads lend themselves
-    // to nobody.
-    ASSERT_TRUE(eventually([&] {
-      bool left = false;
-      self->request(caf::actor_cast<caf::actor>(*found), patience, std::int32_t{round})
-          .receive([&](bool x) { left = x; }, [](caf::error&) { ADD_FAILURE(); });
-      return left;
-    }));
-    ASSERT_EQ(step->reached.get_future().wait_for(patience), std::future_status::ready);
+    const auto busy = publish(there_.system.spawn(leaving_actor, step));
+    ASSERT_TRUE(busy);
+    ASSERT_TRUE(leaves_a_step(busy));
+    ASSERT_TRUE(reached(*step));
     EXPECT_EQ(step->actor_ran, step->step_ran);
-    EXPECT_TRUE(echoes(here, server, patience));
+    EXPECT_TRUE(answers());
     step->gate.set_value();
-    EXPECT_TRUE(echoes(here, server, patience));
-    there.net->unpublish("leaving");
+    EXPECT_TRUE(answers());
   }
-  caf::anon_send_exit(local, caf::exit_reason::user_shutdown);
+}
+
+TEST_F(busy_network_test, a_thread_that_is_relieved_does_what_was_left_to_it) {
+  latch slow;
+  const auto step = std::make_shared<step_latch>();
+  step->holds_actor = &slow;
+  const auto busy = publish(there_.system.spawn(leaving_actor, step));
+  ASSERT_TRUE(busy);
+  auto left = std::async(std::launch::async, [&] { return leaves_a_step(busy); });
+  ASSERT_TRUE(reached(slow));
+  EXPECT_TRUE(answers()); // by another thread
+  slow.gate.set_value();
+  EXPECT_TRUE(left.get());
+  ASSERT_TRUE(reached(*step));
+  EXPECT_EQ(step->actor_ran, step->step_ran);
+  step->gate.set_value();
+  EXPECT_TRUE(answers());
 }
 
 TEST(transport_threads_test, leaving_waits_for_the_actor_and_not_for_the_network) {
