@@ -11,9 +11,6 @@
 
 namespace troupe::kernels {
 
-/// Keys are taken in chunks of this many, aligned to position 0.
-inline constexpr std::size_t attention_chunk = 32;
-
 /// The cached tokens of one sequence: token p lies in block `blocks[p / block_tokens]`.
 struct attention_sequence {
   std::span<const std::uint32_t> blocks;

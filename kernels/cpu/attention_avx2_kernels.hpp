@@ -12,9 +12,11 @@ constexpr std::size_t attention_direct_rows = 6; // and fewer meet keys and valu
 /// score += query · keys of a tile as it is.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_score_packed(const attention_state& s, const float* query, const std::byte* tile,
-                                   float* score) {
+                                   float* score, tile_fetch& fetch) {
   avx2_blocks<Rows>(query, s.key_dim, s.key_dim / block_k, score, chunk_keys, [&](std::size_t b, bool odd) {
-    return [block = tile + b * panel_block_bytes, odd](std::size_t k, std::size_t j) {
+    return [block = tile + b * panel_block_bytes, odd, &fetch](std::size_t k, std::size_t j) {
+      if (j == 0 && k % 2 == odd)
+        fetch.step();
       return packed_weights(block, odd, k, j);
     };
   });
@@ -22,14 +24,14 @@ TROUPE_LOOP void avx2_score_packed(const attention_state& s, const float* query,
 
 /// score += query · keys of a tile, which is a panel of a product. Many rows find it widened.
 static void score_tile(const attention_state& s, const float* query, std::size_t rows, const std::byte* tile,
-                       float* score) {
+                       float* score, tile_fetch& fetch) {
   const std::size_t blocks = s.key_dim / block_k;
   if (rows > attention_direct_rows) {
     expand_bf16(tile, blocks, s.keys);
     bf16_expanded_avx2(query, s.key_dim, rows, s.keys, blocks, score, chunk_keys);
   } else {
     in_row_blocks<attention_direct_rows>(
-        rows, [&]<std::size_t Rows>(std::size_t) { avx2_score_packed<Rows>(s, query, tile, score); });
+        rows, [&]<std::size_t Rows>(std::size_t) { avx2_score_packed<Rows>(s, query, tile, score, fetch); });
   }
 }
 
@@ -88,9 +90,11 @@ TROUPE_LOOP void avx2_add_widened(const attention_state& s, std::size_t row, flo
 /// With 16 columns of values as they are: pairs of keys, `stride` bytes apart, of two tiles.
 template <std::size_t Rows>
 TROUPE_LOOP void avx2_add_packed(const attention_state& s, std::size_t row, float* sums, std::size_t keys,
-                                 const std::byte* const (&tiles)[2], std::size_t stride) {
+                                 const std::byte* const (&tiles)[2], std::size_t stride, tile_fetch& fetch) {
   avx2_add_values<Rows>(s, row, sums, keys, [&](bool odd) {
-    return [&tiles, stride, odd](std::size_t k, std::size_t j) {
+    return [&tiles, stride, odd, &fetch](std::size_t k, std::size_t j) {
+      if (j == 0 && k % 2 == odd)
+        fetch.step();
       constexpr std::size_t tile_pairs = tile_tokens / 2;
       const vi pairs = load_pairs(tiles[k / tile_pairs] + k % tile_pairs * stride + j * lanes * 4);
       return odd ? odd_of(pairs) : even_of(pairs);
@@ -109,7 +113,7 @@ class chunk_values {
   }
 
   /// Adds to rows that see keys [0, keys).
-  void add(std::size_t row, std::size_t rows, std::size_t keys) const {
+  void add(std::size_t row, std::size_t rows, std::size_t keys, tile_fetch& fetch) const {
     for (std::size_t d = 0; d < s_.value_dim; d += 16)
       in_row_blocks<widened_rows>(rows, [&]<std::size_t Rows>(std::size_t done) {
         float* sums = s_.sum + (row + done) * s_.key_dim + d;
@@ -117,7 +121,7 @@ class chunk_values {
           avx2_add_widened<Rows>(s_, row + done, sums, keys, s_.values + d * block_k);
         else
           avx2_add_packed<Rows>(s_, row + done, sums, keys, {tiles_[0] + d * 4, tiles_[1] + d * 4},
-                                s_.value_dim * 4);
+                                s_.value_dim * 4, fetch);
       });
   }
 

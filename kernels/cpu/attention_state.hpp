@@ -3,26 +3,69 @@
 
 #include <cstddef>
 
+#include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/simd.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-constexpr std::size_t chunk_keys = 32;
+constexpr std::size_t chunk_keys = attention_chunk;
 constexpr std::size_t tile_tokens = 16;
 
-/// What a row block keeps between chunks. Row r is head r % group of token r /
-/// group.
+/// What a row block keeps between chunks, and of the chunks of a span. Row r is head r % group of token
+/// r / group.
 struct attention_state {
+  std::size_t rows = 0;      // padded to 16
   std::size_t key_dim = 0;   // head_dim padded to 32: stride of `query`, rows for products
   std::size_t value_dim = 0; // head_dim padded to 16
   float* query = nullptr;
   float* sum = nullptr;     // [rows][key_dim], the unnormalised output
-  float* score = nullptr;   // [rows][32]: scores, then probabilities (bf16: rounded)
-  float* largest = nullptr; // [rows]
+  float* largest = nullptr; // [rows]: m
   float* weight = nullptr;  // [rows]: l
-  float* factor = nullptr;  // [rows]: exp(m − m') of this chunk
+  float* score = nullptr;   // [span][rows][32]: scores, then probabilities (bf16: rounded)
+  float* top = nullptr;     // [span][rows]: m' of a chunk
+  float* factor = nullptr;  // [span][rows]: exp(m − m') of a chunk
   float* keys = nullptr;    // [key_dim][16]: a tile of keys that is widened for many rows
   float* values = nullptr;  // [value_dim / 16][32][16]: a chunk's values, likewise
+
+  /// With the scores, maxima and factors of one chunk of a span.
+  attention_state of_chunk(std::size_t chunk) const {
+    attention_state s = *this;
+    s.score += chunk * rows * chunk_keys;
+    s.top += chunk * rows;
+    s.factor += chunk * rows;
+    return s;
+  }
+};
+
+/// Two tiles of a span that are read later, fetched evenly over the steps of a product.
+class tile_fetch {
+ public:
+  tile_fetch() = default;
+
+  /// @param bytes  of each tile
+  tile_fetch(const std::byte* const* tiles, std::size_t bytes)
+      : tiles_{tiles[0], tiles[1]}, lines_(2 * bytes / line_bytes) {}
+
+  /// The next line, of the one tile and of the other by turns.
+  inline __attribute__((always_inline)) void step() {
+    if (line_ == lines_)
+      return;
+    __builtin_prefetch(tiles_[line_ % 2] + line_ / 2 * line_bytes, 0, 2);
+    ++line_;
+  }
+
+  /// All that are left.
+  void rest() {
+    while (line_ != lines_)
+      step();
+  }
+
+ private:
+  static constexpr std::size_t line_bytes = 64;
+
+  const std::byte* tiles_[2] = {};
+  std::size_t lines_ = 0;
+  std::size_t line_ = 0;
 };
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -9,6 +9,7 @@
 #include "kernels/cpu/bf16_dot_kernels.hpp"
 #include "kernels/cpu/coded_dot_kernels.hpp"
 #include "kernels/cpu/dot_column_attention.hpp"
+#include "kernels/cpu/dot_row_attention.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/row_kernels.hpp"
 #include "kernels/cpu/vnni_stream_kernels.hpp"
@@ -17,10 +18,12 @@ namespace troupe::kernels::cpu {
 namespace TROUPE_ISA_NAMESPACE {
 
 static void dot_attention(const attention_block& block) {
-  if (block.cache_type == dtype::bf16 && block.tokens * block.group > tile_rows)
+  if (block.cache_type == dtype::f32)
+    avx512_table.attention(block);
+  else if (block.tokens * block.group > tile_rows)
     column_attention_block<dot_columns>(block);
   else
-    avx512_table.attention(block);
+    attention_in_spans<dot_products>(block);
 }
 
 } // namespace TROUPE_ISA_NAMESPACE

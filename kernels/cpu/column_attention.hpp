@@ -197,7 +197,12 @@ static void add_values_of_row(const column_attention& s, std::size_t row, vf fac
   const auto* pairs = reinterpret_cast<const bfloat16*>(s.probabilities + row / tile_rows % 2 * tile_bytes);
   for (std::size_t k = 0; k < chunk_keys; ++k)
     score[k] = to_float(pairs[(k / 2 * tile_rows + r) * 2 + k % 2]);
-  const attention_state state{s.key_dim, s.value_dim, nullptr, sum, score, nullptr, nullptr, factor + r};
+  attention_state state;
+  state.key_dim = s.key_dim;
+  state.value_dim = s.value_dim;
+  state.sum = sum;
+  state.score = score;
+  state.factor = factor + r;
   const auto first = lowest_bit(keys);
   const auto end = std::size_t{32} - static_cast<std::size_t>(__builtin_clz(keys));
   values_of_part(state, 0, tiles, first, end, dtype::bf16);

@@ -1,0 +1,139 @@
+// Attention of a few rows on dot products of BF16. Included by avx512_bf16_kernels.cpp only.
+#pragma once
+
+#include "kernels/cpu/attention_kernels.hpp"
+#include "kernels/cpu/bf16_dot_kernels.hpp"
+
+namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
+
+/// A block of 32 dimensions of a chunk's keys: two tiles, which lie as panels do.
+struct key_dots {
+  const std::byte* tiles[2];
+
+  inline __attribute__((always_inline)) void at(std::size_t tile, std::size_t i, vi& even, vi& odd) const {
+    packed_dots{tiles[tile]}.at(0, i, even, odd);
+  }
+};
+
+/// 16 dimensions of a chunk's values, or twice 16: pairs of keys, `stride` bytes apart, of two tiles.
+struct value_dots {
+  const std::byte* tiles[2];
+  std::size_t stride;
+
+  inline __attribute__((always_inline)) void at(std::size_t part, std::size_t i, vi& even, vi& odd) const {
+    // Pairs of keys 4 i and 4 i + 2: eight pairs to a tile.
+    const std::byte* pairs = tiles[i / 4] + i % 4 * 2 * stride + part * vector_bytes;
+    const vi first = load_pairs(pairs);
+    const vi second = load_pairs(pairs + stride);
+    even = even_dots(first, second);
+    odd = odd_dots(first, second);
+  }
+};
+
+/// A chunk's values with zeros where a row does not see them, which changes no bit: what it does not see has
+/// probability 0, and a sum that starts from +0 can only turn from −0 into +0 by adding +0; the last addition
+/// to +0 makes either of them +0.
+/// @param to  [2 tiles]
+static void copy_seen_values(const attention_state& s, const std::byte* const (&tiles)[2], std::size_t first,
+                             std::size_t end, std::byte* to) {
+  for (std::size_t k = 0; k < chunk_keys; k += 2, to += s.value_dim * 4) {
+    const std::byte* from = tiles[k / tile_tokens] + k % tile_tokens / 2 * s.value_dim * 4;
+    const std::uint32_t lower = k >= first && k < end ? 0x0000ffffU : 0U;
+    const std::uint32_t upper = k + 1 >= first && k + 1 < end ? 0xffff0000U : 0U;
+    const vi seen = _mm512_set1_epi32(static_cast<int>(lower | upper));
+    for (std::size_t i = 0; i < s.value_dim * 4; i += vector_bytes)
+      _mm512_storeu_si512(to + i, _mm512_and_si512(load_pairs(from + i), seen));
+  }
+}
+
+TROUPE_INLINE void fetch_four(tile_fetch& fetch) {
+  for (std::size_t i = 0; i < 4; ++i)
+    fetch.step();
+}
+
+/// See `fma_products`. Probabilities of a chunk are 32 BF16 numbers in order, at the row's scores.
+struct dot_products {
+  static constexpr std::size_t rows_together = 6;
+  static constexpr std::size_t probability_stride = chunk_keys * sizeof(float) / sizeof(bfloat16);
+
+  static void pack_query(const attention_block& block, const std::byte* query, float* out) {
+    pack_row_dots(query, block.query_type, block.head_dim, reinterpret_cast<bfloat16*>(out));
+  }
+
+  static void scores(const seen_chunk& chunk, tile_fetch fetch) {
+    const attention_state& s = chunk.state;
+    const std::size_t first = chunk.from * chunk.view.block->group;
+    const std::size_t rows = chunk.to * chunk.view.block->group - first;
+    // Rows of queries take half of their place.
+    const std::size_t stride = s.key_dim * sizeof(float) / sizeof(bfloat16);
+    in_row_blocks<rows_together>(rows, [&]<std::size_t Rows>(std::size_t done) {
+      const auto* query = reinterpret_cast<const bfloat16*>(s.query + (first + done) * s.key_dim);
+      float* score = s.score + (first + done) * chunk_keys;
+      for (std::size_t b = 0; b < s.key_dim / block_k; ++b) {
+        const key_dots keys{
+            {chunk.keys[0] + b * panel_block_bytes, chunk.keys[1] + b * panel_block_bytes}};
+        dot_block<Rows, 2>(row_dots{query + b * block_k, stride}, keys,
+                           [&](std::size_t tile, std::size_t r, vf sum) {
+                             float* to = score + r * chunk_keys + tile * tile_tokens;
+                             store(to, add(b == 0 ? set1(0.0F) : load(to), sum));
+                           },
+                           [&](std::size_t) { fetch_four(fetch); });
+      }
+    });
+  }
+
+  TROUPE_INLINE void store_probabilities(float* score, const v16& low, const v16& high, dtype /*type*/) {
+    __m512i rounded; // of numbers that arithmetic made: denormals would become zero
+    __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(rounded) : "v"(high.part[0]), "v"(low.part[0]));
+    _mm512_storeu_si512(score, _mm512_permutexvar_epi16(load_pairs(dots_in_place.value), rounded));
+  }
+
+  static void add_values(const seen_chunk& chunk, tile_fetch fetch) {
+    const std::size_t group = chunk.view.block->group;
+    for (std::size_t t = chunk.from; t < chunk.to;) {
+      const std::size_t first = chunk.view.first(t);
+      const std::size_t end = chunk.view.end(t);
+      if (first != 0 || end != chunk_keys) {
+        if (end > first) {
+          auto* copy = reinterpret_cast<std::byte*>(chunk.state.values);
+          copy_seen_values(chunk.state, chunk.values, first, end, copy);
+          add_to_rows(chunk.state, t * group, group,
+                      {copy, copy + tile_tokens * chunk.state.value_dim * sizeof(bfloat16)}, fetch);
+        }
+        ++t;
+        continue;
+      }
+      std::size_t behind = t + 1;
+      while (behind < chunk.to && chunk.view.first(behind) == 0 && chunk.view.end(behind) == chunk_keys)
+        ++behind;
+      add_to_rows(chunk.state, t * group, (behind - t) * group, {chunk.values[0], chunk.values[1]}, fetch);
+      t = behind;
+    }
+  }
+
+ private:
+  TROUPE_INLINE void add_to_rows(const attention_state& s, std::size_t first, std::size_t rows,
+                                 const std::byte* const (&tiles)[2], tile_fetch& fetch) {
+    in_row_blocks<rows_together>(rows, [&]<std::size_t Rows>(std::size_t done) {
+      const std::size_t row = first + done;
+      const row_dots probabilities{reinterpret_cast<const bfloat16*>(s.score + row * chunk_keys),
+                                   probability_stride};
+      float* sums = s.sum + row * s.key_dim;
+      const auto add_16s = [&]<std::size_t Parts>(std::size_t d) {
+        dot_block<Rows, Parts>(probabilities, value_dots{{tiles[0] + d * 4, tiles[1] + d * 4}, s.value_dim * 4},
+                               [&](std::size_t part, std::size_t r, vf sum) {
+                                 float* to = sums + r * s.key_dim + d + part * 16;
+                                 store(to, fma(load(to), set1(s.factor[row + r]), add(set1(0.0F), sum)));
+                               },
+                               [&](std::size_t) { fetch_four(fetch); });
+      };
+      std::size_t d = 0;
+      for (; d + 32 <= s.value_dim; d += 32)
+        add_16s.template operator()<2>(d);
+      if (d < s.value_dim)
+        add_16s.template operator()<1>(d);
+    });
+  }
+};
+
+} // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE
