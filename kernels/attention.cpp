@@ -51,7 +51,7 @@ std::size_t tokens_of_block(const context& ctx, const attention_args& args) {
   const std::size_t group = args.heads / shape.kv_heads;
   const std::size_t pieces = args.rows.size() * args.heads; // of one row each
   std::size_t rows = block_rows;
-  if ((ctx.table().bf16_tiles != nullptr || ctx.table().bf16_dots != nullptr) && shape.type == dtype::bf16)
+  if ((ctx.table().bf16_tiles != nullptr || ctx.table().bf16_dots != nullptr) && shape.type != dtype::f32)
     while (rows < most_block_rows && pieces / (2 * rows) >= blocks_per_thread * ctx.threads())
       rows *= 2;
   return std::max<std::size_t>(1, rows / group);

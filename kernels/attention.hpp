@@ -27,7 +27,7 @@ struct attention_row {
 struct attention_args {
   const kv_cache* cache = nullptr;
   std::size_t layer = 0;
-  /// [rows, heads · head_dim], f32 or bf16, after RoPE; rounded to bf16 where the cache is bf16.
+  /// [rows, heads · head_dim], f32 or bf16, after RoPE; rounded to bf16 unless the cache is f32.
   const_tensor_view query;
   std::size_t heads = 0;
   /// One per query row. Rows of a sequence that follow one another in rising positions share work; any order
@@ -51,7 +51,9 @@ struct attention_args {
 /// dimension); per chunk m' = max(m, scores), p = exp(s − m'), l = fma(l, exp(m − m'), Σ p) with the sum in
 /// 16 lanes and the fixed tree; bf16: p rounded to bf16, acc = fma(acc, exp(m − m'), 0 + (even + odd)) with
 /// even and odd the FMA chains over the visible keys of even and odd position; f32: acc · exp(m − m'), then
-/// one FMA per visible key. Last acc / l. Keys that a row does not see never touch it, NaN or not.
+/// one FMA per visible key. Last acc / l. An int8 cache is a bf16 one of its integers: q · k times (scale ·
+/// the key's scale) is the score, and p times the value's scale is rounded to bf16. Keys that a row does not
+/// see never touch it, NaN or not.
 /// @threads all; split over (rows of a sequence, KV head)
 void attention(context& ctx, const attention_args& args);
 

@@ -23,12 +23,16 @@ std::size_t value_dim(const kv_layer_group& group) {
   return (group.head_dim + 15) / 16 * 16;
 }
 
+std::size_t scale_bytes(const kv_layer_group& group) {
+  return group.type == dtype::int8 ? sizeof(float) : 0; // of a token
+}
+
 std::size_t key_tile_bytes(const kv_layer_group& group) {
-  return bytes_of(group.type, key_dim(group) * tile_tokens);
+  return (bytes_of(group.type, key_dim(group)) + scale_bytes(group)) * tile_tokens;
 }
 
 std::size_t value_tile_bytes(const kv_layer_group& group) {
-  return bytes_of(group.type, value_dim(group) * tile_tokens);
+  return (bytes_of(group.type, value_dim(group)) + scale_bytes(group)) * tile_tokens;
 }
 
 // Element of dimension `d` of token `t` in a key tile; of a value tile with token and dimension swapped
@@ -41,35 +45,73 @@ std::size_t value_index(dtype type, std::size_t t, std::size_t d, std::size_t di
   return type == dtype::bf16 ? (t / 2 * dims + d) * 2 + t % 2 : t * dims + d;
 }
 
-// One head of one token, of the cache's type.
-template <class T>
-void write_head(std::byte* key_tile, std::byte* value_tile, const std::byte* key, const std::byte* value,
-                std::size_t t, std::size_t dims, std::size_t value_dims) {
-  if constexpr (std::is_same_v<T, float>) {
-    for (std::size_t d = 0; d < dims; ++d)
-      reinterpret_cast<float*>(key_tile)[key_index(dtype::f32, t, d)] =
-          reinterpret_cast<const float*>(key)[d];
-    std::memcpy(value_tile + value_index(dtype::f32, t, 0, value_dims) * sizeof(float), value,
-                dims * sizeof(float));
-  } else {
-    // Two dimensions of a key lie together.
+// Where a tile's scale of token `t` lies.
+std::size_t scale_offset(std::size_t dims, std::size_t t) {
+  return dims * tile_tokens + t * sizeof(float);
+}
+
+// The tiles that hold one head of a token, and which of their tokens it is.
+struct head_slot {
+  std::byte* keys;
+  std::byte* values;
+  std::size_t token;
+};
+
+// A head's key or value, of the cache's type, into its tile.
+template <class T, class Index>
+void write_elements(std::byte* tile, const std::byte* from, std::size_t dims, const Index& index) {
+  for (std::size_t d = 0; d < dims; ++d)
+    reinterpret_cast<T*>(tile)[index(d)] = reinterpret_cast<const T*>(from)[d];
+}
+
+void write_head(const kv_layer_group& group, const head_slot& slot, const std::byte* key,
+                const std::byte* value) {
+  const std::size_t dims = group.head_dim;
+  const std::size_t t = slot.token;
+  const std::size_t value_start = bytes_of(group.type, value_index(group.type, t, 0, value_dim(group)));
+  switch (group.type) {
+  case dtype::bf16: // two dimensions of a key lie together
     for (std::size_t d = 0; d < dims; d += 2)
-      std::memcpy(key_tile + key_index(dtype::bf16, t, d) * sizeof(T), key + d * sizeof(T), 2 * sizeof(T));
-    for (std::size_t d = 0; d < dims; ++d)
-      reinterpret_cast<T*>(value_tile)[value_index(dtype::bf16, t, d, value_dims)] =
-          reinterpret_cast<const T*>(value)[d];
+      std::memcpy(slot.keys + bytes_of(group.type, key_index(group.type, t, d)),
+                  key + bytes_of(group.type, d), 2 * sizeof(bfloat16));
+    write_elements<bfloat16>(slot.values, value, dims,
+                             [&](std::size_t d) { return value_index(group.type, t, d, value_dim(group)); });
+    break;
+  case dtype::int8:
+    write_elements<std::int8_t>(slot.keys, key, dims,
+                                [&](std::size_t d) { return key_index(group.type, t, d); });
+    std::memcpy(slot.values + value_start, value, dims);
+    std::memcpy(slot.keys + scale_offset(key_dim(group), t), key + int8_row_scale(dims), sizeof(float));
+    std::memcpy(slot.values + scale_offset(value_dim(group), t), value + int8_row_scale(dims), sizeof(float));
+    break;
+  default:
+    write_elements<float>(slot.keys, key, dims, [&](std::size_t d) { return key_index(group.type, t, d); });
+    std::memcpy(slot.values + value_start, value, bytes_of(group.type, dims));
   }
 }
 
 float read_element(const std::byte* tile, dtype type, std::size_t index) {
-  return type == dtype::bf16 ? to_float(reinterpret_cast<const bfloat16*>(tile)[index])
-                             : reinterpret_cast<const float*>(tile)[index];
+  switch (type) {
+  case dtype::bf16:
+    return to_float(reinterpret_cast<const bfloat16*>(tile)[index]);
+  case dtype::int8:
+    return static_cast<float>(reinterpret_cast<const std::int8_t*>(tile)[index]);
+  default:
+    return reinterpret_cast<const float*>(tile)[index];
+  }
+}
+
+float read_scale(const std::byte* tile, dtype type, std::size_t dims, std::size_t t) {
+  float scale = 1.0F;
+  if (type == dtype::int8)
+    std::memcpy(&scale, tile + scale_offset(dims, t), sizeof scale);
+  return scale;
 }
 
 } // namespace
 
 std::size_t kv_layer_group::bytes_per_token() const {
-  return kv_heads * bytes_of(type, key_dim(*this) + value_dim(*this));
+  return kv_heads * (bytes_of(type, key_dim(*this) + value_dim(*this)) + 2 * scale_bytes(*this));
 }
 
 std::size_t kv_cache_config::layers() const {
@@ -98,8 +140,8 @@ kv_cache::kv_cache(const kv_cache_config& config, std::size_t blocks) : config_(
                          + " is not a multiple of 8 from 8 to 256");
     if (group.kv_heads == 0)
       throw kernel_error("kv_cache: no KV heads");
-    if (group.type != dtype::f32 && group.type != dtype::bf16)
-      throw kernel_error(std::string("kv_cache: type ") + name_of(group.type) + " is not f32 or bf16");
+    if (group.type != dtype::f32 && group.type != dtype::bf16 && group.type != dtype::int8)
+      throw kernel_error(std::string("kv_cache: type ") + name_of(group.type) + " is not f32, bf16 or int8");
     for (std::size_t i = 0; i < group.layers; ++i) {
       layer_group_.push_back(g);
       layer_offset_.push_back(offset);
@@ -148,26 +190,29 @@ void kv_write(context& ctx, const kv_write_args& args) {
   for (const std::uint32_t slot : args.slots)
     expect(slot / block_tokens < cache.blocks(), "kv_write: a slot is outside the cache");
   const std::size_t key_bytes = cache.head_key_bytes(args.layer);
-  const auto write = group.type == dtype::f32 ? write_head<float> : write_head<bfloat16>;
   cpu::over_row_ranges(ctx, rows, 2 * columns, [&](std::size_t r) {
     const std::size_t offset = args.slots[r] % block_tokens;
     const std::size_t tile = offset / tile_tokens;
-    const std::size_t t = offset % tile_tokens;
-    alignas(64) std::byte converted[2][most_dims * sizeof(float)];
+    alignas(64) std::byte converted[2][int8_row_stride(most_dims)];
+    static_assert(sizeof converted[0] >= most_dims * sizeof(float));
     // Head h of a row as the cache's type.
     const auto head = [&](const const_tensor_view& of, std::size_t h, std::byte* memory) -> const std::byte* {
       const std::byte* from = of.row(r) + bytes_of(of.type, h * group.head_dim);
       if (of.type == group.type)
         return from;
-      ctx.table().scale_row(from, of.type, 1.0F, group.head_dim, memory, group.type);
+      if (group.type == dtype::int8)
+        ctx.table().quant.quantize_row(from, of.type, group.head_dim, memory);
+      else
+        ctx.table().scale_row(from, of.type, 1.0F, group.head_dim, memory, group.type);
       return memory;
     };
     for (std::size_t h = 0; h < group.kv_heads; ++h) {
       std::byte* block =
           cache.head_block(args.layer, static_cast<std::uint32_t>(args.slots[r] / block_tokens), h);
-      write(block + tile * key_tile_bytes(group), block + key_bytes + tile * value_tile_bytes(group),
-            head(args.keys, h, converted[0]), head(args.values, h, converted[1]), t, group.head_dim,
-            value_dim(group));
+      write_head(group,
+                 {block + tile * key_tile_bytes(group), block + key_bytes + tile * value_tile_bytes(group),
+                  offset % tile_tokens},
+                 head(args.keys, h, converted[0]), head(args.values, h, converted[1]));
     }
   });
 }
@@ -182,10 +227,12 @@ void kv_read(const kv_cache& cache, std::size_t layer, std::uint32_t slot, std::
     const std::byte* block = cache.head_block(layer, slot / block_tokens, h);
     const std::byte* keys = block + tile * key_tile_bytes(group);
     const std::byte* values = block + cache.head_key_bytes(layer) + tile * value_tile_bytes(group);
+    const float key_scale = read_scale(keys, group.type, key_dim(group), t);
+    const float value_scale = read_scale(values, group.type, value_dim(group), t);
     for (std::size_t d = 0; d < group.head_dim; ++d) {
-      key[h * group.head_dim + d] = read_element(keys, group.type, key_index(group.type, t, d));
+      key[h * group.head_dim + d] = read_element(keys, group.type, key_index(group.type, t, d)) * key_scale;
       value[h * group.head_dim + d] =
-          read_element(values, group.type, value_index(group.type, t, d, value_dim(group)));
+          read_element(values, group.type, value_index(group.type, t, d, value_dim(group))) * value_scale;
     }
   }
 }

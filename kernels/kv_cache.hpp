@@ -18,13 +18,13 @@ struct kv_layer_group {
   std::size_t kv_heads = 0;
   /// 8 to 256, a multiple of 8.
   std::size_t head_dim = 0;
-  /// f32 or bf16.
+  /// f32, bf16, or int8 with a scale for each token and head.
   dtype type = dtype::bf16;
 
   friend bool operator==(const kv_layer_group&, const kv_layer_group&) = default;
 
   /// Bytes that one token takes in one layer of the group, padding included: `kv_heads` times
-  /// (head_dim padded to 32 for keys + head_dim padded to 16 for values) elements.
+  /// (head_dim padded to 32 for keys + head_dim padded to 16 for values) elements, with int8 two FP32 scales.
   std::size_t bytes_per_token() const;
 };
 
@@ -45,8 +45,10 @@ struct kv_cache_config {
 ///
 /// Layout, per layer and block and KV head, in tiles of 16 tokens: keys transposed, so that a tile row holds
 /// one dimension (bf16: a pair of dimensions) of 16 tokens, [dim / 2][16 tokens][2] in bf16 and [dim][16] in
-/// f32; values [16 tokens / 2][dim][2] in bf16 (pairs of tokens) and [16][dim] in f32. These are the operands
-/// of AMX tiles.
+/// f32; values [16 tokens / 2][dim][2] in bf16 (pairs of tokens) and [16][dim] in f32. In bf16 these are the
+/// operands of AMX tiles. In int8 a tile is as in f32, and the 16 tokens' FP32 scales follow; a token's head
+/// is quantized as rows for integer products are: scale = max |x| / 127, rounded to nearest even; a NaN or an
+/// infinity makes the scale NaN.
 class kv_cache {
  public:
   kv_cache() = default;
@@ -82,7 +84,8 @@ class kv_cache {
 struct kv_write_args {
   kv_cache* cache = nullptr;
   std::size_t layer = 0;
-  /// [rows, kv_heads · head_dim] each, f32 or bf16; rounded to the cache's type. Keys after RoPE.
+  /// [rows, kv_heads · head_dim] each, f32 or bf16; rounded or quantized to the cache's type. Keys after
+  /// RoPE.
   const_tensor_view keys;
   const_tensor_view values;
   /// Where each row goes: block · block_tokens + offset in the block. No slot twice.

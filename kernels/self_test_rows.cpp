@@ -118,45 +118,84 @@ void check_scores(comparison& compare, std::size_t count) {
   });
 }
 
-/// @param last_is_nan  the last key's values are, and no row sees them
-void check_attention(comparison& compare, dtype type, std::size_t head_dim, bool last_is_nan) {
-  constexpr std::size_t tokens = 9; // 18 rows: one tile of 16 and a rest
-  constexpr std::size_t group = 2;
-  constexpr std::size_t tiles = 5; // 80 keys: two chunks and half of one
-  const std::size_t key_elements = (head_dim + 31) / 32 * 32 * 16;
-  const std::size_t value_elements = (head_dim + 15) / 16 * 16 * 16;
-  const auto keys_f32 = floats(14, tiles * key_elements);
-  const auto keys_bf16 = bfloats(14, tiles * key_elements);
-  auto values_f32 = floats(15, tiles * value_elements);
-  auto values_bf16 = bfloats(15, tiles * value_elements);
-  constexpr std::size_t last_key = tiles * 16 - 1;
-  if (last_is_nan) {
-    const std::size_t value_dim =
-        value_elements / 16; // of the last key: a row, or every other of a row of pairs
-    std::fill_n(values_f32.end() - static_cast<std::ptrdiff_t>(value_dim), value_dim, std::nanf(""));
-    for (std::size_t d = 0; d < value_dim; ++d)
-      values_bf16[values_bf16.size() - 1 - 2 * d] = to_bfloat16(std::nanf(""));
+// Tiles of a KV cache (kv_cache.hpp), `tiles` of them: numbers, in int8 integers and the tokens' scales.
+struct cache_tiles {
+  std::vector<std::byte> memory;
+  std::size_t stride; // bytes between tiles
+
+  cache_tiles(dtype type, unsigned seed, std::size_t tiles, std::size_t dims) {
+    const std::size_t elements = dims * 16;
+    const std::size_t number_bytes = bytes_of(type, elements);
+    stride = number_bytes + (type == dtype::int8 ? 16 * sizeof(float) : 0);
+    memory.resize(tiles * stride);
+    const auto wide = floats(seed, tiles * elements);
+    const auto narrow = bfloats(seed, tiles * elements);
+    for (std::size_t i = 0; i < tiles; ++i) {
+      std::byte* tile = memory.data() + i * stride;
+      if (type == dtype::f32)
+        std::memcpy(tile, wide.data() + i * elements, number_bytes);
+      else if (type == dtype::bf16)
+        std::memcpy(tile, narrow.data() + i * elements, number_bytes);
+      else {
+        for (std::size_t e = 0; e < elements; ++e)
+          tile[e] = static_cast<std::byte>(static_cast<int>(e * 37 + i * 11) % 255 - 127);
+        for (std::size_t t = 0; t < 16; ++t) {
+          const float scale = (1.0F + static_cast<float>((t * 5 + i) % 16) / 16.0F) / 127.0F;
+          std::memcpy(tile + number_bytes + t * sizeof scale, &scale, sizeof scale);
+        }
+      }
+    }
   }
+
+  // Values of the last token, or its scale.
+  void spoil_last(dtype type, std::size_t dims) {
+    std::byte* end = memory.data() + memory.size();
+    const float nan = std::nanf("");
+    const bfloat16 narrow = to_bfloat16(nan);
+    if (type == dtype::int8)
+      std::memcpy(end - sizeof nan, &nan, sizeof nan);
+    else
+      for (std::size_t d = 0; d < dims; ++d) {
+        if (type == dtype::f32)
+          std::memcpy(end - (d + 1) * sizeof nan, &nan, sizeof nan); // a row
+        else
+          std::memcpy(end - (2 * d + 1) * sizeof narrow, &narrow,
+                      sizeof narrow); // every other of a row of pairs
+      }
+  }
+};
+
+/// @param last_is_nan  the last key's values are, or their scale is, and no row sees them
+void check_attention(comparison& compare, dtype type, std::size_t head_dim, std::size_t group,
+                     bool last_is_nan) {
+  constexpr std::size_t tokens = 9; // of two heads 18 rows: one tile of 16 and a rest
+  constexpr std::size_t tiles = 5;  // 80 keys: two chunks and half of one
+  const std::size_t value_dim = (head_dim + 15) / 16 * 16;
+  const cache_tiles keys(type, 14, tiles, (head_dim + 31) / 32 * 32);
+  cache_tiles values(type, 15, tiles, value_dim);
+  constexpr std::size_t last_key = tiles * 16 - 1;
+  if (last_is_nan)
+    values.spoil_last(type, value_dim);
   const auto queries = floats(16, tokens * group * head_dim);
   std::array<const std::byte*, tiles> key_tiles{};
   std::array<const std::byte*, tiles> value_tiles{};
   for (std::size_t i = 0; i < tiles; ++i) {
-    key_tiles[i] = (type == dtype::f32 ? raw(keys_f32) : raw(keys_bf16)) + bytes_of(type, i * key_elements);
-    value_tiles[i] =
-        (type == dtype::f32 ? raw(values_f32) : raw(values_bf16)) + bytes_of(type, i * value_elements);
+    key_tiles[i] = keys.memory.data() + i * keys.stride;
+    value_tiles[i] = values.memory.data() + i * values.stride;
   }
   const std::array<std::size_t, tokens> first{0, 0, 35, 0, 0, 1, 64, 31, 0};
   const std::size_t all = last_is_nan ? last_key : last_key + 1;
   const std::array<std::size_t, tokens> end{64, 67, 70, 1, 32, 33, 65, all, all};
-  const std::array<float, group> sinks{0.5F, -1.0F};
-  // Products of 64 such values are in the hundreds: scaled so that many keys count.
-  constexpr float scale = 0.005F;
+  const std::array<float, 2> sinks{0.5F, -1.0F};
+  // Products of 64 such values are in the hundreds, of integers with scales in the tens: scaled so that many
+  // keys count.
+  const float scale = type == dtype::int8 ? 0.05F : 0.005F;
   std::array<const std::byte*, tokens> query{};
   for (std::size_t t = 0; t < tokens; ++t)
     query[t] = raw(queries) + t * group * head_dim * 4;
   buffer scratch(attention_scratch_bytes(tokens * group, head_dim));
   compare.check(std::string("attention ") + name_of(type) + ", head_dim " + std::to_string(head_dim)
-                    + (last_is_nan ? ", a NaN unseen" : ""),
+                    + ", group " + std::to_string(group) + (last_is_nan ? ", a NaN unseen" : ""),
                 tokens * group * head_dim * 4, [&](const kernel_table& t, float* out) {
                   std::array<std::byte*, tokens> output{};
                   for (std::size_t i = 0; i < tokens; ++i)
@@ -174,10 +213,12 @@ void check_rows(comparison& compare) {
   for (const dtype type : {dtype::f32, dtype::bf16}) {
     check_row_ops(compare, type, 48);
     check_row_ops(compare, type, 37);
-    for (const std::size_t head_dim : {std::size_t{40}, std::size_t{64}})
-      for (const bool last_is_nan : {false, true})
-        check_attention(compare, type, head_dim, last_is_nan);
   }
+  for (const dtype type : {dtype::f32, dtype::bf16, dtype::int8})
+    for (const std::size_t head_dim : {std::size_t{40}, std::size_t{64}})
+      for (const std::size_t group : {std::size_t{1}, std::size_t{2}})
+        for (const bool last_is_nan : {false, true})
+          check_attention(compare, type, head_dim, group, last_is_nan);
   check_scores(compare, 7);
   check_scores(compare, 300);
 }

@@ -88,11 +88,13 @@ static void score_tile(const tile_attention& s, std::size_t row_tile, const std:
 
 /// Softmax as in attention_kernels.hpp for the rows of a tile: what is done there for each row is done once
 /// for 16.
-static void softmax_tile(const tile_attention& s, std::size_t row_tile, const tile_mask& mask, float scale) {
+static void softmax_tile(const tile_attention& s, std::size_t row_tile, const tile_mask& mask,
+                         const chunk_scales& scales) {
   const std::size_t row = row_tile * tile_rows;
   float* score = s.state.score + row * chunk_keys;
   bfloat16* p = s.probabilities + row * chunk_keys;
-  const vf factor = set1(scale);
+  const vf factor_low = load(scales.score);
+  const vf factor_high = load(scales.score + tile_tokens);
   const vf lowest = set1(-std::numeric_limits<float>::infinity());
   const vf before = load(s.state.largest + row);
   alignas(64) float now[tile_rows];
@@ -101,9 +103,9 @@ static void softmax_tile(const tile_attention& s, std::size_t row_tile, const ti
   for (std::uint32_t rows = mask.rows; rows != 0; rows &= rows - 1) {
     const auto r = lowest_bit(rows);
     float* x = score + r * chunk_keys;
-    const vf low = _mm512_mask_mul_ps(lowest, static_cast<__mmask16>(mask.keys[r]), load(x), factor);
+    const vf low = _mm512_mask_mul_ps(lowest, static_cast<__mmask16>(mask.keys[r]), load(x), factor_low);
     const vf high =
-        _mm512_mask_mul_ps(lowest, static_cast<__mmask16>(mask.keys[r] >> 16), load(x + 16), factor);
+        _mm512_mask_mul_ps(lowest, static_cast<__mmask16>(mask.keys[r] >> 16), load(x + 16), factor_high);
     store(x, low);
     store(x + 16, high);
     const float chunk_max = max_of(v16{{max(low, high)}});
@@ -115,9 +117,14 @@ static void softmax_tile(const tile_attention& s, std::size_t row_tile, const ti
     const auto r = lowest_bit(rows);
     const float* x = score + r * chunk_keys;
     const vf row_top = set1(now[r]);
-    const vf low = exp(sub(load(x), row_top));
-    const vf high = exp(sub(load(x + 16), row_top));
+    vf low = exp(sub(load(x), row_top));
+    vf high = exp(sub(load(x + 16), row_top));
     sums[r] = sum_of(v16{{add(low, high)}});
+    if (scales.has_values) { // which may be NaN where the row does not see them
+      low = _mm512_maskz_mul_ps(static_cast<__mmask16>(mask.keys[r]), low, load(scales.value));
+      high = _mm512_maskz_mul_ps(static_cast<__mmask16>(mask.keys[r] >> 16), high,
+                                 load(scales.value + tile_tokens));
+    }
     store_bf16(p + r * chunk_keys, low);
     store_bf16(p + r * chunk_keys + 16, high);
   }
@@ -168,15 +175,23 @@ static void add_values(const tile_attention& s, std::size_t row_tile, const tile
 static void tile_attention_block(const attention_block& block) {
   const tile_attention s = begin_tile_attention(block);
   const std::size_t rows = block.tokens * block.group;
+  const bool is_int8 = block.cache_type == dtype::int8;
+  paired_chunk paired; // of integers
   const tile_session session(tile_rows);
   for_each_chunk(block, [&](std::size_t begin, const std::byte* const* keys, const std::byte* const* values) {
+    const chunk_scales scales(block, keys, values, s.state.key_dim, s.state.value_dim);
+    if (is_int8) {
+      paired.pair(keys, values, s.state.key_dim, s.state.value_dim);
+      keys = paired.keys;
+      values = paired.values;
+    }
     const bool finite = gather_values(s, values);
     for (std::size_t row = 0; row < rows; row += tile_rows) {
       const tile_mask mask = mask_of(block, row, smaller(tile_rows, rows - row), begin);
       if (mask.rows == 0)
         continue;
       score_tile(s, row / tile_rows, keys);
-      softmax_tile(s, row / tile_rows, mask, block.scale);
+      softmax_tile(s, row / tile_rows, mask, scales);
       add_values(s, row / tile_rows, mask, values, finite);
     }
   });

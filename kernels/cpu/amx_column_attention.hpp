@@ -7,8 +7,14 @@
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 /// A chunk's keys and values, transposed. @returns whether all values are finite
-static bool transpose_chunk(const column_attention& s, const std::byte* const* keys,
+static bool transpose_chunk(const column_attention& s, dtype type, const std::byte* const* keys,
                             const std::byte* const* values) {
+  paired_chunk paired; // of integers
+  if (type == dtype::int8) {
+    paired.pair(keys, values, s.key_dim, s.value_dim);
+    keys = paired.keys;
+    values = paired.values;
+  }
   std::byte* to = s.keys;
   for (std::size_t tile = 0; tile < 2; ++tile)
     for (std::size_t b = 0; b < s.key_dim / block_k; ++b, to += tile_bytes)
@@ -86,8 +92,8 @@ class tile_columns {
  public:
   tile_columns(const column_attention& s, const attention_block& /*block*/) : s_(s), session_(tile_rows) {}
 
-  bool begin_chunk(const std::byte* const* keys, const std::byte* const* values) {
-    return transpose_chunk(s_, keys, values);
+  bool begin_chunk(dtype type, const std::byte* const* keys, const std::byte* const* values) {
+    return transpose_chunk(s_, type, keys, values);
   }
 
   void scores(const std::byte* query, std::size_t tiles) {

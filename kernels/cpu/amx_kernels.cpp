@@ -20,12 +20,12 @@ namespace troupe::kernels::cpu {
 namespace TROUPE_ISA_NAMESPACE {
 
 static void amx_attention(const attention_block& block) {
-  if (block.cache_type == dtype::bf16 && block.tokens * block.group > tile_rows)
-    column_attention_block<tile_columns>(block);
-  else if (block.cache_type == dtype::bf16)
-    tile_attention_block(block);
-  else
+  if (block.cache_type == dtype::f32)
     avx512_table.attention(block);
+  else if (block.tokens * block.group > tile_rows)
+    column_attention_block<tile_columns>(block);
+  else
+    tile_attention_block(block);
 }
 
 // Up to this many rows vector dot products are faster: of int4 more, which they need not unpack into memory.

@@ -2,6 +2,7 @@
 // values are finite. Included by the attention of tiles and of columns only.
 #pragma once
 
+#include "kernels/cpu/attention_int8.hpp"
 #include "kernels/cpu/attention_state.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/row_tiles.hpp"
@@ -62,6 +63,25 @@ static tile_mask mask_of(const attention_block& block, std::size_t first_row, st
   }
   return mask;
 }
+
+/// What scores of a chunk's keys and, with an int8 cache, probabilities are multiplied with.
+struct chunk_scales {
+  alignas(64) float score[chunk_keys];
+  alignas(64) float value[chunk_keys];
+  bool has_values;
+
+  chunk_scales(const attention_block& block, const std::byte* const* keys, const std::byte* const* values,
+               std::size_t key_dim, std::size_t value_dim)
+      : has_values(block.cache_type == dtype::int8) {
+    const score_scales scores(block, keys, key_dim);
+    store16(score, scores.low);
+    store16(score + tile_tokens, scores.high);
+    if (!has_values)
+      return;
+    for (std::size_t tile = 0; tile < 2; ++tile)
+      store16(value + tile * tile_tokens, load16(scales_of_tile(values[tile], value_dim)));
+  }
+};
 
 /// Calls `function(begin, keys, values)` for every chunk that some token of the block sees, in order: its
 /// first key, and two tiles of keys and of values each.

@@ -1,8 +1,8 @@
 // Attention of one row block: see attention.hpp for the order of operations. Included by the kernels of each
 // instruction set only.
 //
-// A block of many rows takes one chunk of keys after the other. Few rows take a span of chunks at a time, since
-// the steps of one chunk would wait for each other; tiles are fetched meanwhile.
+// A block of many rows takes one chunk of keys after the other. Few rows take a span of chunks at a time,
+// since the steps of one chunk would wait for each other; tiles are fetched meanwhile.
 #pragma once
 
 #include <limits>
@@ -74,8 +74,13 @@ TROUPE_INLINE attention_state begin_attention(const attention_block& block) {
 #if !defined(TROUPE_ISA_AVX2) // it has another
 
 /// score += query · keys of a tile, which begins as the panel of a product does.
-static void score_tile(const attention_state& s, const float* query, std::size_t rows, const std::byte* tile,
-                       float* score, tile_fetch& /*fetch*/) {
+static void score_tile(const attention_state& s, dtype type, const float* query, std::size_t rows,
+                       const std::byte* tile, float* score, tile_fetch& /*fetch*/) {
+  if (type == dtype::int8) {
+    auto* pairs = reinterpret_cast<std::byte*>(s.keys);
+    pair_int8_rows(tile, s.key_dim, tile_tokens, pairs);
+    tile = pairs;
+  }
   over_rows<direct_kernel<false>>(query, s.key_dim, rows, tile, s.key_dim / block_k, score, chunk_keys);
 }
 
@@ -84,10 +89,10 @@ static void score_tile(const attention_state& s, const float* query, std::size_t
 /// Products of attention on FMAs.
 struct fma_products {
   static void pack_query(const attention_block& block, const std::byte* query, float* out) {
-    if (block.cache_type == dtype::bf16)
-      pack_row_bf16(query, block.query_type, block.head_dim, out);
-    else
+    if (block.cache_type == dtype::f32)
       pack_row_f32(query, block.query_type, block.head_dim, out);
+    else
+      pack_row_bf16(query, block.query_type, block.head_dim, out);
   }
 
   /// Scores of the rows of a chunk, unscaled.
@@ -100,11 +105,11 @@ struct fma_products {
     std::memset(score, 0, rows * chunk_keys * sizeof(float));
     for (std::size_t tile = 0; tile < 2; ++tile) {
       float* to = score + tile * tile_tokens;
-      if (block.cache_type == dtype::bf16)
-        score_tile(s, query, rows, chunk.keys[tile], to, fetch);
-      else
+      if (block.cache_type == dtype::f32)
         f32_panel(query, s.key_dim, rows, reinterpret_cast<const float*>(chunk.keys[tile]), block.head_dim,
                   to, chunk_keys);
+      else
+        score_tile(s, block.cache_type, query, rows, chunk.keys[tile], to, fetch);
     }
     fetch.rest();
   }
@@ -124,30 +129,27 @@ struct fma_products {
     const attention_block& block = *chunk.view.block;
     const attention_state& s = chunk.state;
     const std::size_t group = block.group;
-    const bool is_bf16 = block.cache_type == dtype::bf16;
-    const chunk_values bf16_values(s, chunk.values, is_bf16 ? (chunk.to - chunk.from) * group : 0);
-    // Tokens [full_from, t) see the whole chunk and wait for the blocked kernel.
-    std::size_t full_from = chunk.from;
-    const auto flush = [&](std::size_t t) {
-      if (is_bf16)
-        bf16_values.add(full_from * group, (t - full_from) * group, chunk_keys, fetch);
-      else
-        values_of_rows<value_kernel_f32>(s, full_from * group, (t - full_from) * group, chunk.values);
-    };
-    for (std::size_t t = chunk.from; t < chunk.to; ++t) {
-      const std::size_t first = chunk.view.first(t);
-      const std::size_t end = chunk.view.end(t);
-      if (first == 0 && end == chunk_keys)
-        continue;
-      flush(t);
-      full_from = t + 1;
-      if (is_bf16 && first == 0 && end != 0)
-        bf16_values.add(t * group, group, end, fetch);
-      else if (end > first)
-        for (std::size_t g = 0; g < group; ++g)
-          values_of_part(s, t * group + g, chunk.values, first, end, block.cache_type);
+    if (block.cache_type == dtype::f32) {
+      chunk.for_runs(
+          [&](std::size_t t, std::size_t tokens) {
+            values_of_rows<value_kernel_f32>(s, t * group, tokens * group, chunk.values);
+          },
+          [&](std::size_t t, std::size_t first, std::size_t end) {
+            for (std::size_t g = 0; g < group; ++g)
+              values_of_part(s, t * group + g, chunk.values, first, end, dtype::f32);
+          });
+    } else {
+      const chunk_values values(s, block.cache_type, chunk.values, (chunk.to - chunk.from) * group);
+      chunk.for_runs([&](std::size_t t,
+                         std::size_t tokens) { values.add(t * group, tokens * group, chunk_keys, fetch); },
+                     [&](std::size_t t, std::size_t first, std::size_t end) {
+                       if (first == 0)
+                         values.add(t * group, group, end, fetch);
+                       else
+                         for (std::size_t g = 0; g < group; ++g)
+                           values_of_part(s, t * group + g, chunk.values, first, end, dtype::bf16);
+                     });
     }
-    flush(chunk.to);
     fetch.rest();
   }
 };
@@ -201,8 +203,9 @@ TROUPE_INLINE void attention_in_spans(const attention_block& block) {
   const attention_state s = begin_attention<Products>(block);
   const std::size_t most = block.tokens * block.group <= attention_span_rows ? attention_span_chunks : 1;
   const bool fetches = most > 1;
-  const std::size_t key_bytes = bytes_of(block.cache_type, s.key_dim * tile_tokens);
-  const std::size_t value_bytes = bytes_of(block.cache_type, s.value_dim * tile_tokens);
+  const std::size_t scale_bytes = block.cache_type == dtype::int8 ? tile_tokens * sizeof(float) : 0;
+  const std::size_t key_bytes = bytes_of(block.cache_type, s.key_dim * tile_tokens) + scale_bytes;
+  const std::size_t value_bytes = bytes_of(block.cache_type, s.value_dim * tile_tokens) + scale_bytes;
   seen_chunk chunks[attention_span_chunks];
   chunk_walk walk(block);
   while (const std::size_t count = walk.next(s, most, chunks)) {

@@ -2,6 +2,7 @@
 // attention_kernels.hpp only.
 #pragma once
 
+#include "kernels/cpu/attention_int8.hpp"
 #include "kernels/cpu/attention_state.hpp"
 #include "kernels/cpu/math.hpp"
 #include "kernels/cpu/row_blocks.hpp"
@@ -122,11 +123,20 @@ static void values_of_part(const attention_state& s, std::size_t row, const std:
 
 #if !defined(TROUPE_ISA_AVX2) // it has others
 
-/// The values of a chunk in BF16, for rows of a block.
+/// The values of a chunk in BF16 or int8, for rows of a block.
 class chunk_values {
  public:
-  chunk_values(const attention_state& s, const std::byte* const* tiles, std::size_t /*rows*/)
-      : s_(s), tiles_(tiles) {}
+  chunk_values(const attention_state& s, dtype type, const std::byte* const* tiles, std::size_t /*rows*/)
+      : s_(s), tiles_{tiles[0], tiles[1]} {
+    if (type != dtype::int8)
+      return;
+    auto* pairs = reinterpret_cast<std::byte*>(s.values);
+    for (const std::byte*& tile : tiles_) {
+      pair_int8_rows(tile, tile_tokens, s.value_dim, pairs);
+      tile = pairs;
+      pairs += tile_tokens * s.value_dim * sizeof(bfloat16);
+    }
+  }
 
   /// Adds to rows that see keys [0, keys).
   void add(std::size_t row, std::size_t rows, std::size_t keys, tile_fetch& /*fetch*/) const {
@@ -139,7 +149,7 @@ class chunk_values {
 
  private:
   const attention_state& s_;
-  const std::byte* const* tiles_;
+  const std::byte* tiles_[2];
 };
 
 #endif

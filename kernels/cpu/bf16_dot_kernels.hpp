@@ -13,6 +13,7 @@
 #include "kernels/cpu/gemm_kernels.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/cpu/panel_runs.hpp"
+#include "kernels/cpu/quant_simd.hpp"
 #include "kernels/cpu/row_blocks.hpp"
 #include "kernels/cpu/row_kernels.hpp"
 
@@ -41,6 +42,14 @@ TROUPE_INLINE vi even_dots(vi first, vi second) {
 
 TROUPE_INLINE vi odd_dots(vi first, vi second) {
   return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(second, 16), first);
+}
+
+/// The same of four rows of 16 integers, k to k + 3.
+/// @param stride  bytes between rows
+TROUPE_INLINE void int8_dots(const std::byte* rows, std::size_t stride, vi& even, vi& odd) {
+  const auto bits = [&](std::size_t k) { return lane_bits(load_int8(rows + k * stride)); };
+  even = _mm512_or_si512(bits(0), _mm512_srli_epi32(bits(2), 16));
+  odd = _mm512_or_si512(bits(1), _mm512_srli_epi32(bits(3), 16));
 }
 
 /// A row's pair for all columns.

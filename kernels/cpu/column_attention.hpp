@@ -146,10 +146,11 @@ TROUPE_INLINE vf exp_of_negative(vf x) {
 
 /// Scores to probabilities, as pairs of keys, and the running maximum and sum of 16 rows.
 /// @param scaled  scaled(k): the scaled scores of key k, −infinity in rows that do not see it
+/// @param stored  stored(k, p): what is stored for probabilities p of key k
 /// @returns exp(m − m')
-template <class Scaled>
+template <class Scaled, class Stored>
 TROUPE_INLINE vf softmax_columns(const column_attention& s, std::size_t row, __mmask16 rows,
-                                 std::byte* probabilities, const Scaled& scaled) {
+                                 std::byte* probabilities, const Scaled& scaled, const Stored& stored) {
   vf most[8];
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < 8; ++i)
@@ -168,7 +169,8 @@ TROUPE_INLINE vf softmax_columns(const column_attention& s, std::size_t row, __m
       p[j] = exp_of_negative(sub(scaled(i + j % 2 + j / 2 * 8), now));
 #pragma GCC unroll 4
     for (std::size_t j = 0; j < 4; ++j)
-      store_rounded_pairs(probabilities + (i / 2 + j * 4) * 64, p[2 * j], p[2 * j + 1]);
+      store_rounded_pairs(probabilities + (i / 2 + j * 4) * 64, stored(i + j * 8, p[2 * j]),
+                          stored(i + 1 + j * 8, p[2 * j + 1]));
     sums[i] = add(add(p[0], p[4]), add(p[2], p[6]));
     sums[i + 1] = add(add(p[1], p[5]), add(p[3], p[7]));
   }
@@ -180,6 +182,32 @@ TROUPE_INLINE vf softmax_columns(const column_attention& s, std::size_t row, __m
   _mm512_mask_storeu_ps(s.largest + row, rows, now);
   _mm512_mask_storeu_ps(s.weight + row, rows, fma(load(s.weight + row), rescale, total));
   return rescale;
+}
+
+/// Scaled scores and probabilities of a tile of rows that see a chunk. @returns exp(m − m')
+static vf softmax_of_tile(const column_attention& s, std::size_t row, const tile_mask& mask,
+                          const chunk_scales& scales) {
+  const std::size_t tile = row / tile_rows % 2;
+  float* score = s.score + tile * chunk_keys * tile_rows;
+  std::byte* probabilities = s.probabilities + tile * tile_bytes;
+  const auto scores = [&](std::size_t k) { return load(score + k * tile_rows); };
+  const auto as_it_is = [](std::size_t, vf p) { return p; };
+  if (mask.rows == 0xffff && mask.partial == 0) {
+    const auto scaled = [&](std::size_t k) { return mul(scores(k), set1(scales.score[k])); };
+    if (!scales.has_values)
+      return softmax_columns(s, row, mask.rows, probabilities, scaled, as_it_is);
+    return softmax_columns(s, row, mask.rows, probabilities, scaled,
+                           [&](std::size_t k, vf p) { return mul(p, set1(scales.value[k])); });
+  }
+  const column_mask seen(mask);
+  const vf lowest = set1(-std::numeric_limits<float>::infinity());
+  for (std::size_t k = 0; k < chunk_keys; ++k)
+    store(score + k * tile_rows, _mm512_mask_mul_ps(lowest, seen.rows(k), scores(k), set1(scales.score[k])));
+  if (!scales.has_values)
+    return softmax_columns(s, row, mask.rows, probabilities, scores, as_it_is);
+  return softmax_columns(s, row, mask.rows, probabilities, scores, [&](std::size_t k, vf p) {
+    return _mm512_maskz_mul_ps(seen.rows(k), p, set1(scales.value[k])); // it may be NaN where nobody sees it
+  });
 }
 
 /// One row that sees some keys of a chunk whose values are not all finite: keys that it does not see must not
@@ -238,7 +266,7 @@ static void finish_column_attention(const attention_block& block, const column_a
 /// A row block with products of:
 ///
 ///     Products(const column_attention&, const attention_block&) once per block
-///     bool begin_chunk(keys, values)                          its tiles; whether all values are finite
+///     bool begin_chunk(type, keys, values)                    its tiles; whether all values are finite
 ///     void scores(query, tiles)                               one or two tiles of rows, [key][row], unscaled
 ///     void begin_values()                                     of the tiles that `scores` had last; now it
 ///     may
@@ -249,12 +277,11 @@ template <class Products>
 static void column_attention_block(const attention_block& block) {
   const column_attention s = begin_column_attention(block);
   const std::size_t rows = block.tokens * block.group;
-  const vf scale = set1(block.scale);
-  const vf lowest = set1(-std::numeric_limits<float>::infinity());
   const std::size_t query_tile = s.key_dim / block_k * tile_bytes;
   Products products(s, block);
   for_each_chunk(block, [&](std::size_t begin, const std::byte* const* keys, const std::byte* const* values) {
-    const bool finite = products.begin_chunk(keys, values);
+    const bool finite = products.begin_chunk(block.cache_type, keys, values);
+    const chunk_scales scales(block, keys, values, s.key_dim, s.value_dim);
     for (std::size_t pair = 0; pair < rows; pair += 2 * tile_rows) {
       tile_mask masks[2];
       masks[0] = mask_of(block, pair, smaller(tile_rows, rows - pair), begin);
@@ -265,24 +292,9 @@ static void column_attention_block(const attention_block& block) {
         continue;
       products.scores(s.query + pair / tile_rows * query_tile, pair + tile_rows < rows ? 2 : 1);
       vf factors[2];
-      for (std::size_t i = 0; i < 2; ++i) {
-        const tile_mask& mask = masks[i];
-        if (mask.rows == 0)
-          continue;
-        const std::size_t row = pair + i * tile_rows;
-        float* score = s.score + i * chunk_keys * tile_rows;
-        std::byte* probabilities = s.probabilities + i * tile_bytes;
-        const auto scores = [&](std::size_t k) { return load(score + k * tile_rows); };
-        if (mask.rows == 0xffff && mask.partial == 0) {
-          factors[i] = softmax_columns(s, row, mask.rows, probabilities,
-                                       [&](std::size_t k) { return mul(scores(k), scale); });
-        } else {
-          const column_mask seen(mask);
-          for (std::size_t k = 0; k < chunk_keys; ++k)
-            store(score + k * tile_rows, _mm512_mask_mul_ps(lowest, seen.rows(k), scores(k), scale));
-          factors[i] = softmax_columns(s, row, mask.rows, probabilities, scores);
-        }
-      }
+      for (std::size_t i = 0; i < 2; ++i)
+        if (masks[i].rows != 0)
+          factors[i] = softmax_of_tile(s, pair + i * tile_rows, masks[i], scales);
       for (std::size_t i = 0; i < 2 && !finite; ++i) {
         for (std::uint32_t left = masks[i].partial; left != 0; left &= left - 1) {
           const std::size_t r = lowest_bit(left);

@@ -15,7 +15,18 @@ class dot_columns {
     order_in_place(s.query, tiles * blocks_);
   }
 
-  bool begin_chunk(const std::byte* const* keys, const std::byte* const* values) {
+  bool begin_chunk(dtype type, const std::byte* const* keys, const std::byte* const* values) {
+    if (type == dtype::int8) {
+      for (std::size_t tile = 0; tile < 2; ++tile)
+        for (std::size_t i = 0; i < blocks_ * dots_of_half; ++i) {
+          std::byte* block = s_.keys + (tile * blocks_ + i / dots_of_half) * panel_block_bytes;
+          store_int8_dots(keys[tile] + 4 * i * tile_tokens, tile_tokens, block, i % dots_of_half);
+        }
+      for (std::size_t d = 0; d < s_.value_dim; d += 16)
+        for (std::size_t i = 0; i < dots_of_half; ++i)
+          store_int8_dots(values[i / 4] + i % 4 * 4 * s_.value_dim + d, s_.value_dim, s_.values + d * 64, i);
+      return true;
+    }
     order_dots(keys[0], blocks_, s_.keys);
     order_dots(keys[1], blocks_, s_.keys + blocks_ * panel_block_bytes);
     special_values special;
@@ -64,6 +75,16 @@ class dot_columns {
 
  private:
   static constexpr std::size_t columns = 8;
+
+  /// Four rows of integers as vector `i` of either half of a block in order.
+  TROUPE_INLINE void store_int8_dots(const std::byte* rows, std::size_t stride, std::byte* block,
+                                     std::size_t i) {
+    vi even;
+    vi odd;
+    int8_dots(rows, stride, even, odd);
+    _mm512_store_si512(block + i * vector_bytes, even);
+    _mm512_store_si512(block + (dots_of_half + i) * vector_bytes, odd);
+  }
 
   const column_attention& s_;
   std::size_t blocks_; // of 32 dimensions of a key

@@ -15,18 +15,41 @@ struct key_dots {
   }
 };
 
+/// The same of int8 keys.
+struct int8_key_dots {
+  const std::byte* tiles[2];
+
+  inline __attribute__((always_inline)) void at(std::size_t tile, std::size_t i, vi& even, vi& odd) const {
+    int8_dots(tiles[tile] + 4 * i * tile_tokens, tile_tokens, even, odd);
+  }
+};
+
 /// 16 dimensions of a chunk's values, or twice 16: pairs of keys, `stride` bytes apart, of two tiles.
 struct value_dots {
+  static constexpr std::size_t bytes_of_dim = 4; // of a pair
+
   const std::byte* tiles[2];
   std::size_t stride;
 
   inline __attribute__((always_inline)) void at(std::size_t part, std::size_t i, vi& even, vi& odd) const {
     // Pairs of keys 4 i and 4 i + 2: eight pairs to a tile.
-    const std::byte* pairs = tiles[i / 4] + i % 4 * 2 * stride + part * vector_bytes;
+    const std::byte* pairs = tiles[i / 4] + i % 4 * 2 * stride + part * 16 * bytes_of_dim;
     const vi first = load_pairs(pairs);
     const vi second = load_pairs(pairs + stride);
     even = even_dots(first, second);
     odd = odd_dots(first, second);
+  }
+};
+
+/// The same of int8 values: keys `stride` bytes apart.
+struct int8_value_dots {
+  static constexpr std::size_t bytes_of_dim = 1;
+
+  const std::byte* tiles[2];
+  std::size_t stride;
+
+  inline __attribute__((always_inline)) void at(std::size_t part, std::size_t i, vi& even, vi& odd) const {
+    int8_dots(tiles[i / 4] + i % 4 * 4 * stride + part * 16 * bytes_of_dim, stride, even, odd);
   }
 };
 
@@ -61,25 +84,11 @@ struct dot_products {
   }
 
   static void scores(const seen_chunk& chunk, tile_fetch fetch) {
-    const attention_state& s = chunk.state;
-    const std::size_t first = chunk.from * chunk.view.block->group;
-    const std::size_t rows = chunk.to * chunk.view.block->group - first;
-    // Rows of queries take half of their place.
-    const std::size_t stride = s.key_dim * sizeof(float) / sizeof(bfloat16);
-    in_row_blocks<rows_together>(rows, [&]<std::size_t Rows>(std::size_t done) {
-      const auto* query = reinterpret_cast<const bfloat16*>(s.query + (first + done) * s.key_dim);
-      float* score = s.score + (first + done) * chunk_keys;
-      for (std::size_t b = 0; b < s.key_dim / block_k; ++b) {
-        const key_dots keys{
-            {chunk.keys[0] + b * panel_block_bytes, chunk.keys[1] + b * panel_block_bytes}};
-        dot_block<Rows, 2>(row_dots{query + b * block_k, stride}, keys,
-                           [&](std::size_t tile, std::size_t r, vf sum) {
-                             float* to = score + r * chunk_keys + tile * tile_tokens;
-                             store(to, add(b == 0 ? set1(0.0F) : load(to), sum));
-                           },
-                           [&](std::size_t) { fetch_four(fetch); });
-      }
-    });
+    if (chunk.view.block->cache_type == dtype::int8)
+      scores_with<int8_key_dots>(chunk, block_k * tile_tokens, fetch);
+    else
+      scores_with<key_dots>(chunk, panel_block_bytes, fetch);
+    fetch.rest();
   }
 
   TROUPE_INLINE void store_probabilities(float* score, const v16& low, const v16& high, dtype /*type*/) {
@@ -89,43 +98,68 @@ struct dot_products {
   }
 
   static void add_values(const seen_chunk& chunk, tile_fetch fetch) {
+    const attention_state& s = chunk.state;
     const std::size_t group = chunk.view.block->group;
-    for (std::size_t t = chunk.from; t < chunk.to;) {
-      const std::size_t first = chunk.view.first(t);
-      const std::size_t end = chunk.view.end(t);
-      if (first != 0 || end != chunk_keys) {
-        if (end > first) {
-          auto* copy = reinterpret_cast<std::byte*>(chunk.state.values);
-          copy_seen_values(chunk.state, chunk.values, first, end, copy);
-          add_to_rows(chunk.state, t * group, group,
-                      {copy, copy + tile_tokens * chunk.state.value_dim * sizeof(bfloat16)}, fetch);
-        }
-        ++t;
-        continue;
-      }
-      std::size_t behind = t + 1;
-      while (behind < chunk.to && chunk.view.first(behind) == 0 && chunk.view.end(behind) == chunk_keys)
-        ++behind;
-      add_to_rows(chunk.state, t * group, (behind - t) * group, {chunk.values[0], chunk.values[1]}, fetch);
-      t = behind;
-    }
+    const bool is_int8 = chunk.view.block->cache_type == dtype::int8;
+    chunk.for_runs(
+        [&](std::size_t t, std::size_t tokens) {
+          if (is_int8)
+            add_to_rows<int8_value_dots>(s, t * group, tokens * group, chunk.values, fetch);
+          else
+            add_to_rows<value_dots>(s, t * group, tokens * group, chunk.values, fetch);
+        },
+        [&](std::size_t t, std::size_t first, std::size_t end) {
+          auto* copy = reinterpret_cast<std::byte*>(s.values);
+          copy_seen_values(s, chunk.values, first, end, copy);
+          const std::byte* const tiles[2] = {copy, copy + tile_tokens * s.value_dim * sizeof(bfloat16)};
+          add_to_rows<value_dots>(s, t * group, group, tiles, fetch);
+        });
+    fetch.rest();
   }
 
  private:
+  /// @param block_bytes  of 32 dimensions of a tile
+  template <class Keys>
+  TROUPE_INLINE void scores_with(const seen_chunk& chunk, std::size_t block_bytes, tile_fetch& fetch) {
+    const attention_state& s = chunk.state;
+    const std::size_t first = chunk.from * chunk.view.block->group;
+    const std::size_t rows = chunk.to * chunk.view.block->group - first;
+    // Rows of queries take half of their place.
+    const std::size_t stride = s.key_dim * sizeof(float) / sizeof(bfloat16);
+    in_row_blocks<rows_together>(rows, [&]<std::size_t Rows>(std::size_t done) {
+      const auto* query = reinterpret_cast<const bfloat16*>(s.query + (first + done) * s.key_dim);
+      float* score = s.score + (first + done) * chunk_keys;
+      for (std::size_t b = 0; b < s.key_dim / block_k; ++b) {
+        const Keys keys{{chunk.keys[0] + b * block_bytes, chunk.keys[1] + b * block_bytes}};
+        dot_block<Rows, 2>(
+            row_dots{query + b * block_k, stride}, keys,
+            [&](std::size_t tile, std::size_t r, vf sum) {
+              float* to = score + r * chunk_keys + tile * tile_tokens;
+              store(to, add(b == 0 ? set1(0.0F) : load(to), sum));
+            },
+            [&](std::size_t) { fetch_four(fetch); });
+      }
+    });
+  }
+
+  template <class Values>
   TROUPE_INLINE void add_to_rows(const attention_state& s, std::size_t first, std::size_t rows,
                                  const std::byte* const (&tiles)[2], tile_fetch& fetch) {
+    constexpr std::size_t bytes_of_dim = Values::bytes_of_dim;
     in_row_blocks<rows_together>(rows, [&]<std::size_t Rows>(std::size_t done) {
       const std::size_t row = first + done;
       const row_dots probabilities{reinterpret_cast<const bfloat16*>(s.score + row * chunk_keys),
                                    probability_stride};
       float* sums = s.sum + row * s.key_dim;
       const auto add_16s = [&]<std::size_t Parts>(std::size_t d) {
-        dot_block<Rows, Parts>(probabilities, value_dots{{tiles[0] + d * 4, tiles[1] + d * 4}, s.value_dim * 4},
-                               [&](std::size_t part, std::size_t r, vf sum) {
-                                 float* to = sums + r * s.key_dim + d + part * 16;
-                                 store(to, fma(load(to), set1(s.factor[row + r]), add(set1(0.0F), sum)));
-                               },
-                               [&](std::size_t) { fetch_four(fetch); });
+        dot_block<Rows, Parts>(
+            probabilities,
+            Values{{tiles[0] + d * bytes_of_dim, tiles[1] + d * bytes_of_dim}, s.value_dim * bytes_of_dim},
+            [&](std::size_t part, std::size_t r, vf sum) {
+              float* to = sums + r * s.key_dim + d + part * 16;
+              store(to, fma(load(to), set1(s.factor[row + r]), add(set1(0.0F), sum)));
+            },
+            [&](std::size_t) { fetch_four(fetch); });
       };
       std::size_t d = 0;
       for (; d + 32 <= s.value_dim; d += 32)

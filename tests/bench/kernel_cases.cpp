@@ -172,7 +172,7 @@ class kernel_cases {
                              .scale = 0.125F,
                              .output = out.first(v.rows)});
           },
-          type == dtype::bf16 ? arithmetic::bf16 : arithmetic::f32);
+          type == dtype::f32 ? arithmetic::f32 : arithmetic::bf16);
     }
     report_.measure(
         std::string("kv_write ") + name_of(type) + " 512 rows",
@@ -270,7 +270,7 @@ void measure_kernels(context& ctx, kernel_report& report) {
     cases.products(kind);
     cases.experts(kind);
   }
-  for (const dtype type : {dtype::bf16, dtype::f32})
+  for (const dtype type : {dtype::bf16, dtype::int8, dtype::f32})
     cases.attentions(type);
   cases.small_ops();
 }

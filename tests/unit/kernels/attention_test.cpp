@@ -83,19 +83,27 @@ struct sequence_data {
     return out;
   }
 
-  float stored(float value) const { return o.type == dtype::f32 ? value : to_float(to_bfloat16(value)); }
+  float multiplied(float query) const { return o.type == dtype::f32 ? query : to_float(to_bfloat16(query)); }
 
-  // softmax(scale q k) v of one row and head in double.
+  // softmax(scale q k) v of one row and head in double, with keys and values as the cache has them.
   std::vector<double> exact(std::size_t position, std::size_t head) const {
     const std::size_t kv = head / (o.heads / o.kv_heads);
     const std::size_t first = o.window != 0 && position + 1 > o.window ? position + 1 - o.window : 0;
+    const auto columns = o.kv_heads * o.head_dim;
+    std::vector<std::vector<float>> cached_keys;
+    std::vector<std::vector<float>> cached_values;
+    for (std::size_t k = first; k <= position; ++k) {
+      cached_keys.emplace_back(columns);
+      cached_values.emplace_back(columns);
+      kv_read(cache, 0, slot(k), cached_keys.back(), cached_values.back());
+    }
     std::vector<double> scores;
     double top = o.sinks ? static_cast<double>(sinks[head]) : -std::numeric_limits<double>::infinity();
     for (std::size_t k = first; k <= position; ++k) {
       double dot = 0.0;
       for (std::size_t d = 0; d < o.head_dim; ++d)
-        dot += static_cast<double>(stored(queries[(position * o.heads + head) * o.head_dim + d]))
-               * static_cast<double>(stored(keys[(k * o.kv_heads + kv) * o.head_dim + d]));
+        dot += static_cast<double>(multiplied(queries[(position * o.heads + head) * o.head_dim + d]))
+               * static_cast<double>(cached_keys[k - first][kv * o.head_dim + d]);
       scores.push_back(dot * static_cast<double>(scale));
       top = std::max(top, scores.back());
     }
@@ -105,7 +113,7 @@ struct sequence_data {
       const double p = std::exp(scores[k - first] - top);
       sum += p;
       for (std::size_t d = 0; d < o.head_dim; ++d)
-        out[d] += p * static_cast<double>(stored(values[(k * o.kv_heads + kv) * o.head_dim + d]));
+        out[d] += p * static_cast<double>(cached_values[k - first][kv * o.head_dim + d]);
     }
     for (double& value : out)
       value /= sum;
@@ -122,7 +130,11 @@ std::vector<options> interesting() {
           {.head_dim = 72, .type = dtype::f32, .block_tokens = 32, .window = 50},
           {.window = 33, .sinks = true},
           {.heads = 8, .kv_heads = 1, .head_dim = 256, .window = 7},
-          {.heads = 2, .kv_heads = 1, .head_dim = 128, .sinks = true}};
+          {.heads = 2, .kv_heads = 1, .head_dim = 128, .sinks = true},
+          {.type = dtype::int8},
+          {.heads = 3, .kv_heads = 3, .head_dim = 40, .type = dtype::int8, .block_tokens = 32},
+          {.heads = 12, .kv_heads = 1, .head_dim = 16, .type = dtype::int8, .window = 33, .sinks = true},
+          {.heads = 5, .kv_heads = 1, .head_dim = 256, .type = dtype::int8, .window = 7}};
 }
 
 } // namespace
@@ -133,8 +145,9 @@ TEST(attention, is_near_the_definition) {
     sequence_data s(o, 150);
     s.write(reference.ctx, 0, s.tokens);
     const auto got = s.attend(reference.ctx, 0, s.tokens);
-    // bf16 rounds p (2⁻⁹ relative, on values of magnitude up to 5, averaged); f32 is limited by exp and sums.
-    const double tolerance = o.type == dtype::bf16 ? 5.0 * 0x1p-9 : 2e-5;
+    // bf16 and int8 round p (2⁻⁹ relative, on values of magnitude up to 5, averaged); f32 is limited by exp
+    // and sums.
+    const double tolerance = o.type == dtype::f32 ? 2e-5 : 5.0 * 0x1p-9;
     for (const std::size_t position : {0UL, 1UL, 15UL, 31UL, 32UL, 63UL, 64UL, 100UL, 149UL})
       for (std::size_t h = 0; h < o.heads; ++h) {
         const auto want = s.exact(position, h);
@@ -172,8 +185,7 @@ TEST(attention, gives_the_same_bits_however_it_is_cut) {
   }
 }
 
-TEST(attention, a_prefill_of_512_is_512_single_rows) {
-  const options o;
+void expect_single_rows(const options& o) {
   constexpr std::size_t tokens = 512;
   thread_pool pool({.threads = 2});
   context ctx(pool, detect());
@@ -185,6 +197,14 @@ TEST(attention, a_prefill_of_512_is_512_single_rows) {
     ASSERT_TRUE(same_bits(std::span<const float>(s.attend(ctx, r, 1)),
                           std::span<const float>(all).subspan(r * columns, columns)))
         << r;
+}
+
+TEST(attention, a_prefill_of_512_is_512_single_rows) {
+  expect_single_rows({});
+}
+
+TEST(attention, a_prefill_of_512_is_512_single_rows_with_an_int8_cache) {
+  expect_single_rows({.type = dtype::int8});
 }
 
 TEST(attention, rows_of_many_sequences_mix_in_any_order) {
@@ -217,7 +237,7 @@ TEST(attention, rows_of_many_sequences_mix_in_any_order) {
 }
 
 TEST(attention, keys_that_are_not_seen_do_no_harm) {
-  for (const dtype type : {dtype::bf16, dtype::f32}) {
+  for (const dtype type : {dtype::bf16, dtype::f32, dtype::int8}) {
     const options o{.type = type, .window = 40};
     reference_context reference;
     sequence_data clean(o, 64);
@@ -239,7 +259,7 @@ TEST(attention, keys_that_are_not_seen_do_no_harm) {
 TEST(attention, a_value_that_is_no_number_stays_with_the_rows_that_see_it) {
   constexpr std::size_t tokens = 70;
   constexpr std::size_t sick = 45; // in the middle of a chunk that some rows see half of
-  for (const dtype type : {dtype::bf16, dtype::f32})
+  for (const dtype type : {dtype::bf16, dtype::f32, dtype::int8})
     for (const float value : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
       const options o{.type = type};
       const auto make = [&](context& ctx) {
