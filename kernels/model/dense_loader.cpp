@@ -120,6 +120,7 @@ dense_model dense_model::load(std::shared_ptr<const weight_source> weights, cons
                               const load_progress& progress) {
   dense_model model;
   model.weights_ = std::move(weights);
+  model.kv_type_ = options.kv_type.value_or(model.type());
   const auto& config = model.config();
   const auto wanted = options.max_positions == 0 ? config.max_context : options.max_positions;
   const auto positions = std::min(wanted, config.max_context);
@@ -136,7 +137,7 @@ kernels::kv_cache_config dense_model::kv_config(std::size_t block_tokens) const 
   kernels::kv_cache_config result;
   result.block_tokens = block_tokens;
   for (const auto& layer : config().layers) {
-    const kernels::kv_layer_group shape{0, layer.attention.num_kv_heads, layer.attention.head_dim, type()};
+    const kernels::kv_layer_group shape{0, layer.attention.num_kv_heads, layer.attention.head_dim, kv_type_};
     auto& groups = result.groups;
     if (groups.empty() || groups.back().kv_heads != shape.kv_heads
         || groups.back().head_dim != shape.head_dim)

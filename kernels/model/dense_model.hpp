@@ -20,6 +20,8 @@ using load_progress = std::function<void(std::size_t loaded_bytes, std::size_t t
 struct load_options {
   /// Positions that RoPE's tables cover; 0: the model's whole context.
   std::size_t max_positions = 0;
+  /// What the KV cache is to hold; nothing: the model's dtype.
+  std::optional<kernels::dtype> kv_type{};
 };
 
 /// Embeddings, norms, attention, routers, shared experts, dense MLPs and the LM head, and the one graph that
@@ -51,7 +53,7 @@ class dense_model {
   /// Memory that the weights take.
   std::size_t num_bytes() const noexcept { return num_bytes_; }
 
-  /// The cache this model wants: layers grouped by shape, in the model's dtype.
+  /// The cache this model wants: layers grouped by shape, of the type it was loaded for.
   kernels::kv_cache_config kv_config(std::size_t block_tokens = 16) const;
 
   /// Embeds a micro-batch and runs to the first routed layer.
@@ -108,6 +110,7 @@ class dense_model {
   void run_mlp(kernels::context& ctx, std::size_t layer, forward_state& state) const;
 
   std::shared_ptr<const weight_source> weights_; // what matrices below may look at
+  kernels::dtype kv_type_ = kernels::dtype::f32;
   std::size_t num_bytes_ = 0;
   embedding_rows embeddings_; // [vocab, hidden]
   kernels::rope_table rope_;

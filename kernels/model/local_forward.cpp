@@ -21,13 +21,11 @@ std::shared_ptr<const weight_source> open_validated(const std::filesystem::path&
 
 local_forward::local_forward(kernels::context& ctx, const std::filesystem::path& folder, dtype_choice choice,
                              std::size_t max_positions)
-    : local_forward(ctx, open_validated(folder, choice), max_positions) {}
+    : local_forward(ctx, open_validated(folder, choice), {.max_positions = max_positions}) {}
 
 local_forward::local_forward(kernels::context& ctx, std::shared_ptr<const weight_source> weights,
-                             std::size_t max_positions)
-    : ctx_(ctx),
-      dense_(dense_model::load(weights, {.max_positions = max_positions})),
-      experts_(std::move(weights)) {
+                             const load_options& options)
+    : ctx_(ctx), dense_(dense_model::load(weights, options)), experts_(std::move(weights)) {
   const auto& config = experts_.config();
   for (std::size_t layer = 0; layer < config.num_layers(); ++layer)
     if (const auto* moe = config.layers[layer].moe())

@@ -21,7 +21,7 @@ class local_forward {
 
   /// The same with all experts of an opened source.
   local_forward(kernels::context& ctx, std::shared_ptr<const weight_source> weights,
-                std::size_t max_positions);
+                const load_options& options);
 
   const model_config& config() const noexcept { return dense_.config(); }
 

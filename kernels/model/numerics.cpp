@@ -16,8 +16,10 @@ kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights) {
   return sample.type == storage_dtype::bfloat16 ? kernels::dtype::bf16 : kernels::dtype::f32;
 }
 
-std::string numerics_class(kernels::dtype type, const quantization& quant) {
-  return std::string{"cpu-x86/"} + kernels::name_of(type) + "/" + quant.name();
+std::string numerics_class(kernels::dtype type, const quantization& quant,
+                           std::optional<kernels::dtype> kv_type) {
+  return std::string{"cpu-x86/"} + kernels::name_of(type) + "/" + quant.name()
+         + (kv_type.value_or(type) == type ? "" : std::string{"+kv-"} + kernels::name_of(*kv_type));
 }
 
 } // namespace troupe::model

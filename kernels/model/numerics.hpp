@@ -6,6 +6,7 @@
 #include "kernels/tensor.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace troupe::model {
@@ -18,13 +19,15 @@ enum class dtype_choice : std::uint8_t {
   bfloat16,
 };
 
-/// The type of weights, expert rows and KV cache: f32 or bf16.
+/// The type of weights and expert rows, and of the KV cache unless told otherwise: f32 or bf16.
 kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights);
 
 /// Names the class within which results are bitwise equal, whatever the model: all x86 instruction sets give
-/// the same bits, so dtype, quantization and kind of device say it all. Workers of different classes must not
-/// replace one another.
-/// @returns e.g. "cpu-x86/bf16/none" or "cpu-x86/bf16/int8+dense-int8+rows-int8"
-std::string numerics_class(kernels::dtype type, const quantization& quant = {});
+/// the same bits, so dtype, quantization, the KV cache's type where it is another, and kind of device say it
+/// all. Workers of different classes must not replace one another.
+/// @param kv_type  nothing: `type`
+/// @returns e.g. "cpu-x86/bf16/none" or "cpu-x86/bf16/int8+dense-int8+rows-int8+kv-int8"
+std::string numerics_class(kernels::dtype type, const quantization& quant = {},
+                           std::optional<kernels::dtype> kv_type = {});
 
 } // namespace troupe::model

@@ -15,6 +15,9 @@ void model_options::declare(option_parser& parser) {
                 "quantization of attention, LM head, dense and shared MLPs (embeddings: int8)", &dense_quant);
   parser.choice("activation-quant", {"none", "int8"}, "quantization of rows that enter quantized weights",
                 &activation_quant);
+  parser.choice("kv-cache-dtype", {"auto", "int8"},
+                "type of the KV cache; auto: that of the activations; int8: half of bfloat16's memory",
+                &kv_cache_dtype);
   parser.choice(
       "weight-coding", {"auto", "none", "exponents"},
       "how matrices that stay in bfloat16 are kept: with their exponents coded they take a quarter less "

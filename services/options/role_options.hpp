@@ -18,6 +18,7 @@ struct model_options {
   std::string int4_group = "32";
   std::string dense_quant = "none";
   std::string activation_quant = "none";
+  std::string kv_cache_dtype = "auto";
   std::string weight_coding = "auto";
   std::string weights_cache; ///< empty: none
   std::string weights_memory = "mapped";

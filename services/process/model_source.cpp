@@ -76,7 +76,8 @@ model_source open_model(const model_options& options) {
                            .progress = packing_lines()});
   source.type = source.weights->type();
   source.fingerprint = source.weights->fingerprint();
-  source.numerics_class = model::numerics_class(source.type, source.weights->quant());
+  source.kv_type = options.kv_cache_dtype == "int8" ? kernels::dtype::int8 : source.type;
+  source.numerics_class = model::numerics_class(source.type, source.weights->quant(), source.kv_type);
   return source;
 }
 

@@ -18,6 +18,7 @@ struct model_source {
   model::generation_config generation;
   std::shared_ptr<const model::weight_source> weights;
   kernels::dtype type = kernels::dtype::f32;
+  kernels::dtype kv_type = kernels::dtype::f32; ///< of the KV cache
   std::string fingerprint;
   std::string numerics_class;
 };

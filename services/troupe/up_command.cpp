@@ -67,6 +67,7 @@ void add_model(flag_words& flags, const model_options& o, uint32_t threads, std:
       .add("int4-group", o.int4_group)
       .add("dense-quant", o.dense_quant)
       .add("activation-quant", o.activation_quant)
+      .add("kv-cache-dtype", o.kv_cache_dtype)
       .add("weight-coding", o.weight_coding)
       .add("weights-cache", o.weights_cache)
       .add("weights-memory", o.weights_memory)

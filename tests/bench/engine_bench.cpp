@@ -42,7 +42,8 @@ class own_engine final : public workload_engine {
       : source_(open_model(options)),
         pool_({.threads = options.num_threads()}),
         ctx_(pool_, selected_isa(options)),
-        dense_(model::dense_model::load(source_.weights, {.max_positions = workload_limits::max_tokens})),
+        dense_(model::dense_model::load(
+            source_.weights, {.max_positions = workload_limits::max_tokens, .kv_type = source_.kv_type})),
         experts_(source_.weights) {
     for (std::size_t layer = 0; layer < source_.config.num_layers(); ++layer)
       if (const auto* moe = source_.config.layers[layer].moe())

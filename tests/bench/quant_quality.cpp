@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iostream>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -126,6 +127,7 @@ struct mode {
   std::string name;
   q4_0 compared = q4_0::none;
   model::quantization quant;
+  std::optional<kernels::dtype> kv_type{}; // nothing: the model's
 };
 
 constexpr auto no_dense = dense_quant::none;
@@ -149,6 +151,15 @@ const mode modes[] = {
     {"experts and dense Q4_0 (llama.cpp, for comparison)", q4_0::all, {}},
     {"experts and dense int4", q4_0::none, {expert_quant::int4_group32, dense_int4, {}}},
     {"experts and dense int4, rows int8", q4_0::none, {expert_quant::int4_group32, dense_int4, rows_int8}},
+    {"KV cache int8", q4_0::none, {}, kernels::dtype::int8},
+    {"experts and dense int8, rows int8, KV cache int8",
+     q4_0::none,
+     {expert_quant::int8, dense_quant::int8, rows_int8},
+     kernels::dtype::int8},
+    {"experts and dense int4, rows int8, KV cache int8",
+     q4_0::none,
+     {expert_quant::int4_group32, dense_int4, rows_int8},
+     kernels::dtype::int8},
 };
 
 struct domain {
@@ -238,7 +249,7 @@ int run(const std::vector<std::string>& arguments) {
       source = std::make_shared<const q4_0_source>(weights, config, type, m.compared == q4_0::all);
     else
       source = std::make_shared<const model::checkpoint_source>(weights, config, type, m.quant);
-    model::local_forward forward(ctx, source, config.max_context);
+    model::local_forward forward(ctx, source, {.max_positions = config.max_context, .kv_type = m.kv_type});
     std::printf("| %s |", m.name.c_str());
     score all;
     for (const auto& d : domains) {

@@ -4,8 +4,8 @@
 usage: same_answers_test.py BINARIES MODEL_DIR WORK_DIR
 
 Sends a mixed workload, each request alone, to `troupe serve`; then all at once to `troupe serve` and to `troupe up` with
-1, 2 and 4 expert workers and 1 and 2 attention workers, with and without coded weights. Every answer, logprobs included,
-must be byte-identical.
+1, 2 and 4 expert workers and 1 and 2 attention workers, with and without coded weights; and with an int8 KV cache to
+both again. Every answer, logprobs included, must be byte-identical.
 """
 import pathlib
 import sys
@@ -27,18 +27,29 @@ def main():
         return run_all(tasks, workers=NUM_REQUESTS)
 
     flags = ("--served-model-name", "m", "--max-num-seqs", "32", "--kv-cache-memory", "16M")
-    with Cluster(binaries, "serve", model, *flags, "--weight-coding", "none", log=work / "serve.log") as cluster:
-        alone = [essence(cluster.post(path, body)) for path, body in workload]
-        assert len(set(alone)) > NUM_REQUESTS // 2, "the workload is too uniform to prove anything"
-        together = all_at_once(cluster)
-    compare("troupe serve, all at once", alone, together)
-    for attention, expert, coding in SHAPES:
-        name = f"troupe up, {attention} attention and {expert} expert workers, coding {coding}"
-        run_dir = work / f"up-{attention}-{expert}"
+
+    def serve(name, *more):
+        with Cluster(binaries, "serve", model, *flags, *more, log=work / f"{name}.log") as cluster:
+            alone = [essence(cluster.post(path, body)) for path, body in workload]
+            assert len(set(alone)) > NUM_REQUESTS // 2, "the workload is too uniform to prove anything"
+            together = all_at_once(cluster)
+        compare(f"troupe {name}, all at once", alone, together)
+        return alone
+
+    def up(expected, attention, expert, *more):
+        run_dir = work / "-".join(["up", str(attention), str(expert), *more])
         run_dir.mkdir(exist_ok=True)
         with Cluster(binaries, "up", model, "--attention-workers", str(attention), "--expert-workers", str(expert),
-                     "--weight-coding", coding, *flags, run_dir=run_dir, log=work / f"up-{attention}-{expert}.log") as cluster:
-            compare(name, alone, all_at_once(cluster))
+                     *more, *flags, run_dir=run_dir, log=run_dir.with_suffix(".log")) as cluster:
+            name = f"troupe up, {attention} attention and {expert} expert workers, {' '.join(more)}"
+            compare(name, expected, all_at_once(cluster))
+
+    alone = serve("serve", "--weight-coding", "none")
+    for attention, expert, coding in SHAPES:
+        up(alone, attention, expert, "--weight-coding", coding)
+    with_int8_cache = serve("serve with an int8 KV cache", "--kv-cache-dtype", "int8")
+    assert with_int8_cache != alone, "--kv-cache-dtype changed nothing"
+    up(with_int8_cache, 2, 2, "--kv-cache-dtype", "int8")
 
 
 def compare(name, expected, actual):

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <optional>
 #include <sstream>
 
 namespace troupe::model {
@@ -73,12 +74,20 @@ void print(std::ostream& out, std::size_t position, const kernels::sampled_token
   out << line;
 }
 
+/// A section of the file.
+struct stored_case {
+  std::string name;
+  dtype_choice dtype;
+  std::optional<kernels::dtype> kv_type{}; // nothing: the model's
+};
+
 /// Position, token and the bits of its logprob: of every prompt token behind the first, then of every token
 /// that is drawn. @param chunk  tokens of a prefill step
-std::string complete(kernels::context& ctx, const std::filesystem::path& folder, dtype_choice dtype,
+std::string complete(kernels::context& ctx, const std::filesystem::path& folder, const stored_case& stored,
                      std::size_t chunk, weight_coding coding = weight_coding::none) {
-  local_forward forward(ctx, open_weights(folder, load_config(folder), {.dtype = dtype, .coding = coding}),
-                        prompt_tokens + new_tokens);
+  local_forward forward(ctx,
+                        open_weights(folder, load_config(folder), {.dtype = stored.dtype, .coding = coding}),
+                        {.max_positions = prompt_tokens + new_tokens, .kv_type = stored.kv_type});
   const std::size_t vocab = forward.config().vocab_size;
   std::vector<std::uint32_t> tokens;
   for (std::size_t i = 0; i < prompt_tokens; ++i)
@@ -106,13 +115,13 @@ std::string complete(kernels::context& ctx, const std::filesystem::path& folder,
   return out.str();
 }
 
-std::string expected_of(const std::string& dtype) {
+std::string expected_of(const stored_case& stored) {
   std::ifstream file(golden_file);
   std::string text;
   bool inside = false;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("# "))
-      inside = line == "# " + dtype;
+      inside = line == "# " + stored.name;
     else if (inside)
       text += line + "\n";
   }
@@ -125,29 +134,31 @@ TEST(completion, gives_the_stored_bits_on_every_instruction_set) {
   const test::scratch_folder folder;
   write_model(folder.path());
   kernels::thread_pool pool({.threads = 2});
-  const std::vector<std::pair<std::string, dtype_choice>> dtypes{{"bfloat16", dtype_choice::bfloat16},
-                                                                 {"float32", dtype_choice::float32}};
+  const std::vector<stored_case> cases{
+      {"bfloat16", dtype_choice::bfloat16},
+      {"float32", dtype_choice::float32},
+      {"bfloat16, int8 cache", dtype_choice::bfloat16, kernels::dtype::int8}};
   if (std::getenv("TROUPE_WRITE_GOLDEN") != nullptr) {
     kernels::context ctx(pool, kernels::isa::portable);
     std::ofstream file(golden_file);
-    for (const auto& [name, dtype] : dtypes)
-      file << "# " << name << "\n" << complete(ctx, folder.path(), dtype, prompt_tokens);
+    for (const auto& stored : cases)
+      file << "# " << stored.name << "\n" << complete(ctx, folder.path(), stored, prompt_tokens);
     GTEST_SKIP() << "wrote " << golden_file;
   }
-  for (const auto& [name, dtype] : dtypes) {
-    const auto expected = expected_of(name);
+  for (const auto& stored : cases) {
+    const auto expected = expected_of(stored);
     ASSERT_FALSE(expected.empty()) << golden_file;
     for (const auto set : kernels::supported_isas()) {
       kernels::context ctx(pool, set);
       for (const std::size_t chunk : {prompt_tokens, std::size_t{7}, std::size_t{1}}) {
         if (set == kernels::isa::portable && chunk == 1)
           continue; // slow, and the other sets have it
-        EXPECT_EQ(complete(ctx, folder.path(), dtype, chunk), expected)
-            << name << ", " << kernels::name_of(set) << ", prefill in chunks of " << chunk;
+        EXPECT_EQ(complete(ctx, folder.path(), stored, chunk), expected)
+            << stored.name << ", " << kernels::name_of(set) << ", prefill in chunks of " << chunk;
       }
-      if (dtype == dtype_choice::bfloat16) {
-        EXPECT_EQ(complete(ctx, folder.path(), dtype, 7, weight_coding::exponents), expected)
-            << name << ", " << kernels::name_of(set) << ", coded weights";
+      if (stored.dtype == dtype_choice::bfloat16) {
+        EXPECT_EQ(complete(ctx, folder.path(), stored, 7, weight_coding::exponents), expected)
+            << stored.name << ", " << kernels::name_of(set) << ", coded weights";
       }
     }
   }

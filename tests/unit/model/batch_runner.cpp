@@ -22,13 +22,14 @@ std::shared_ptr<const model::weight_source> open(const std::filesystem::path& fo
 } // namespace
 
 batch_runner::batch_runner(const std::filesystem::path& folder, kernels::dtype type, std::size_t num_hosts,
-                           const model::quantization& quant)
-    : batch_runner(open(folder, type, quant), num_hosts) {}
+                           const model::quantization& quant, std::optional<kernels::dtype> kv_type)
+    : batch_runner(open(folder, type, quant), num_hosts, kv_type) {}
 
-batch_runner::batch_runner(std::shared_ptr<const model::weight_source> weights, std::size_t num_hosts)
+batch_runner::batch_runner(std::shared_ptr<const model::weight_source> weights, std::size_t num_hosts,
+                           std::optional<kernels::dtype> kv_type)
     : weights_(std::move(weights)),
       config_(weights_->config()),
-      dense_(model::dense_model::load(weights_, {})),
+      dense_(model::dense_model::load(weights_, {.kv_type = kv_type})),
       cache_(dense_.kv_config(), num_blocks) {
   for (std::size_t i = 0; i < num_hosts; ++i)
     stores_.push_back(std::make_unique<model::expert_store>(weights_));

@@ -21,11 +21,13 @@ using batch_logits = std::vector<std::vector<float>>;
 class batch_runner {
  public:
   /// @param num_hosts  experts are dealt out to so many stores
+  /// @param kv_type    of the KV cache; nothing: `type`
   batch_runner(const std::filesystem::path& folder, kernels::dtype type, std::size_t num_hosts = 1,
-               const model::quantization& quant = {});
+               const model::quantization& quant = {}, std::optional<kernels::dtype> kv_type = {});
 
   /// The same with an opened source.
-  explicit batch_runner(std::shared_ptr<const model::weight_source> weights, std::size_t num_hosts = 1);
+  explicit batch_runner(std::shared_ptr<const model::weight_source> weights, std::size_t num_hosts = 1,
+                        std::optional<kernels::dtype> kv_type = {});
 
   /// Runs one micro-batch to the end.
   batch_logits run(kernels::context& ctx, const std::vector<batch_part>& parts);

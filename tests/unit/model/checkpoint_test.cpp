@@ -101,6 +101,8 @@ TEST(checkpoint, dtype_follows_the_checkpoint_unless_chosen) {
             numerics_class(kernels::dtype::bf16, {expert_quant::int8, dense_quant::none, {}}));
   EXPECT_NE(numerics_class(kernels::dtype::bf16, {expert_quant::none, dense_quant::int8, {}}),
             numerics_class(kernels::dtype::bf16, {expert_quant::none, dense_quant::int4_group32, {}}));
+  EXPECT_EQ(numerics_class(kernels::dtype::bf16, {}, kernels::dtype::bf16), "cpu-x86/bf16/none");
+  EXPECT_EQ(numerics_class(kernels::dtype::bf16, {}, kernels::dtype::int8), "cpu-x86/bf16/none+kv-int8");
 }
 
 TEST(checkpoint, a_truncated_file_names_file_and_tensor) {

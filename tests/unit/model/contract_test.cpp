@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <optional>
 #include <random>
 
 namespace troupe::model {
@@ -39,10 +40,12 @@ void append(batch_logits& all, batch_logits more) {
 struct contract_case {
   const char* variant;
   dtype type;
+  std::optional<dtype> kv_type{}; // nothing: `type`
 };
 
 std::string name_of(const contract_case& x) {
-  return std::string{x.variant} + "_" + kernels::name_of(x.type);
+  return std::string{x.variant} + "_" + kernels::name_of(x.type)
+         + (x.kv_type ? std::string{"_kv_"} + kernels::name_of(*x.kv_type) : "");
 }
 
 void PrintTo(const contract_case& x, std::ostream* out) {
@@ -52,7 +55,7 @@ void PrintTo(const contract_case& x, std::ostream* out) {
 class contract : public testing::TestWithParam<contract_case> {
  protected:
   batch_runner make(std::size_t num_hosts = 1) {
-    return batch_runner(model_.folder(), GetParam().type, num_hosts);
+    return batch_runner(model_.folder(), GetParam().type, num_hosts, {}, GetParam().kv_type);
   }
 
   /// One sequence alone, in one micro-batch: what everything else is compared with.
@@ -202,7 +205,10 @@ INSTANTIATE_TEST_SUITE_P(
                     contract_case{"mixtral_window", dtype::bf16}, contract_case{"olmoe", dtype::bf16},
                     contract_case{"olmoe_bias", dtype::f32}, contract_case{"qwen2_dense_layers", dtype::bf16},
                     contract_case{"qwen2_window", dtype::f32}, contract_case{"qwen3", dtype::bf16},
-                    contract_case{"qwen3_yarn", dtype::f32}),
+                    contract_case{"qwen3_yarn", dtype::f32},
+                    contract_case{"mixtral_window", dtype::bf16, dtype::int8},
+                    contract_case{"olmoe_bias", dtype::f32, dtype::int8},
+                    contract_case{"qwen3", dtype::bf16, dtype::int8}),
     [](const auto& c) { return name_of(c.param); });
 
 } // namespace

@@ -74,6 +74,12 @@ TEST_F(dense_model_test, cache_groups_layers_of_one_shape) {
   EXPECT_EQ(cache.groups[0], (kernels::kv_layer_group{config_.num_layers(), 2, 16, kernels::dtype::bf16}));
 }
 
+TEST_F(dense_model_test, cache_is_int8_where_asked) {
+  const auto cache = load({.kv_type = kernels::dtype::int8}, kernels::dtype::bf16).kv_config();
+  ASSERT_EQ(cache.groups.size(), 1U);
+  EXPECT_EQ(cache.groups[0].type, kernels::dtype::int8);
+}
+
 TEST_F(dense_model_test, a_pause_describes_its_layer) {
   const auto model = load({}, kernels::dtype::bf16);
   kernels::thread_pool pool{{.threads = 1}};

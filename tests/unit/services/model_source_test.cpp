@@ -54,5 +54,18 @@ TEST(model_options, know_every_quantization_and_no_other) {
   EXPECT_THROW(parse("int2"), option_error);
 }
 
+TEST(model_options, know_every_type_of_kv_cache_and_no_other) {
+  const auto parse = [](const std::string& value) {
+    model_options options;
+    option_parser parser("test", "");
+    options.declare(parser);
+    parser.parse({"--kv-cache-dtype", value});
+    return options.kv_cache_dtype;
+  };
+  for (const char* value : {"auto", "int8"})
+    EXPECT_EQ(parse(value), value);
+  EXPECT_THROW(parse("fp8"), option_error);
+}
+
 } // namespace
 } // namespace troupe
