@@ -62,6 +62,8 @@ class own_engine final : public workload_engine {
 
   void clear() override {} // a sequence that starts again overwrites its blocks
 
+  void truncate(std::uint32_t /*tokens*/) override {}
+
   void step(const std::vector<workload_row>& rows) override {
     std::vector<model::batch_row> batch;
     std::vector<std::uint32_t> wanted;

@@ -24,6 +24,12 @@ CELLS = [
     ("prefill 512", "prefill 512"),
 ]
 
+# With --context these instead, behind so many tokens of each sequence.
+LONG_CELLS = [
+    ("decode, batch 1", "decode 1 24"),
+    ("decode, batch 8", "decode 8 6"),
+]
+
 # Column: bits of a weight with its scales, what we are started with, what the peer is started with (file, flags).
 # 16-bit weights, which ours may keep in 12 bits without loss (the floor is that of 16), are compared with the better of
 # its BF16 (plain, repacked as it loads) and F16; quantized ones with its fastest types of that width, which are those
@@ -70,21 +76,28 @@ class Engine:
         self.process.wait(timeout=60)
 
 
-def floor_tokens_per_second(config, bits, limits, cell):
+def head_dim(config):
+    return config["hidden_size"] // config["num_attention_heads"]
+
+
+def floor_tokens_per_second(config, bits, limits, cell, kv_bytes):
     """Tokens per second that memory and multipliers allow: every weight of the dense part and of the experts that
     random tokens are expected to choose is read once; every active weight is multiplied once a token. Keys and
-    values, which are few here, are left out."""
+    values are read once a token behind a context, `kv_bytes` each; of the few of other cells nothing is counted."""
     hidden, ffn, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
     layers, experts, top_k = (config[k] for k in ("num_hidden_layers", "num_local_experts", "num_experts_per_tok"))
-    kv = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
+    kv = head_dim(config) * config["num_key_value_heads"]
     dense = layers * (2 * hidden * hidden + 2 * kv * hidden + experts * hidden)
     expert = 3 * hidden * ffn
     words = cell.split()
     tokens = int(words[1])
     logits_rows = tokens if words[0] == "decode" else 1
     distinct = experts * (1 - (1 - top_k / experts) ** tokens)
+    context = int(words[3]) if len(words) > 3 else 0
     num_bytes = (dense + vocab * hidden + layers * distinct * expert) * bits / 8
+    num_bytes += tokens * context * layers * 2 * kv * kv_bytes
     operations = 2 * (tokens * (dense + layers * top_k * expert) + logits_rows * vocab * hidden)
+    operations += tokens * context * layers * 4 * hidden
     peak = limits[{16.0: "bf16_gflops", 8.5: "int8_gops", 4.5: "int4_gops"}[bits]] or limits["f32_gflops"]
     return tokens / max(num_bytes / (limits["read_gbps"] * 1e9), operations / (peak * 1e9))
 
@@ -104,7 +117,15 @@ def measure_column(args, name, config):
     if args.candidates:
         candidates = [c for c in candidates if c[0] in args.candidates.split(",")]
     run_with = args.run_with.split()
-    cells = [cell for cell in CELLS if args.cells in cell[0]]
+    cells = [cell for cell in (LONG_CELLS if args.context else CELLS) if args.cells in cell[0]]
+    peer_flags = []
+    if args.context:
+        cells = [(f"{cell} at {args.context}", f"{command} {args.context}") for cell, command in cells]
+        batch = max(int(command.split()[1]) for _, command in cells)
+        peer_flags.append(f"cells={batch * (args.context + 64)}")
+    if args.kv_cache == "int8":
+        flags = [*flags, "--kv-cache-dtype", "int8"]
+        peer_flags.append("kv-q8_0")
     result = {"column": name, "flags": flags, "load_average": [os.getloadavg()[0]], "cells": {}}
     engines = []
     try:
@@ -118,7 +139,7 @@ def measure_column(args, name, config):
                 print(f"{name}: ours cannot run: {error}", file=sys.stderr)
             for file, extra in candidates:
                 path = os.path.join(args.model, file + ".gguf")
-                command = [*run_with, args.peer_bench, path, str(args.threads), *extra]
+                command = [*run_with, args.peer_bench, path, str(args.threads), *extra, *peer_flags]
                 engines.append(Engine(" ".join([file, *extra]), command))
             limiter = Engine("limits", [*own[: len(run_with) + 2], "--limits-only", "--threads", str(args.threads)])
         with locked(args.lock):
@@ -146,7 +167,8 @@ def measure_column(args, name, config):
     for cell, command in cells:
         medians = {engine: statistics.median(values) for engine, values in rates[cell].items()}
         best = max((m, engine) for engine, m in medians.items() if engine != "troupe")
-        floor = floor_tokens_per_second(config, bits, result["limits"], command)
+        kv_bytes = 1 + 4 / head_dim(config) if args.kv_cache == "int8" else 2
+        floor = floor_tokens_per_second(config, bits, result["limits"], command, kv_bytes)
         entry = {"rates": rates[cell], "medians": medians, "peer": best[1], "peer_rate": best[0], "floor": floor}
         if "troupe" in medians:
             entry["ratio"] = medians["troupe"] / best[0]
@@ -184,6 +206,8 @@ def main():
     parser.add_argument("--model", required=True, help="folder with hf/ and the GGUF files")
     parser.add_argument("--columns", default=",".join(COLUMNS), help=f"of {', '.join(COLUMNS)}")
     parser.add_argument("--cells", default="", help="only cells whose name contains this, e.g. prefill")
+    parser.add_argument("--context", type=int, default=0, help="decode behind so many tokens of each sequence instead")
+    parser.add_argument("--kv-cache", choices=["auto", "int8"], default="auto", help="of both; int8: the peer's Q8_0")
     parser.add_argument("--candidates", default="", help="only these files of the peer's, if memory is short")
     parser.add_argument("--run-with", default="", help='put before every engine, e.g. "nice -n -20" on a shared machine')
     parser.add_argument("--rounds", type=int, default=5)

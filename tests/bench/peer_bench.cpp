@@ -1,7 +1,7 @@
 // The workload in ik_llama.cpp, through its public interface; built by peer.sh against a peer that is built
 // already. Its own llama-batched-bench feeds token 0 to every sequence, so that all choose the same experts.
 //
-//   peer_bench MODEL.gguf THREADS [repack] [merge-qkv] [merge-up-gate] [huge-pages]
+//   peer_bench MODEL.gguf THREADS [repack] [merge-qkv] [merge-up-gate] [huge-pages] [kv-q8_0] [cells=N]
 #include <llama.h>
 
 #include <algorithm>
@@ -29,6 +29,11 @@ class peer_engine final : public workload_engine {
       std::exit(1);
     llama_context_params context = llama_context_default_params();
     context.n_ctx = 2048; // cells of all sequences together
+    for (const std::string& flag : flags)
+      if (flag.starts_with("cells="))
+        context.n_ctx = static_cast<std::uint32_t>(std::stoul(flag.substr(6)));
+    if (has("kv-q8_0"))
+      context.type_k = context.type_v = GGML_TYPE_Q8_0;
     context.n_batch = 2048;
     context.n_ubatch = 512;
     context.n_seq_max = workload_limits::max_batch;
@@ -43,6 +48,11 @@ class peer_engine final : public workload_engine {
   std::uint32_t vocab_size() const override { return static_cast<std::uint32_t>(llama_n_vocab(model_)); }
 
   void clear() override { llama_kv_cache_clear(context_); }
+
+  void truncate(std::uint32_t tokens) override {
+    for (std::uint32_t s = 0; s < workload_limits::max_batch; ++s)
+      llama_kv_cache_seq_rm(context_, static_cast<llama_seq_id>(s), static_cast<llama_pos>(tokens), -1);
+  }
 
   void step(const std::vector<workload_row>& rows) override {
     batch_.n_tokens = static_cast<std::int32_t>(rows.size());
@@ -76,7 +86,8 @@ class peer_engine final : public workload_engine {
 int main(int argc, char** argv) {
   if (argc < 3) {
     std::fprintf(stderr,
-                 "usage: peer_bench MODEL.gguf THREADS [repack] [merge-qkv] [merge-up-gate] [huge-pages]\n");
+                 "usage: peer_bench MODEL.gguf THREADS [repack] [merge-qkv] [merge-up-gate] [huge-pages] "
+                 "[kv-q8_0] [cells=N]\n");
     return 2;
   }
   llama_log_set(

@@ -4,9 +4,11 @@
 // Commands, one a line on stdin; one JSON object a line on stdout answers each:
 //   prefill TOKENS        a prompt through an empty cache, logits of its last token
 //   decode BATCH STEPS    so many sequences, one token each a step, from an empty cache; logits of every row
-//   greedy PROMPT TOKENS  the most probable continuation of a prompt
+//   decode BATCH STEPS CONTEXT  the same behind so many tokens each, which stay there for the next such
+//   command greedy PROMPT TOKENS  the most probable continuation of a prompt
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +48,8 @@ class workload_engine {
   virtual std::uint32_t vocab_size() const = 0;
   /// Forgets every sequence.
   virtual void clear() = 0;
+  /// Forgets what lies behind the first `tokens` of each.
+  virtual void truncate(std::uint32_t tokens) = 0;
   /// Runs the rows through the model; returns when the logits asked for are there.
   virtual void step(const std::vector<workload_row>& rows) = 0;
   /// The most probable token behind row `index` of the last step.
@@ -55,7 +59,8 @@ class workload_engine {
 /// Sizes that an engine must be ready for.
 struct workload_limits {
   static constexpr std::uint32_t max_batch = 32;
-  static constexpr std::uint32_t max_tokens = 1024; ///< of a sequence
+  static constexpr std::uint32_t max_tokens = 4096; ///< of a sequence
+  static constexpr std::uint32_t prompt_rows = 512; ///< of a step that fills a context
   static constexpr std::uint32_t warm_up_steps = 2; ///< of a decode, not timed
 };
 
@@ -80,15 +85,41 @@ inline std::string run_prefill(workload_engine& engine, std::uint32_t tokens) {
   return out.str();
 }
 
-inline std::string run_decode(workload_engine& engine, std::uint32_t batch, std::uint32_t steps) {
+/// Sequences of `context` tokens each, unless they are there.
+inline void fill(workload_engine& engine, std::uint32_t batch, std::uint32_t context) {
   engine.clear();
+  for (std::uint32_t s = 0; s < batch; ++s)
+    for (std::uint32_t first = 0; first < context; first += workload_limits::prompt_rows) {
+      std::vector<workload_row> rows;
+      for (std::uint32_t i = first; i < std::min(context, first + workload_limits::prompt_rows); ++i)
+        rows.push_back({s, i, token_at(s, i, engine.vocab_size()), i + 1 == context});
+      engine.step(rows);
+    }
+}
+
+/// Which contexts an engine holds.
+struct filled_context {
+  std::uint32_t batch = 0;
+  std::uint32_t tokens = 0;
+
+  friend bool operator==(const filled_context&, const filled_context&) = default;
+};
+
+inline std::string run_decode(workload_engine& engine, std::uint32_t batch, std::uint32_t steps,
+                              std::uint32_t context, filled_context& filled) {
+  if (const filled_context wanted{batch, context}; context == 0 || filled != wanted) {
+    fill(engine, batch, context);
+    filled = wanted;
+  } else {
+    engine.truncate(context);
+  }
   double seconds = 0.0;
-  for (std::uint32_t position = 0; position < steps + workload_limits::warm_up_steps; ++position) {
+  for (std::uint32_t step = 0; step < steps + workload_limits::warm_up_steps; ++step) {
     std::vector<workload_row> rows;
     for (std::uint32_t s = 0; s < batch; ++s)
-      rows.push_back({s, position, token_at(s, position, engine.vocab_size()), true});
+      rows.push_back({s, context + step, token_at(s, context + step, engine.vocab_size()), true});
     const double time = timed(engine, rows);
-    if (position >= workload_limits::warm_up_steps)
+    if (step >= workload_limits::warm_up_steps)
       seconds += time;
   }
   std::ostringstream out;
@@ -114,18 +145,23 @@ inline std::string run_greedy(workload_engine& engine, std::uint32_t prompt, std
 /// Answers commands until stdin ends. @returns the exit status
 inline int serve_workload(workload_engine& engine) {
   std::string line;
+  filled_context filled;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);
     std::string command;
     std::uint32_t a = 0;
     std::uint32_t b = 0;
-    words >> command >> a >> b;
+    std::uint32_t context = 0;
+    words >> command >> a >> b >> context;
+    if (command != "decode")
+      filled = {};
     std::string answer;
     if (command == "prefill" && a > 0 && a <= workload_limits::max_tokens)
       answer = run_prefill(engine, a);
     else if (command == "decode" && a > 0 && a <= workload_limits::max_batch && b > 0
-             && b + workload_limits::warm_up_steps <= workload_limits::max_tokens)
-      answer = run_decode(engine, a, b);
+             && context <= workload_limits::max_tokens
+             && b + workload_limits::warm_up_steps <= workload_limits::max_tokens - context)
+      answer = run_decode(engine, a, b, context, filled);
     else if (command == "greedy" && a > 0 && b > 0 && a + b <= workload_limits::max_tokens)
       answer = run_greedy(engine, a, b);
     if (answer.empty()) {
