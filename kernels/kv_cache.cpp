@@ -57,37 +57,31 @@ struct head_slot {
   std::size_t token;
 };
 
-// A head's key or value, of the cache's type, into its tile.
-template <class T, class Index>
-void write_elements(std::byte* tile, const std::byte* from, std::size_t dims, const Index& index) {
-  for (std::size_t d = 0; d < dims; ++d)
-    reinterpret_cast<T*>(tile)[index(d)] = reinterpret_cast<const T*>(from)[d];
+// Elements that lie together into every `Stride`-th place of a tile.
+template <std::size_t ElementBytes, std::size_t Stride>
+void scatter(std::byte* to, const std::byte* from, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    std::memcpy(to + i * Stride * ElementBytes, from + i * ElementBytes, ElementBytes);
 }
 
 void write_head(const kv_layer_group& group, const head_slot& slot, const std::byte* key,
                 const std::byte* value) {
   const std::size_t dims = group.head_dim;
   const std::size_t t = slot.token;
-  const std::size_t value_start = bytes_of(group.type, value_index(group.type, t, 0, value_dim(group)));
-  switch (group.type) {
-  case dtype::bf16: // two dimensions of a key lie together
-    for (std::size_t d = 0; d < dims; d += 2)
-      std::memcpy(slot.keys + bytes_of(group.type, key_index(group.type, t, d)),
-                  key + bytes_of(group.type, d), 2 * sizeof(bfloat16));
-    write_elements<bfloat16>(slot.values, value, dims,
-                             [&](std::size_t d) { return value_index(group.type, t, d, value_dim(group)); });
-    break;
-  case dtype::int8:
-    write_elements<std::int8_t>(slot.keys, key, dims,
-                                [&](std::size_t d) { return key_index(group.type, t, d); });
-    std::memcpy(slot.values + value_start, value, dims);
-    std::memcpy(slot.keys + scale_offset(key_dim(group), t), key + int8_row_scale(dims), sizeof(float));
-    std::memcpy(slot.values + scale_offset(value_dim(group), t), value + int8_row_scale(dims), sizeof(float));
-    break;
-  default:
-    write_elements<float>(slot.keys, key, dims, [&](std::size_t d) { return key_index(group.type, t, d); });
-    std::memcpy(slot.values + value_start, value, bytes_of(group.type, dims));
+  std::byte* to = slot.values + bytes_of(group.type, value_index(group.type, t, 0, value_dim(group)));
+  if (group.type == dtype::bf16) { // two dimensions of a key lie together, and so do two tokens' values
+    scatter<2 * sizeof(bfloat16), tile_tokens>(slot.keys + t * 2 * sizeof(bfloat16), key, dims / 2);
+    scatter<sizeof(bfloat16), 2>(to, value, dims);
+    return;
   }
+  std::memcpy(to, value, bytes_of(group.type, dims));
+  if (group.type == dtype::f32) {
+    scatter<sizeof(float), tile_tokens>(slot.keys + t * sizeof(float), key, dims);
+    return;
+  }
+  scatter<1, tile_tokens>(slot.keys + t, key, dims);
+  std::memcpy(slot.keys + scale_offset(key_dim(group), t), key + int8_row_scale(dims), sizeof(float));
+  std::memcpy(slot.values + scale_offset(value_dim(group), t), value + int8_row_scale(dims), sizeof(float));
 }
 
 float read_element(const std::byte* tile, dtype type, std::size_t index) {
