@@ -75,13 +75,17 @@ TROUPE_INLINE attention_state begin_attention(const attention_block& block) {
 
 /// score += query · keys of a tile, which begins as the panel of a product does.
 static void score_tile(const attention_state& s, dtype type, const float* query, std::size_t rows,
-                       const std::byte* tile, float* score, tile_fetch& /*fetch*/) {
+                       const std::byte* tile, float* score, tile_fetch& fetch) {
   if (type == dtype::int8) {
     auto* pairs = reinterpret_cast<std::byte*>(s.keys);
     pair_int8_rows(tile, s.key_dim, tile_tokens, pairs);
     tile = pairs;
   }
-  over_rows<direct_kernel<false>>(query, s.key_dim, rows, tile, s.key_dim / block_k, score, chunk_keys);
+  for (std::size_t b = 0; b < s.key_dim / block_k; ++b) {
+    fetch.steps(half_block); // a line for each two rows of the block
+    over_rows<direct_kernel<false>>(query + b * block_k, s.key_dim, rows, tile + b * panel_block_bytes, 1,
+                                    score, chunk_keys);
+  }
 }
 
 #endif
@@ -132,7 +136,7 @@ struct fma_products {
     if (block.cache_type == dtype::f32) {
       chunk.for_runs(
           [&](std::size_t t, std::size_t tokens) {
-            values_of_rows<value_kernel_f32>(s, t * group, tokens * group, chunk.values);
+            values_of_rows<value_kernel_f32>(s, t * group, tokens * group, chunk.values, fetch);
           },
           [&](std::size_t t, std::size_t first, std::size_t end) {
             for (std::size_t g = 0; g < group; ++g)

@@ -54,11 +54,13 @@ class tile_fetch {
     ++line_;
   }
 
-  /// All that are left.
-  void rest() {
-    while (line_ != lines_)
+  inline __attribute__((always_inline)) void steps(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i)
       step();
   }
+
+  /// All that are left.
+  void rest() { steps(lines_ - line_); }
 
  private:
   static constexpr std::size_t line_bytes = 64;

@@ -18,9 +18,11 @@ struct value_kernel_bf16 {
   static constexpr std::size_t most_rows = 6;
 
   template <std::size_t Rows>
-  TROUPE_INLINE void run(const attention_state& s, std::size_t row, const std::byte* const* tiles) {
+  TROUPE_INLINE void run(const attention_state& s, std::size_t row, const std::byte* const* tiles,
+                         tile_fetch& fetch) {
     const float* p = s.score + row * chunk_keys;
     for (std::size_t d = 0; d < s.value_dim; d += lanes) {
+      fetch.steps(lanes);
       vf even[Rows];
       vf odd[Rows];
 #  pragma GCC unroll 16
@@ -58,9 +60,11 @@ struct value_kernel_f32 {
   static constexpr std::size_t most_rows = 6;
 
   template <std::size_t Rows>
-  TROUPE_INLINE void run(const attention_state& s, std::size_t row, const std::byte* const* tiles) {
+  TROUPE_INLINE void run(const attention_state& s, std::size_t row, const std::byte* const* tiles,
+                         tile_fetch& fetch) {
     const float* p = s.score + row * chunk_keys;
     for (std::size_t d = 0; d < s.value_dim; d += lanes) {
+      fetch.steps(2 * lanes);
       vf sum[Rows];
 #pragma GCC unroll 16
       for (std::size_t r = 0; r < Rows; ++r)
@@ -86,9 +90,10 @@ struct value_kernel_f32 {
 /// Rows whose every key of the chunk is seen.
 template <class Kernel>
 TROUPE_INLINE void values_of_rows(const attention_state& s, std::size_t row, std::size_t rows,
-                                  const std::byte* const* tiles) {
-  in_row_blocks<Kernel::most_rows>(
-      rows, [&]<std::size_t Rows>(std::size_t done) { Kernel::template run<Rows>(s, row + done, tiles); });
+                                  const std::byte* const* tiles, tile_fetch& fetch) {
+  in_row_blocks<Kernel::most_rows>(rows, [&]<std::size_t Rows>(std::size_t done) {
+    Kernel::template run<Rows>(s, row + done, tiles, fetch);
+  });
 }
 
 /// One row that sees keys [first, end) of the chunk: the same chains over those
@@ -139,9 +144,9 @@ class chunk_values {
   }
 
   /// Adds to rows that see keys [0, keys).
-  void add(std::size_t row, std::size_t rows, std::size_t keys, tile_fetch& /*fetch*/) const {
+  void add(std::size_t row, std::size_t rows, std::size_t keys, tile_fetch& fetch) const {
     if (keys == chunk_keys)
-      values_of_rows<value_kernel_bf16>(s_, row, rows, tiles_);
+      values_of_rows<value_kernel_bf16>(s_, row, rows, tiles_, fetch);
     else
       for (std::size_t r = row; r < row + rows; ++r)
         values_of_part(s_, r, tiles_, 0, keys, dtype::bf16);

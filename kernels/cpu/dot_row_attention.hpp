@@ -69,11 +69,6 @@ static void copy_seen_values(const attention_state& s, const std::byte* const (&
   }
 }
 
-TROUPE_INLINE void fetch_four(tile_fetch& fetch) {
-  for (std::size_t i = 0; i < 4; ++i)
-    fetch.step();
-}
-
 /// See `fma_products`. Probabilities of a chunk are 32 BF16 numbers in order, at the row's scores.
 struct dot_products {
   static constexpr std::size_t rows_together = 6;
@@ -137,7 +132,7 @@ struct dot_products {
               float* to = score + r * chunk_keys + tile * tile_tokens;
               store(to, add(b == 0 ? set1(0.0F) : load(to), sum));
             },
-            [&](std::size_t) { fetch_four(fetch); });
+            [&](std::size_t) { fetch.steps(4); });
       }
     });
   }
@@ -159,7 +154,7 @@ struct dot_products {
               float* to = sums + r * s.key_dim + d + part * 16;
               store(to, fma(load(to), set1(s.factor[row + r]), add(set1(0.0F), sum)));
             },
-            [&](std::size_t) { fetch_four(fetch); });
+            [&](std::size_t) { fetch.steps(4); });
       };
       std::size_t d = 0;
       for (; d + 32 <= s.value_dim; d += 32)
