@@ -90,8 +90,9 @@ static void score_tile(const attention_state& s, dtype type, const float* query,
 
 #endif
 
-/// Products of attention on FMAs.
-struct fma_products {
+/// Products of attention on FMAs. Each fetches meanwhile what is read later.
+struct products_on_fmas {
+  /// A row for the products with keys, in the place of key_dim floats.
   static void pack_query(const attention_block& block, const std::byte* query, float* out) {
     if (block.cache_type == dtype::f32)
       pack_row_f32(query, block.query_type, block.head_dim, out);
@@ -118,6 +119,7 @@ struct fma_products {
     fetch.rest();
   }
 
+  /// Probabilities of a row as the products with values take them, at its scores.
   TROUPE_INLINE void store_probabilities(float* score, const v16& low, const v16& high, dtype type) {
     if (type == dtype::f32) {
       store16(score, low);
@@ -202,6 +204,7 @@ class chunk_walk {
   std::size_t end_ = 0;
 };
 
+/// A row block with products (`products_on_fmas`).
 template <class Products>
 TROUPE_INLINE void attention_in_spans(const attention_block& block) {
   const attention_state s = begin_attention<Products>(block);
@@ -226,7 +229,7 @@ TROUPE_INLINE void attention_in_spans(const attention_block& block) {
 }
 
 static void attention(const attention_block& block) {
-  attention_in_spans<fma_products>(block);
+  attention_in_spans<products_on_fmas>(block);
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -23,7 +23,7 @@ static void dot_attention(const attention_block& block) {
   else if (block.tokens * block.group > tile_rows)
     column_attention_block<dot_columns>(block);
   else
-    attention_in_spans<dot_products>(block);
+    attention_in_spans<products_on_dots>(block);
 }
 
 } // namespace TROUPE_ISA_NAMESPACE

@@ -53,9 +53,8 @@ struct int8_value_dots {
   }
 };
 
-/// A chunk's values with zeros where a row does not see them, which changes no bit: what it does not see has
-/// probability 0, and a sum that starts from +0 can only turn from −0 into +0 by adding +0; the last addition
-/// to +0 makes either of them +0.
+/// A chunk's values with zeros where a row does not see them, so that it takes all (`seen_chunk::takes_all`
+/// says why that changes no bit).
 /// @param to  [2 tiles]
 static void copy_seen_values(const attention_state& s, const std::byte* const (&tiles)[2], std::size_t first,
                              std::size_t end, std::byte* to) {
@@ -69,8 +68,8 @@ static void copy_seen_values(const attention_state& s, const std::byte* const (&
   }
 }
 
-/// See `fma_products`. Probabilities of a chunk are 32 BF16 numbers in order, at the row's scores.
-struct dot_products {
+/// See `products_on_fmas`. Probabilities of a chunk are 32 BF16 numbers in order, at the row's scores.
+struct products_on_dots {
   static constexpr std::size_t rows_together = 6;
   static constexpr std::size_t probability_stride = chunk_keys * sizeof(float) / sizeof(bfloat16);
 

@@ -147,16 +147,18 @@ def measure_column(args, name, config):
         result["about"] = {e.name: e.about for e in engines}
         rates = {cell: {e.name: [] for e in engines} for cell, _ in cells}
         limits = []
-        for number in range(args.rounds):
-            with locked(args.lock):
-                limits.append(limiter.ask("limits"))
-                for cell, command in cells:
-                    # Who begins changes from round to round.
-                    for engine in engines[number % len(engines) :] + engines[: number % len(engines)]:
-                        answer = engine.ask(command)
-                        rates[cell][engine.name].append(answer["tokens"] / answer["seconds"])
-                        time.sleep(0.02)  # threads that spin for work go to sleep
-            print(f"{name}: round {number + 1} of {args.rounds}", file=sys.stderr, flush=True)
+        # A context is filled once and then stays there, so such cells take their rounds one after another.
+        for together in [[cell] for cell in cells] if args.context else [cells]:
+            for number in range(args.rounds):
+                with locked(args.lock):
+                    limits.append(limiter.ask("limits"))
+                    for cell, command in together:
+                        # Who begins changes from round to round.
+                        for engine in engines[number % len(engines) :] + engines[: number % len(engines)]:
+                            answer = engine.ask(command)
+                            rates[cell][engine.name].append(answer["tokens"] / answer["seconds"])
+                            time.sleep(0.02)  # threads that spin for work go to sleep
+                print(f"{name}: round {number + 1} of {args.rounds}", file=sys.stderr, flush=True)
         # Medians like everything else: the machine's best moment is not what the work was done in.
         result["limits"] = {key: statistics.median(one[key] for one in limits) for key in limits[0]}
         limiter.close()
