@@ -38,7 +38,7 @@ int run(const std::vector<std::string>& arguments) {
   stop.wait();
   log.line("stopping", "");
   expert.stop(defaults::drain);
-  return 0;
+  return stop_signal::exit_status();
 }
 
 } // namespace

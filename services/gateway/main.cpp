@@ -39,7 +39,7 @@ int run(const std::vector<std::string>& arguments) {
   stop.wait();
   log.line("stopping", "running requests may end");
   gateway.stop(defaults::drain);
-  return 0;
+  return stop_signal::exit_status();
 }
 
 } // namespace

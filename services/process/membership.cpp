@@ -27,7 +27,7 @@ membership::membership(caf::actor_system& system, member_config config, process_
   member->attach_functor([log = log_](const caf::error& reason) {
     if (code_of(reason) == ec::incompatible) {
       log.line("refused", text_of(reason));
-      stop_signal::raise();
+      stop_signal::raise_fault();
     }
   });
 }

@@ -15,7 +15,8 @@
 namespace troupe {
 
 /// Spawns the member of a worker actor. When the scheduler says that this worker can never be part of the
-/// cluster (another model, another numerics class), logs why and raises the stop signal.
+/// cluster (another model, another numerics class), logs why and stops this process, whose exit
+/// status will be 1.
 class membership {
  public:
   membership(caf::actor_system& system, member_config config, process_log log);

@@ -1,5 +1,6 @@
 #include "services/process/stop_signal.hpp"
 
+#include <atomic>
 #include <csignal>
 
 #include <pthread.h>
@@ -8,6 +9,8 @@
 namespace troupe {
 
 namespace {
+
+std::atomic<bool> has_fault{false};
 
 sigset_t stop_signals() {
   sigset_t set;
@@ -34,8 +37,13 @@ void stop_signal::wait() {
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-void stop_signal::raise() {
+void stop_signal::raise_fault() noexcept {
+  has_fault = true;
   kill(getpid(), SIGTERM);
+}
+
+int stop_signal::exit_status() noexcept {
+  return has_fault ? 1 : 0;
 }
 
 } // namespace troupe

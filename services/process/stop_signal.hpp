@@ -13,7 +13,10 @@ class stop_signal {
   void wait();
 
   /// Makes wait() return, from any thread: for a fault that leaves nothing to serve.
-  static void raise();
+  static void raise_fault() noexcept;
+
+  /// What main() returns behind wait(): 0, or 1 after a fault, so that a supervisor knows the difference.
+  static int exit_status() noexcept;
 };
 
 } // namespace troupe

@@ -32,7 +32,7 @@ int run(const std::vector<std::string>& arguments) {
   stop.wait();
   log.line("stopping", "");
   scheduler.stop();
-  return 0;
+  return stop_signal::exit_status();
 }
 
 } // namespace

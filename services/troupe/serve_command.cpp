@@ -101,7 +101,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   attention.stop(std::chrono::seconds{1});
   expert.stop(std::chrono::milliseconds{0});
   scheduler.stop();
-  return 0;
+  return stop_signal::exit_status();
 }
 
 } // namespace troupe
