@@ -68,18 +68,19 @@ void write_head(const kv_layer_group& group, const head_slot& slot, const std::b
                 const std::byte* value) {
   const std::size_t dims = group.head_dim;
   const std::size_t t = slot.token;
-  std::byte* to = slot.values + bytes_of(group.type, value_index(group.type, t, 0, value_dim(group)));
+  std::byte* key_to = slot.keys + bytes_of(group.type, key_index(group.type, t, 0));
+  std::byte* value_to = slot.values + bytes_of(group.type, value_index(group.type, t, 0, value_dim(group)));
   if (group.type == dtype::bf16) { // two dimensions of a key lie together, and so do two tokens' values
-    scatter<2 * sizeof(bfloat16), tile_tokens>(slot.keys + t * 2 * sizeof(bfloat16), key, dims / 2);
-    scatter<sizeof(bfloat16), 2>(to, value, dims);
+    scatter<2 * sizeof(bfloat16), tile_tokens>(key_to, key, dims / 2);
+    scatter<sizeof(bfloat16), 2>(value_to, value, dims);
     return;
   }
-  std::memcpy(to, value, bytes_of(group.type, dims));
+  std::memcpy(value_to, value, bytes_of(group.type, dims));
   if (group.type == dtype::f32) {
-    scatter<sizeof(float), tile_tokens>(slot.keys + t * sizeof(float), key, dims);
+    scatter<sizeof(float), tile_tokens>(key_to, key, dims);
     return;
   }
-  scatter<1, tile_tokens>(slot.keys + t, key, dims);
+  scatter<1, tile_tokens>(key_to, key, dims);
   std::memcpy(slot.keys + scale_offset(key_dim(group), t), key + int8_row_scale(dims), sizeof(float));
   std::memcpy(slot.values + scale_offset(value_dim(group), t), value + int8_row_scale(dims), sizeof(float));
 }

@@ -187,8 +187,8 @@ void check_attention(comparison& compare, dtype type, std::size_t head_dim, std:
   const std::size_t all = last_is_nan ? last_key : last_key + 1;
   const std::array<std::size_t, tokens> end{64, 67, 70, 1, 32, 33, 65, all, all};
   const std::array<float, 2> sinks{0.5F, -1.0F};
-  // Products of 64 such values are in the hundreds, of integers with scales in the tens: scaled so that many
-  // keys count.
+  // Products of 64 such values are in the hundreds, with int8's scales smaller: scaled so that many keys
+  // count.
   const float scale = type == dtype::int8 ? 0.05F : 0.005F;
   std::array<const std::byte*, tokens> query{};
   for (std::size_t t = 0; t < tokens; ++t)

@@ -87,19 +87,10 @@ struct chunk_scales {
 /// first key, and two tiles of keys and of values each.
 template <class Function>
 TROUPE_INLINE void for_each_chunk(const attention_block& block, const Function& function) {
-  auto first_key = static_cast<std::size_t>(-1);
-  std::size_t end_key = 0;
-  for (std::size_t t = 0; t < block.tokens; ++t) {
-    first_key = smaller(first_key, block.first_key[t]);
-    end_key = larger(end_key, block.end_key[t]);
-  }
-  for (std::size_t begin = first_key / chunk_keys * chunk_keys; begin < end_key; begin += chunk_keys) {
-    // A chunk's second tile may not exist yet; nobody sees it then.
-    const std::size_t tile = begin / tile_tokens;
-    const std::size_t second = tile + 1 < block.num_tiles ? tile + 1 : tile;
-    const std::byte* keys[2] = {block.key_tiles[tile], block.key_tiles[second]};
-    const std::byte* values[2] = {block.value_tiles[tile], block.value_tiles[second]};
-    function(begin, keys, values);
+  const seen_keys seen(block);
+  for (std::size_t begin = seen.begin; begin < seen.end; begin += chunk_keys) {
+    const chunk_tiles tiles(block, begin);
+    function(begin, tiles.keys, tiles.values);
   }
 }
 

@@ -111,10 +111,10 @@ struct products_on_fmas {
     for (std::size_t tile = 0; tile < 2; ++tile) {
       float* to = score + tile * tile_tokens;
       if (block.cache_type == dtype::f32)
-        f32_panel(query, s.key_dim, rows, reinterpret_cast<const float*>(chunk.keys[tile]), block.head_dim,
-                  to, chunk_keys);
+        f32_panel(query, s.key_dim, rows, reinterpret_cast<const float*>(chunk.tiles.keys[tile]),
+                  block.head_dim, to, chunk_keys);
       else
-        score_tile(s, block.cache_type, query, rows, chunk.keys[tile], to, fetch);
+        score_tile(s, block.cache_type, query, rows, chunk.tiles.keys[tile], to, fetch);
     }
     fetch.rest();
   }
@@ -138,14 +138,14 @@ struct products_on_fmas {
     if (block.cache_type == dtype::f32) {
       chunk.for_runs(
           [&](std::size_t t, std::size_t tokens) {
-            values_of_rows<value_kernel_f32>(s, t * group, tokens * group, chunk.values, fetch);
+            values_of_rows<value_kernel_f32>(s, t * group, tokens * group, chunk.tiles.values, fetch);
           },
           [&](std::size_t t, std::size_t first, std::size_t end) {
             for (std::size_t g = 0; g < group; ++g)
-              values_of_part(s, t * group + g, chunk.values, first, end, dtype::f32);
+              values_of_part(s, t * group + g, chunk.tiles.values, first, end, dtype::f32);
           });
     } else {
-      const chunk_values values(s, block.cache_type, chunk.values, (chunk.to - chunk.from) * group);
+      const chunk_values values(s, block.cache_type, chunk.tiles.values, (chunk.to - chunk.from) * group);
       chunk.for_runs([&](std::size_t t,
                          std::size_t tokens) { values.add(t * group, tokens * group, chunk_keys, fetch); },
                      [&](std::size_t t, std::size_t first, std::size_t end) {
@@ -153,7 +153,7 @@ struct products_on_fmas {
                          values.add(t * group, group, end, fetch);
                        else
                          for (std::size_t g = 0; g < group; ++g)
-                           values_of_part(s, t * group + g, chunk.values, first, end, dtype::bf16);
+                           values_of_part(s, t * group + g, chunk.tiles.values, first, end, dtype::bf16);
                      });
     }
     fetch.rest();
@@ -163,21 +163,14 @@ struct products_on_fmas {
 /// The chunks of a block that some token sees, in order.
 class chunk_walk {
  public:
-  explicit chunk_walk(const attention_block& block) : block_(block) {
-    begin_ = static_cast<std::size_t>(-1);
-    for (std::size_t t = 0; t < block.tokens; ++t) {
-      begin_ = smaller(begin_, block.first_key[t]);
-      end_ = larger(end_, block.end_key[t]);
-    }
-    begin_ = begin_ / chunk_keys * chunk_keys;
-  }
+  explicit chunk_walk(const attention_block& block) : block_(block), left_(block) {}
 
   /// The next `most` of them at most. @returns how many there are
   std::size_t next(const attention_state& s, std::size_t most, seen_chunk* chunks) {
     std::size_t count = 0;
-    for (; count < most && begin_ < end_; begin_ += chunk_keys) {
+    for (; count < most && left_.begin < left_.end; left_.begin += chunk_keys) {
       seen_chunk& chunk = chunks[count];
-      chunk.view = {&block_, begin_};
+      chunk.view = {&block_, left_.begin};
       chunk.from = 0;
       while (chunk.from < block_.tokens && !chunk.view.sees(chunk.from))
         ++chunk.from;
@@ -186,13 +179,7 @@ class chunk_walk {
         --chunk.to;
       if (chunk.from == chunk.to)
         continue;
-      // A chunk's second tile may not exist yet; nobody sees it then.
-      const std::size_t tile = begin_ / tile_tokens;
-      const std::size_t second = tile + 1 < block_.num_tiles ? tile + 1 : tile;
-      chunk.keys[0] = block_.key_tiles[tile];
-      chunk.keys[1] = block_.key_tiles[second];
-      chunk.values[0] = block_.value_tiles[tile];
-      chunk.values[1] = block_.value_tiles[second];
+      chunk.tiles = {block_, left_.begin};
       chunk.state = s.of_chunk(count++);
     }
     return count;
@@ -200,8 +187,7 @@ class chunk_walk {
 
  private:
   const attention_block& block_;
-  std::size_t begin_ = 0;
-  std::size_t end_ = 0;
+  seen_keys left_;
 };
 
 /// A row block with products (`products_on_fmas`).
@@ -217,7 +203,7 @@ TROUPE_INLINE void attention_in_spans(const attention_block& block) {
   chunk_walk walk(block);
   while (const std::size_t count = walk.next(s, most, chunks)) {
     for (std::size_t c = 0; c < count; ++c)
-      Products::scores(chunks[c], fetches ? tile_fetch(chunks[c].values, value_bytes) : tile_fetch());
+      Products::scores(chunks[c], fetches ? tile_fetch(chunks[c].tiles.values, value_bytes) : tile_fetch());
     softmax_rows<Products>(chunks, count);
     for (std::size_t c = 0; c < count; ++c) {
       const std::size_t tile = chunks[c].view.begin / tile_tokens + 2 * most;

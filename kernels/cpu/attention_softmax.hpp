@@ -38,8 +38,7 @@ struct seen_chunk {
   chunk_view view;
   std::size_t from = 0; // tokens [from, to) may see it
   std::size_t to = 0;
-  const std::byte* keys[2] = {}; // its tiles
-  const std::byte* values[2] = {};
+  chunk_tiles tiles{};
   attention_state state;
 
   /// Calls `run(t, row)` for every row that sees a key.
@@ -125,8 +124,8 @@ TROUPE_INLINE void add_probabilities(const seen_chunk& chunk, std::size_t t, std
   v16 high = exp(sub(load16(score + 16), top));
   s.weight[row] = std::fma(s.weight[row], s.factor[row], sum_of(add(low, high)));
   if (type == dtype::int8) {
-    low = mul(low, load16(scales_of_tile(chunk.values[0], s.value_dim)));
-    high = mul(high, load16(scales_of_tile(chunk.values[1], s.value_dim)));
+    low = mul(low, load16(scales_of_tile(chunk.tiles.values[0], s.value_dim)));
+    high = mul(high, load16(scales_of_tile(chunk.tiles.values[1], s.value_dim)));
     hide_others(score, chunk.view.first(t), chunk.view.end(t), 0.0F, low, high); // their scales may be NaN
   }
   Products::store_probabilities(score, low, high, type);
@@ -138,7 +137,7 @@ template <class Products>
 TROUPE_INLINE void softmax_rows(const seen_chunk* chunks, std::size_t count) {
   for (std::size_t c = 0; c < count; ++c) {
     const chunk_view& view = chunks[c].view;
-    const score_scales scales(*view.block, chunks[c].keys, chunks[c].state.key_dim);
+    const score_scales scales(*view.block, chunks[c].tiles.keys, chunks[c].state.key_dim);
     chunks[c].for_rows([&](std::size_t t, std::size_t row) {
       scale_scores(chunks[c].state, row, view.first(t), view.end(t), scales);
     });

@@ -24,8 +24,10 @@ struct attention_state {
   float* score = nullptr;   // [span][rows][32]: scores, then probabilities (bf16: rounded)
   float* top = nullptr;     // [span][rows]: m' of a chunk
   float* factor = nullptr;  // [span][rows]: exp(m − m') of a chunk
-  float* keys = nullptr;    // [key_dim][16]: a tile of keys that is widened for many rows
-  float* values = nullptr;  // [value_dim / 16][32][16]: a chunk's values, likewise
+  // Room for a tile of keys and for a chunk's values in another form: widened for many rows, as BF16 pairs,
+  // or with zeros where they are not seen.
+  float* keys = nullptr;   // [key_dim][16]
+  float* values = nullptr; // [value_dim / 16][32][16]
 
   /// With the scores, maxima and factors of one chunk of a span.
   attention_state of_chunk(std::size_t chunk) const {
@@ -34,6 +36,38 @@ struct attention_state {
     s.top += chunk * rows;
     s.factor += chunk * rows;
     return s;
+  }
+};
+
+/// The keys that some token of a block sees, from the beginning of a chunk on: [begin, end).
+struct seen_keys {
+  std::size_t begin = static_cast<std::size_t>(-1);
+  std::size_t end = 0;
+
+  explicit seen_keys(const attention_block& block) {
+    for (std::size_t t = 0; t < block.tokens; ++t) {
+      begin = smaller(begin, block.first_key[t]);
+      end = larger(end, block.end_key[t]);
+    }
+    begin = begin / chunk_keys * chunk_keys;
+  }
+};
+
+/// The tiles of the chunk whose first key is `begin`. A chunk's second tile may not exist yet; nobody sees it
+/// then, and the first stands in for it.
+struct chunk_tiles {
+  const std::byte* keys[2];
+  const std::byte* values[2];
+
+  chunk_tiles() = default;
+
+  chunk_tiles(const attention_block& block, std::size_t begin) {
+    const std::size_t first = begin / tile_tokens;
+    const std::size_t second = first + 1 < block.num_tiles ? first + 1 : first;
+    keys[0] = block.key_tiles[first];
+    keys[1] = block.key_tiles[second];
+    values[0] = block.value_tiles[first];
+    values[1] = block.value_tiles[second];
   }
 };
 

@@ -128,14 +128,11 @@ struct column_mask {
   }
 };
 
-/// Two vectors as BF16 pairs. Only of numbers that arithmetic made: denormals, of which there are none then,
-/// would become zero.
+/// Two vectors as BF16 pairs, of what arithmetic made (`rounded_words`).
 TROUPE_INLINE void store_rounded_pairs(std::byte* p, vf even, vf odd) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
                                          22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  __m512i both; // even, then odd
-  __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(both) : "v"(odd), "v"(even));
-  _mm512_store_si512(p, _mm512_permutexvar_epi16(order, both));
+  _mm512_store_si512(p, _mm512_permutexvar_epi16(order, rounded_words(even, odd)));
 }
 
 /// exp(x) for x ≤ 0 or NaN.

@@ -86,9 +86,8 @@ struct products_on_dots {
   }
 
   TROUPE_INLINE void store_probabilities(float* score, const v16& low, const v16& high, dtype /*type*/) {
-    __m512i rounded; // of numbers that arithmetic made: denormals would become zero
-    __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(rounded) : "v"(high.part[0]), "v"(low.part[0]));
-    _mm512_storeu_si512(score, _mm512_permutexvar_epi16(load_pairs(dots_in_place.value), rounded));
+    const vi words = rounded_words(low.part[0], high.part[0]);
+    _mm512_storeu_si512(score, _mm512_permutexvar_epi16(load_pairs(dots_in_place.value), words));
   }
 
   static void add_values(const seen_chunk& chunk, tile_fetch fetch) {
@@ -98,13 +97,13 @@ struct products_on_dots {
     chunk.for_runs(
         [&](std::size_t t, std::size_t tokens) {
           if (is_int8)
-            add_to_rows<int8_value_dots>(s, t * group, tokens * group, chunk.values, fetch);
+            add_to_rows<int8_value_dots>(s, t * group, tokens * group, chunk.tiles.values, fetch);
           else
-            add_to_rows<value_dots>(s, t * group, tokens * group, chunk.values, fetch);
+            add_to_rows<value_dots>(s, t * group, tokens * group, chunk.tiles.values, fetch);
         },
         [&](std::size_t t, std::size_t first, std::size_t end) {
           auto* copy = reinterpret_cast<std::byte*>(s.values);
-          copy_seen_values(s, chunk.values, first, end, copy);
+          copy_seen_values(s, chunk.tiles.values, first, end, copy);
           const std::byte* const tiles[2] = {copy, copy + tile_tokens * s.value_dim * sizeof(bfloat16)};
           add_to_rows<value_dots>(s, t * group, group, tiles, fetch);
         });
@@ -124,7 +123,7 @@ struct products_on_dots {
       const auto* query = reinterpret_cast<const bfloat16*>(s.query + (first + done) * s.key_dim);
       float* score = s.score + (first + done) * chunk_keys;
       for (std::size_t b = 0; b < s.key_dim / block_k; ++b) {
-        const Keys keys{{chunk.keys[0] + b * block_bytes, chunk.keys[1] + b * block_bytes}};
+        const Keys keys{{chunk.tiles.keys[0] + b * block_bytes, chunk.tiles.keys[1] + b * block_bytes}};
         dot_block<Rows, 2>(
             row_dots{query + b * block_k, stride}, keys,
             [&](std::size_t tile, std::size_t r, vf sum) {

@@ -47,7 +47,7 @@ inline constexpr std::size_t attention_span_chunks = 4;
 inline constexpr std::size_t attention_span_rows = 16; // at most
 
 /// Scratch of a block: per row (padded to 16) a query and an accumulator (both padded), 32 scores, as many
-/// probabilities and five numbers; a chunk's keys and values, and what two tiles of rows get of it; of few
+/// probabilities and four numbers; a chunk's keys and values, and what two tiles of rows get of it; of few
 /// rows the scores and two numbers of the other chunks of a span.
 constexpr std::size_t attention_scratch_bytes(std::size_t rows, std::size_t head_dim) {
   const std::size_t dim = (head_dim + 31) / 32 * 32;

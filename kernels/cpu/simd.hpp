@@ -147,6 +147,14 @@ TROUPE_INLINE vf round_to_bf16(vf x) {
   return odd_of(rounded_bits(x));
 }
 
+/// Two vectors rounded to 32 words, where the processor has the instruction. Only of what arithmetic made,
+/// which is no denormal: it takes those for zeros.
+TROUPE_INLINE vi rounded_words(vf low, vf high) {
+  vi words;
+  __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(words) : "v"(high), "v"(low));
+  return words;
+}
+
 /// Rounds what arithmetic made, which is no denormal: the instruction takes those for zeros.
 TROUPE_INLINE void store_result(bfloat16* p, vf x) {
 #  if defined(TROUPE_NATIVE_BF16)
