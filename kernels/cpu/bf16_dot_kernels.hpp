@@ -316,7 +316,7 @@ static void dots_in_order(const dot_product& product, const std::byte* panel, co
         for (const std::size_t end = fetched + bytes_of_step; fetched < end && fetched < bytes;
              fetched += vector_bytes)
           for (std::size_t p = 0; p < Panels; ++p)
-            __builtin_prefetch(next + p * product.panel_stride + fetched, 0, 2);
+            __builtin_prefetch(next + p * product.panel_stride + fetched, 0, 3);
         dot_block<Rows, Panels>(row_dots{x + row * product.a_stride + b * block_k, product.a_stride},
                                 ordered_dots{ordered + b * panel_block_bytes, ordered_bytes},
                                 add_to_rows{c + row * 16, product.rows * 16});

@@ -28,7 +28,7 @@ struct coded_dots {
 };
 
 /// A block in order, without the exponents of exceptions.
-static void order_coded(const coded_dots& weights, std::byte* ordered) {
+TROUPE_INLINE void order_coded(const coded_dots& weights, std::byte* ordered) {
   for (std::size_t i = 0; i < dots_of_half; ++i) {
     vi even;
     vi odd;
@@ -68,7 +68,8 @@ class coded_blocks {
       for (std::size_t i = 0; i < dots_of_half; ++i)
         fetch_pairs(i);
       alignas(64) std::byte ordered[panel_block_bytes];
-      order(1, ordered);
+      order_apart(panel_, block_, ordered);
+      end_block(ordered);
       multiply_ordered<Rows>(values, ordered, finish);
       return;
     }
@@ -78,16 +79,30 @@ class coded_blocks {
   }
 
   void order(std::size_t count, std::byte* out) {
-    for (std::size_t b = 0; b < count; ++b, block_ += bytes, ++index_, out += panel_block_bytes) {
-      order_coded({block_, exponent_table(panel_)}, out);
-      exception_ = patch_exceptions(exception_, index_, [&](std::size_t k, std::size_t column) {
-        return reinterpret_cast<std::uint16_t*>(out) + place_of(k, column);
-      });
+    const exponent_table exponents(panel_); // stays in a register
+    for (std::size_t b = 0; b < count; ++b, out += panel_block_bytes) {
+      order_coded({block_, exponents}, out);
+      end_block(out);
     }
   }
 
  private:
+  /// Puts the exceptions of a block that is in order in place, and goes to the next.
+  inline __attribute__((always_inline)) void end_block(std::byte* ordered) {
+    exception_ = patch_exceptions(exception_, index_, [&](std::size_t k, std::size_t column) {
+      return reinterpret_cast<std::uint16_t*>(ordered) + place_of(k, column);
+    });
+    block_ += bytes;
+    ++index_;
+  }
+
   /// Apart, so that loops over blocks stay small.
+  __attribute__((noinline)) static void order_apart(const std::byte* panel, const std::byte* block,
+                                                    std::byte* ordered) {
+    order_coded({block, exponent_table(panel)}, ordered);
+  }
+
+  /// Likewise.
   template <std::size_t Rows, class Values, class Finish>
   __attribute__((noinline)) static void multiply_ordered(Values values, const std::byte* ordered,
                                                          Finish finish) {
