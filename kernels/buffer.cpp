@@ -23,13 +23,26 @@ constexpr std::size_t line = 64;
 #  endif
 #endif
 #if defined(TROUPE_ADDRESS_SANITIZER)
-constexpr std::size_t least_in_heap = huge_page;
+constexpr bool shares_pages = false;
 #else
-constexpr std::size_t least_in_heap = std::size_t{64} << 10;
+constexpr bool shares_pages = true;
 #endif
+constexpr std::size_t least_in_huge_pages = std::size_t{64} << 10;
 
 std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
+}
+
+enum class place { lines, shared_pages, own_pages };
+
+// Whole pages of its own would cost a matrix of 2 MiB and its scales twice its size. What they would waste
+// more than a thirty-second of shares pages with others.
+place place_of(std::size_t num_bytes) {
+  const std::size_t wasted = round_up(num_bytes, huge_page) - num_bytes;
+  if (shares_pages && num_bytes >= least_in_huge_pages && num_bytes <= huge_page_heap::region_bytes
+      && wasted > num_bytes / 32)
+    return place::shared_pages;
+  return num_bytes >= huge_page ? place::own_pages : place::lines;
 }
 
 } // namespace
@@ -37,14 +50,19 @@ std::size_t round_up(std::size_t value, std::size_t unit) {
 buffer::buffer(std::size_t num_bytes) : size_(num_bytes) {
   if (num_bytes == 0)
     return;
-  if (num_bytes >= huge_page) {
+  switch (place_of(num_bytes)) {
+  case place::own_pages:
     data_ = map_huge_pages(round_up(num_bytes, huge_page));
-  } else if (num_bytes >= least_in_heap) {
+    break;
+  case place::shared_pages:
     data_ = huge_page_heap::instance().allocate(num_bytes);
-  } else {
+    break;
+  case place::lines: {
     const std::size_t padded = round_up(num_bytes, line);
     data_ = static_cast<std::byte*>(::operator new (padded, std::align_val_t{line}));
     std::memset(data_, 0, padded);
+    break;
+  }
   }
 }
 
@@ -60,12 +78,17 @@ buffer& buffer::operator=(buffer&& other) noexcept {
 buffer::~buffer() {
   if (data_ == nullptr)
     return;
-  if (size_ >= huge_page)
+  switch (place_of(size_)) {
+  case place::own_pages:
     ::munmap(data_, round_up(size_, huge_page));
-  else if (size_ >= least_in_heap)
+    break;
+  case place::shared_pages:
     huge_page_heap::instance().release(data_, size_);
-  else
+    break;
+  case place::lines:
     ::operator delete (data_, std::align_val_t{line});
+    break;
+  }
 }
 
 tensor::tensor(dtype type, std::size_t rows, std::size_t cols)

@@ -1,4 +1,4 @@
-// Memory in huge pages for what is smaller than one.
+// Memory in huge pages for what does not fill them.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@ namespace troupe::kernels {
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 /// Deals out parts of regions that huge pages are asked for: an expert's matrix of less than 2 MiB would lie
-/// in small ones otherwise, and is read a tenth slower there. Parts that come back are joined with their
-/// neighbours and dealt out again; a region without any goes back to the system. Thread-safe; not for the
-/// path of a token.
+/// in small ones otherwise, and is read a tenth slower there; one of a little more would take two. Parts that
+/// come back are joined with their neighbours and dealt out again; a region without any goes back to the
+/// system. Thread-safe; not for the path of a token.
 class huge_page_heap {
  public:
   static constexpr std::size_t region_bytes = std::size_t{32} << 20;
