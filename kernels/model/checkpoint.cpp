@@ -118,12 +118,14 @@ std::string checkpoint::fingerprint(const model_config& config) const {
         add_text(std::to_string(dim));
       add_text(std::to_string(entry.begin));
     }
-    // Fine-tunes of one model share every header; a page of values at both ends tells them apart.
-    constexpr std::size_t page = 4096;
-    const auto data =
-        s->entries.empty() ? bytes.subspan(bytes.size()) : bytes.subspan(s->entries.front().begin);
-    add_bytes(data.first(std::min(page, data.size())));
-    add_bytes(data.last(std::min(page, data.size())));
+    // Fine-tunes of one model share every header, and may share most tensors: some values of each tell them
+    // apart. All values would take reading the whole model, also where a worker wants a few experts of it.
+    constexpr std::size_t sample = 1024;
+    for (const auto& entry : s->entries) {
+      const auto data = bytes.subspan(entry.begin, entry.end - entry.begin);
+      const std::size_t size = std::min(sample, data.size());
+      add_bytes(data.subspan((data.size() - size) / 2, size));
+    }
   }
   std::string result;
   for (int shift = 124; shift >= 0; shift -= 4)

@@ -50,9 +50,9 @@ class checkpoint {
   void validate(const model_config& config) const;
 
   /// Identifies the model for cluster membership: 32 hexadecimal digits over config.json, the names, dtypes,
-  /// shapes and offsets of all tensors, the sizes of the files, and the first and last page of each file's
-  /// data. The same folder gives the same string on every machine; it is no proof against somebody who wants
-  /// a collision.
+  /// shapes and offsets of all tensors, the sizes of the files, and 1 KiB from the middle of each tensor. The
+  /// same folder gives the same string on every machine. It tells trainings apart, not edits of single rows,
+  /// and is no proof against somebody who wants a collision.
   std::string fingerprint(const model_config& config) const;
 
   const std::filesystem::path& folder() const noexcept { return folder_; }

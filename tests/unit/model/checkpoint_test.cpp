@@ -90,6 +90,40 @@ TEST(checkpoint, fingerprint_tells_models_apart_and_folders_with_the_same_model_
   EXPECT_NE(fingerprint(one), fingerprint(same));
 }
 
+TEST(checkpoint, fingerprint_tells_a_change_of_any_tensor) {
+  const random_model model("mixtral");
+  const auto file = model.folder() / "model.safetensors";
+  const auto fingerprint = [&] {
+    return checkpoint::open(model.folder()).fingerprint(load_config(model.folder()));
+  };
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  std::uint64_t header_bytes = 0;
+  stream.read(reinterpret_cast<char*>(&header_bytes), sizeof header_bytes);
+  std::string header(header_bytes, ' ');
+  stream.read(header.data(), static_cast<std::streamsize>(header_bytes));
+  const auto original = fingerprint();
+  std::size_t changed = 0;
+  const auto tensors = json::parse(header);
+  for (const auto& [name, tensor] : tensors.items()) {
+    if (name == "__metadata__")
+      continue;
+    const auto begin = tensor["data_offsets"][0].get<std::size_t>();
+    const auto end = tensor["data_offsets"][1].get<std::size_t>();
+    const auto at = static_cast<std::streamoff>(sizeof header_bytes + header_bytes + begin);
+    std::string data(end - begin, ' ');
+    stream.seekg(at).read(data.data(), static_cast<std::streamsize>(data.size()));
+    std::string negated = data;
+    for (std::size_t i = 1; i < negated.size(); i += 2) // two bytes a value: the upper one has the sign
+      negated[i] = static_cast<char>(static_cast<unsigned char>(negated[i]) ^ 0x80U);
+    stream.seekp(at).write(negated.data(), static_cast<std::streamsize>(negated.size())).flush();
+    EXPECT_NE(fingerprint(), original) << name;
+    stream.seekp(at).write(data.data(), static_cast<std::streamsize>(data.size())).flush();
+    ++changed;
+  }
+  EXPECT_GT(changed, 10U);
+  EXPECT_EQ(fingerprint(), original);
+}
+
 TEST(checkpoint, dtype_follows_the_checkpoint_unless_chosen) {
   const random_model bf16("mixtral");
   const random_model f16("mixtral_f16");
