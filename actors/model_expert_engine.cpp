@@ -64,6 +64,7 @@ class model_expert_engine : public expert_engine {
         store_(std::move(config.store)),
         queue_(std::move(config.queue)),
         progress_(std::move(config.progress)),
+        failed_(std::move(config.failed)),
         loader_([this] { load_orders(); }) {}
 
   ~model_expert_engine() override {
@@ -149,13 +150,15 @@ class model_expert_engine : public expert_engine {
 
   expert_load_result carry_out(const order& wanted) {
     expert_load_result result;
+    std::exception_ptr failure; // the first
     for (size_t i = 0; i < wanted.experts.size(); ++i) {
       expert_id id = wanted.experts[i];
       try {
         store_->load(id.layer, id.index);
         result.hosted.push_back(id);
       } catch (const std::exception& error) {
-        if (result.error.empty()) {
+        if (!failure) {
+          failure = std::current_exception();
           result.error = "layer " + std::to_string(id.layer) + ", expert " + std::to_string(id.index) + ": "
                          + error.what();
         }
@@ -176,13 +179,26 @@ class model_expert_engine : public expert_engine {
         }
       }
     }
+    report(failure, !result.hosted.empty());
     return result;
+  }
+
+  void report(const std::exception_ptr& failure, bool has_any) {
+    if (!failure || !failed_) {
+      return;
+    }
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      failed_(error, has_any);
+    }
   }
 
   model_shape shape_;
   std::shared_ptr<model::expert_store> store_;
   std::shared_ptr<compute_queue> queue_;
   std::function<void(size_t, size_t)> progress_;
+  std::function<void(const std::exception&, bool)> failed_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<order> orders_;

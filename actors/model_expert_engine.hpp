@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 
@@ -19,6 +20,9 @@ struct model_expert_config {
   /// Called on the loading thread while an order is carried out: experts loaded of this order, and in all.
   /// May be null.
   std::function<void(size_t loaded, size_t total)> progress;
+  /// Called on the loading thread after an order of which something could not be loaded: the first error, and
+  /// whether anything is loaded at all. May be null.
+  std::function<void(const std::exception& error, bool has_any)> failed;
 };
 
 std::shared_ptr<expert_engine> make_model_expert_engine(model_expert_config config);

@@ -1,36 +1,10 @@
 #include "kernels/model/open_weights.hpp"
 
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
 #include <utility>
 
 namespace troupe::model {
 
 namespace {
-
-/// Held while one process fills a place of the cache; goes with the process.
-class file_lock {
- public:
-  explicit file_lock(const std::filesystem::path& path)
-      : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-    while (fd_ >= 0 && ::flock(fd_, LOCK_EX) != 0)
-      if (errno != EINTR)
-        ::close(std::exchange(fd_, -1));
-    if (fd_ < 0)
-      throw model_error("cannot lock " + path.string() + ": " + std::strerror(errno));
-  }
-
-  ~file_lock() { ::close(fd_); }
-
-  file_lock(const file_lock&) = delete;
-  file_lock& operator=(const file_lock&) = delete;
-
- private:
-  int fd_;
-};
 
 std::shared_ptr<const weight_source> open_packed_folder(const std::filesystem::path& file,
                                                         const model_config& config,
@@ -49,28 +23,6 @@ std::shared_ptr<const weight_source> open_packed_folder(const std::filesystem::p
   return source;
 }
 
-std::shared_ptr<const weight_source> open_cached(const checkpoint_source& source,
-                                                 const open_options& options) {
-  std::error_code error;
-  std::filesystem::create_directories(options.cache, error);
-  if (error)
-    throw model_error("cannot make the cache folder " + options.cache.string() + ": " + error.message());
-  const auto file =
-      options.cache
-      / (source.fingerprint() + "-" + kernels::name_of(source.type()) + "-" + source.quant().stored_name()
-         + (source.coding() == weight_coding::none ? "" : "-coded") + ".troupe");
-  const file_lock lock(file.string() + ".lock");
-  if (std::filesystem::exists(file)) {
-    try {
-      return packed_source::open(file, source.config(), options.quant.rows, options.memory);
-    } catch (const model_error&) {
-      // Another version's, or damaged: it is ours to write again.
-    }
-  }
-  write_packed(source, file, options.threads, options.progress);
-  return packed_source::open(file, source.config(), options.quant.rows, options.memory);
-}
-
 } // namespace
 
 std::shared_ptr<const weight_source> open_weights(const std::filesystem::path& folder,
@@ -82,7 +34,9 @@ std::shared_ptr<const weight_source> open_weights(const std::filesystem::path& f
   const auto type = resolve_dtype(options.dtype, *weights);
   auto source = std::make_shared<const checkpoint_source>(std::move(weights), config, type, options.quant,
                                                           options.set, options.coding);
-  return options.cache.empty() ? source : open_cached(*source, options);
+  if (options.cache.folder.empty())
+    return source;
+  return open_cached(*source, options.memory, options.cache);
 }
 
 } // namespace troupe::model

@@ -3,11 +3,10 @@
 
 #include "kernels/model/numerics.hpp"
 #include "kernels/model/packed_source.hpp"
-#include "kernels/model/packed_writer.hpp"
 #include "kernels/model/weight_source.hpp"
+#include "kernels/model/weights_cache.hpp"
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 
 namespace troupe::model {
@@ -21,12 +20,8 @@ struct open_options {
   weight_coding coding = weight_coding::none;
   /// Of packed weights.
   weight_memory memory = weight_memory::mapped;
-  /// Folder where a checkpoint is packed once and mapped from then on; empty: it is converted at every start.
-  std::filesystem::path cache{};
-  /// Threads that fill the cache.
-  unsigned threads = 1;
-  /// Told while the cache is filled.
-  pack_progress progress{};
+  /// Where a checkpoint is packed once and mapped from then on; no folder: it is converted at every start.
+  cache_options cache{};
 };
 
 /// Opens the packed file of a folder that `troupe quantize` wrote, the packed file in the cache (which is

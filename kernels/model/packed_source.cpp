@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace troupe::model {
@@ -21,7 +23,7 @@ kernels::packed_format stored_format(const packed_extent& extent, kernels::packe
 
 std::shared_ptr<const packed_source> packed_source::open(const std::filesystem::path& path,
                                                          model_config config, kernels::row_quant rows,
-                                                         weight_memory memory) {
+                                                         weight_memory memory, damaged_file damaged) {
   mapped_file file(path);
   const auto bytes = file.bytes();
   const auto header = packed_header::decode(bytes, path.string());
@@ -33,14 +35,15 @@ std::shared_ptr<const packed_source> packed_source::open(const std::filesystem::
   if (index.config_checksum != checksum_of(config.canonical_json))
     throw model_error(path.string() + ": config.json is not the one that these weights were packed with");
   return std::shared_ptr<const packed_source>(
-      new packed_source(std::move(file), std::move(index), std::move(config), rows, memory));
+      new packed_source(std::move(file), std::move(index), std::move(config), rows, memory, damaged));
 }
 
 packed_source::packed_source(mapped_file file, packed_index index, model_config config,
-                             kernels::row_quant rows, weight_memory memory)
+                             kernels::row_quant rows, weight_memory memory, damaged_file damaged)
     : weight_source(std::move(config), index.type, {index.quant.experts, index.quant.dense, rows}),
       file_(std::move(file)),
       memory_(memory),
+      damaged_(damaged),
       fingerprint_(std::move(index.fingerprint)) {
   for (auto& extent : index.extents) {
     auto name = extent.name;
@@ -54,14 +57,21 @@ std::string packed_source::description() const {
   return "packed in " + file_.path().string();
 }
 
-void packed_source::fail(const packed_extent& extent, const std::string& what) const {
-  throw model_error(file_.path().string() + ": extent '" + extent.name + "' " + what);
+void packed_source::fail(const std::string& extent, const std::string& what) const {
+  const std::string message = file_.path().string() + ": extent '" + extent + "' " + what;
+  std::error_code error;
+  if (damaged_ == damaged_file::removed) {
+    std::filesystem::remove(file_.path(), error);
+    if (!error)
+      throw cache_damaged(message + "; the file has been removed, and the next start writes it again");
+  }
+  throw model_error(message);
 }
 
 const packed_extent& packed_source::find(const std::string& name) const {
   const auto found = extents_.find(name);
   if (found == extents_.end())
-    throw model_error(file_.path().string() + ": extent '" + name + "' is missing");
+    fail(name, "is missing");
   return found->second;
 }
 
@@ -74,11 +84,11 @@ std::span<const std::byte> packed_source::read(const packed_extent& extent, exte
                                                std::span<const std::size_t> shape) const {
   if (extent.kind != kind || extent.format != format
       || !std::equal(shape.begin(), shape.end(), extent.shape.begin(), extent.shape.end()))
-    fail(extent, "is not what config.json asks for");
+    fail(extent.name, "is not what config.json asks for");
   const auto bytes = bytes_of(extent);
   populate_pages(bytes);
   if (checksum_of(bytes) != extent.checksum)
-    fail(extent, "is damaged: its checksum differs");
+    fail(extent.name, "is damaged: its checksum differs");
   return bytes;
 }
 
@@ -88,7 +98,7 @@ kernels::packed_matrix packed_source::place(const packed_extent& extent, const k
   if (shape.format == kernels::packed_format::bf16_coded)
     for (std::size_t panel = 0; panel < shape.panels(); ++panel)
       if (!kernels::has_valid_exceptions(mapped.panel(panel), shape.padded_inputs() / 32))
-        fail(extent, "has a panel whose exceptions make no sense");
+        fail(extent.name, "has a panel whose exceptions make no sense");
   if (memory_ == weight_memory::mapped)
     return mapped;
   auto result = kernels::packed_matrix::copy(shape, bytes);
@@ -180,7 +190,7 @@ embedding_rows packed_source::embeddings() const {
     if (extent.format == kernels::name_of(candidate))
       row_type = candidate;
   if ((row_type == kernels::dtype::int8) != (quant().dense != dense_quant::none))
-    fail(extent, "is not what the file says of itself");
+    fail(extent.name, "is not what the file says of itself");
   result.rows = {data, row_type, config().vocab_size, config().hidden, shape[2], {}};
   if (row_type == kernels::dtype::int8)
     result.scales = reinterpret_cast<const float*>(data + config().vocab_size * shape[2]);

@@ -17,6 +17,12 @@ enum class weight_memory {
   copied, ///< in memory of the process, in huge pages where allowed
 };
 
+/// What becomes of a packed file of which an extent is damaged.
+enum class damaged_file {
+  kept,
+  removed, ///< a cache's: the next start writes it again
+};
+
 /// Opening reads header and index; an extent's pages are read, and its checksum is compared, when it is asked
 /// for.
 class packed_source final : public weight_source {
@@ -24,10 +30,14 @@ class packed_source final : public weight_source {
   /// @param file  as `write_packed` left it
   /// @param rows  how rows enter quantized weights
   /// @param memory  where weights are used; copied ones take memory as they are asked for
-  /// @errors  model_error: not such a file, damaged, or packed for another config.json
+  /// @param damaged  what becomes of the file when an extent that is asked for is
+  /// @errors  model_error: not such a file, damaged, or packed for another config.json; and whoever asks for
+  /// a
+  ///          damaged extent gets one, `cache_damaged` where the file was removed
   static std::shared_ptr<const packed_source> open(const std::filesystem::path& file, model_config config,
                                                    kernels::row_quant rows = kernels::row_quant::none,
-                                                   weight_memory memory = weight_memory::mapped);
+                                                   weight_memory memory = weight_memory::mapped,
+                                                   damaged_file damaged = damaged_file::kept);
 
   std::string fingerprint() const override { return fingerprint_; }
 
@@ -48,7 +58,7 @@ class packed_source final : public weight_source {
 
  private:
   packed_source(mapped_file file, packed_index index, model_config config, kernels::row_quant rows,
-                weight_memory memory);
+                weight_memory memory, damaged_file damaged);
 
   const packed_extent& find(const std::string& name) const;
   std::span<const std::byte> bytes_of(const packed_extent& extent) const;
@@ -61,10 +71,11 @@ class packed_source final : public weight_source {
                                std::span<const std::byte> bytes) const;
   kernels::expert_weights read_mlp(const std::string& name, kernels::packed_format wanted,
                                    std::size_t intermediate) const;
-  [[noreturn]] void fail(const packed_extent& extent, const std::string& what) const;
+  [[noreturn]] void fail(const std::string& extent, const std::string& what) const;
 
   mapped_file file_;
   weight_memory memory_;
+  damaged_file damaged_;
   std::string fingerprint_;
   std::unordered_map<std::string, packed_extent> extents_;
   std::unordered_map<std::string, std::vector<std::size_t>> tensors_; // shapes that the config asks for

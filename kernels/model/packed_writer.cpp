@@ -1,78 +1,23 @@
 #include "kernels/model/packed_writer.hpp"
 
 #include "kernels/model/dense_model.hpp"
+#include "kernels/model/pending_file.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <exception>
-#include <fcntl.h>
+#include <functional>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 
 namespace troupe::model {
 
 namespace {
 
-/// A file under a temporary name until `commit`; removed where that never comes.
-class pending_file {
- public:
-  explicit pending_file(std::filesystem::path target)
-      : target_(std::move(target)),
-        path_(target_.string() + "." + std::to_string(::getpid()) + ".tmp"),
-        fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
-    if (fd_ < 0)
-      fail();
-  }
-
-  ~pending_file() {
-    if (fd_ < 0)
-      return;
-    ::close(fd_);
-    ::unlink(path_.c_str());
-  }
-
-  pending_file(const pending_file&) = delete;
-  pending_file& operator=(const pending_file&) = delete;
-
-  void write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const auto written = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-      if (written < 0 && errno == EINTR)
-        continue;
-      if (written <= 0)
-        fail();
-      offset += static_cast<std::uint64_t>(written);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-  }
-
-  void commit() {
-    if (::fsync(fd_) != 0 || ::rename(path_.c_str(), target_.c_str()) != 0)
-      fail();
-    ::close(std::exchange(fd_, -1));
-    // The name survives a crash too; where a folder cannot be synced, the file is still whole.
-    const auto folder = target_.has_parent_path() ? target_.parent_path() : std::filesystem::path(".");
-    if (const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); fd >= 0) {
-      ::fsync(fd);
-      ::close(fd);
-    }
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    throw model_error("cannot write " + target_.string() + ": " + std::strerror(errno));
-  }
-
-  std::filesystem::path target_;
-  std::string path_;
-  int fd_;
-};
-
 class extent_writer {
  public:
-  explicit extent_writer(const std::filesystem::path& file) : file_(file) {}
+  /// @param written  called after each extent
+  extent_writer(const std::filesystem::path& file, std::function<void()> written)
+      : file_(file), written_(std::move(written)) {}
 
   /// @param pieces  the extent's bytes in order, each a multiple of 64 bytes but the last
   void add(packed_extent extent, std::span<const std::span<const std::byte>> pieces) {
@@ -86,6 +31,7 @@ class extent_writer {
     extent.checksum = checksum_of(pieces);
     end_ = at;
     extents_.push_back(std::move(extent));
+    written_();
   }
 
   void finish(packed_index index) {
@@ -103,6 +49,7 @@ class extent_writer {
 
  private:
   pending_file file_;
+  std::function<void()> written_;
   std::uint64_t end_ = packed_header::num_bytes;
   std::vector<packed_extent> extents_;
 };
@@ -207,25 +154,29 @@ std::vector<kernels::expert_weights> pack_experts(const weight_source& source,
 
 void write_packed(const weight_source& source, const std::filesystem::path& file, unsigned threads,
                   const pack_progress& progress) {
-  extent_writer out(file);
-  {
-    const recording_source recording(source, out);
-    // Borrowed: the model does not outlive this block.
-    dense_model::load({std::shared_ptr<const weight_source>{}, &recording}, {.max_positions = 1});
-  }
   std::vector<expert_place> places;
   for (std::size_t layer = 0; layer < source.config().num_layers(); ++layer)
     if (const auto* moe = source.config().layers[layer].moe())
       for (std::size_t expert = 0; expert < moe->num_experts; ++expert)
         places.emplace_back(layer, expert);
+  std::size_t experts = 0;
+  extent_writer out(file, [&] {
+    if (progress)
+      progress(experts, places.size());
+  });
+  {
+    const recording_source recording(source, out);
+    // Borrowed: the model does not outlive this block.
+    dense_model::load({std::shared_ptr<const weight_source>{}, &recording}, {.max_positions = 1});
+  }
   const std::size_t step = std::max(1U, threads);
   for (std::size_t i = 0; i < places.size(); i += step) {
     const auto some = std::span(places).subspan(i, std::min(step, places.size() - i));
     const auto packed = pack_experts(source, some);
-    for (std::size_t j = 0; j < some.size(); ++j)
+    for (std::size_t j = 0; j < some.size(); ++j) {
+      ++experts;
       add_mlp(out, expert_extent_name(some[j].first, some[j].second), packed[j]);
-    if (progress)
-      progress(i + some.size(), places.size());
+    }
   }
   out.finish({source.fingerprint(),
               checksum_of(source.config().canonical_json),

@@ -9,7 +9,8 @@
 
 namespace troupe::model {
 
-/// Called after every expert that was written.
+/// Called after everything that was written, with the experts among it. What it throws ends the writing, and
+/// nothing is left behind.
 using pack_progress = std::function<void(std::size_t experts, std::size_t total)>;
 
 /// Writes everything that `source` gives into one file, the attention side first, then the experts in order,

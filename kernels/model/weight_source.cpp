@@ -1,5 +1,6 @@
 #include "kernels/model/weight_source.hpp"
 
+#include "kernels/error.hpp"
 #include "kernels/model/weights.hpp"
 #include "kernels/quantize.hpp"
 
@@ -115,6 +116,15 @@ void checkpoint_source::code(kernels::expert_weights& weights) const {
   weights.down = std::move(*down);
 }
 
+template <class Pack>
+auto checkpoint_source::packed(const std::string& name, const Pack& pack) const {
+  try {
+    return pack();
+  } catch (const kernels::kernel_error& error) {
+    throw model_error(weights_->folder().string() + ": '" + name + "': " + error.what());
+  }
+}
+
 std::vector<float> checkpoint_source::floats(const std::string& name) const {
   const auto& tensor = weights_->at(name);
   auto result = to_floats(tensor);
@@ -126,7 +136,9 @@ kernels::packed_matrix checkpoint_source::matrix(std::span<const std::string> na
   std::vector<tensor_ref> parts;
   for (const auto& name : names)
     parts.push_back(weights_->at(name));
-  auto result = pack_rows(plain ? kernels::format_for(type()) : dense_format(quant(), type()), parts, set_);
+  auto result = packed(names.front(), [&] {
+    return pack_rows(plain ? kernels::format_for(type()) : dense_format(quant(), type()), parts, set_);
+  });
   for (const auto& part : parts)
     release_pages({part.data, part.num_bytes});
   if (!plain)
@@ -136,9 +148,10 @@ kernels::packed_matrix checkpoint_source::matrix(std::span<const std::string> na
 }
 
 kernels::expert_weights checkpoint_source::mlp(const std::string& prefix) const {
-  auto result =
-      pack_mlp(dense_format(quant(), type()), weights_->at(prefix + "gate_proj.weight"),
-               weights_->at(prefix + "up_proj.weight"), weights_->at(prefix + "down_proj.weight"), set_);
+  auto result = packed(prefix, [&] {
+    return pack_mlp(dense_format(quant(), type()), weights_->at(prefix + "gate_proj.weight"),
+                    weights_->at(prefix + "up_proj.weight"), weights_->at(prefix + "down_proj.weight"), set_);
+  });
   code(result);
   finish(result);
   return result;
@@ -157,8 +170,10 @@ embedding_rows checkpoint_source::embeddings() const {
 
 kernels::expert_weights checkpoint_source::expert(std::size_t layer, std::size_t expert) const {
   const auto names = expert_tensors(config(), layer, expert);
-  auto result = pack_mlp(expert_format(quant(), type()), weights_->at(names.gate), weights_->at(names.up),
-                         weights_->at(names.down), set_);
+  auto result = packed(names.gate, [&] {
+    return pack_mlp(expert_format(quant(), type()), weights_->at(names.gate), weights_->at(names.up),
+                    weights_->at(names.down), set_);
+  });
   code(result);
   finish(result);
   return result;

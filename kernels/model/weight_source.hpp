@@ -110,6 +110,9 @@ class checkpoint_source final : public weight_source {
   void forget(std::size_t, std::size_t) const noexcept override {}
 
  private:
+  /// What `pack` returns. @errors  model_error that says where, for weights that cannot be packed
+  template <class Pack>
+  auto packed(const std::string& name, const Pack& pack) const;
   void code(kernels::packed_matrix& matrix) const;
   void code(kernels::expert_weights& weights) const;
 

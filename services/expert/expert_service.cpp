@@ -3,13 +3,15 @@
 #include <utility>
 
 #include "actors/model_expert_engine.hpp"
+#include "kernels/model/error.hpp"
 #include "kernels/model/expert_store.hpp"
+#include "services/process/stop_signal.hpp"
 
 namespace troupe {
 
 expert_service::expert_service(const service_site& site, const model_source& source,
                                std::shared_ptr<compute_queue> queue, const expert_options& options,
-                               std::shared_ptr<expert_host_metrics> metrics)
+                               expert_peers peers, std::shared_ptr<expert_host_metrics> metrics)
     : site_(site) {
   model_expert_config engine;
   engine.shape = shape_of(source);
@@ -26,6 +28,13 @@ expert_service::expert_service(const service_site& site, const model_source& sou
     if (due || (loaded == total && told != start)) {
       told = now;
       log.line("loading-experts", std::to_string(loaded) + " of " + std::to_string(total));
+    }
+  };
+  engine.failed = [log = site.log, peers](const std::exception& error, bool has_any) {
+    const bool is_written_again = dynamic_cast<const model::cache_damaged*>(&error) != nullptr;
+    if (peers == expert_peers::none || !has_any || is_written_again) {
+      log.line("experts-unusable", error.what());
+      stop_signal::raise_fault();
     }
   };
   expert_host_config host;

@@ -15,11 +15,18 @@
 
 namespace troupe {
 
+/// Whether others may host what this worker cannot.
+enum class expert_peers { possible, none };
+
 class expert_service {
  public:
-  /// Weights are loaded when the scheduler orders it, with progress in the log.
+  /// Weights are loaded when the scheduler orders it, with progress in the log. A worker that cannot load
+  /// what nobody else can, or anything, or whose cache file was damaged and is written again at the next
+  /// start, is of no use as it is: it ends with an error (`stop_signal::raise_fault`). Otherwise the
+  /// scheduler is told, which asks again.
   expert_service(const service_site& site, const model_source& source, std::shared_ptr<compute_queue> queue,
-                 const expert_options& options, std::shared_ptr<expert_host_metrics> metrics);
+                 const expert_options& options, expert_peers peers,
+                 std::shared_ptr<expert_host_metrics> metrics);
 
   /// To be published under the worker's name.
   const expert_host_actor& actor() const { return actor_; }

@@ -30,7 +30,7 @@ int run(const std::vector<std::string>& arguments) {
   cluster_process process(link, source.fingerprint, log);
   auto families = std::make_shared<metrics::registry>(
       link.metrics_prefix, metrics::labels{{"model_name", default_model_name(model.model_dir)}});
-  expert_service expert(process.site(worker_role::expert), source, queue, options,
+  expert_service expert(process.site(worker_role::expert), source, queue, options, expert_peers::possible,
                         std::make_shared<metrics::expert_families>(families));
   process.peers().publish(link.name, expert.actor());
   expert.join();

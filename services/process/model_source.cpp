@@ -8,6 +8,7 @@
 #include "kernels/model/open_weights.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/process_log.hpp"
+#include "services/process/stop_signal.hpp"
 
 namespace troupe {
 
@@ -20,11 +21,18 @@ model::dtype_choice dtype_choice_of(const std::string& text) {
   return text == "bfloat16" ? model::dtype_choice::bfloat16 : model::dtype_choice::automatic;
 }
 
+void give_up_when_told() {
+  if (stop_signal::is_pending()) {
+    throw interrupted("stopped before the weights were packed; nothing is left of them");
+  }
+}
+
 } // namespace
 
 model::pack_progress packing_lines() {
   return [log = process_log("weights"), told = std::chrono::steady_clock::now()](size_t packed,
                                                                                  size_t total) mutable {
+    give_up_when_told();
     auto now = std::chrono::steady_clock::now();
     if (now - told >= std::chrono::seconds{1} || packed == total) {
       told = now;
@@ -71,9 +79,16 @@ model_source open_model(const model_options& options) {
                            .coding = coding_of(options, set),
                            .memory = options.weights_memory == "copied" ? model::weight_memory::copied
                                                                         : model::weight_memory::mapped,
-                           .cache = options.weights_cache,
-                           .threads = options.num_threads(),
-                           .progress = packing_lines()});
+                           .cache = {.folder = options.weights_cache,
+                                     .threads = options.num_threads(),
+                                     .progress = packing_lines(),
+                                     .waiting = [](const std::filesystem::path& file, bool first) {
+                                       give_up_when_told();
+                                       if (first) {
+                                         process_log("weights").line(
+                                             "waiting-for-cache", "another process packs " + file.string());
+                                       }
+                                     }}});
   source.type = source.weights->type();
   source.fingerprint = source.weights->fingerprint();
   source.kv_type = options.kv_cache_dtype == "int8" ? kernels::dtype::int8 : source.type;

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "services/options/option_parser.hpp"
+#include "services/process/stop_signal.hpp"
 
 namespace troupe {
 
@@ -14,6 +15,9 @@ int role_main(const std::string& program, int argc, char** argv,
   } catch (const option_error& error) {
     std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
     return 2;
+  } catch (const interrupted& stopped) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), stopped.what());
+    return 0; // as told
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
     return 1;

@@ -37,6 +37,13 @@ void stop_signal::wait() {
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
+bool stop_signal::is_pending() noexcept {
+  sigset_t pending;
+  sigemptyset(&pending);
+  sigpending(&pending);
+  return sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1;
+}
+
 void stop_signal::raise_fault() noexcept {
   has_fault = true;
   kill(getpid(), SIGTERM);

@@ -1,7 +1,15 @@
 // SIGTERM and SIGINT as something to wait for.
 #pragma once
 
+#include <stdexcept>
+
 namespace troupe {
+
+/// Whoever was asked to stop was not done yet.
+class interrupted : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 /// Blocks SIGTERM and SIGINT for the calling thread and all threads started later, and ignores SIGPIPE;
 /// construct it first in main().
@@ -11,6 +19,10 @@ class stop_signal {
 
   /// Blocks until one of them arrives. From then on a second one ends the process at once.
   void wait();
+
+  /// Whether one has arrived that wait() has not taken, so that what takes long before it can give up. False
+  /// where no stop_signal has been made.
+  static bool is_pending() noexcept;
 
   /// Makes wait() return, from any thread: for a fault that leaves nothing to serve.
   static void raise_fault() noexcept;

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <stdexcept>
 #include <string_view>
 #include <system_error>
 
@@ -11,6 +12,7 @@
 #include "kernels/model/packed_format.hpp"
 #include "services/process/model_source.hpp"
 #include "services/process/process_log.hpp"
+#include "services/process/stop_signal.hpp"
 #include "services/troupe/commands.hpp"
 
 namespace troupe {
@@ -87,7 +89,8 @@ int quantize_command(const std::vector<std::string>& arguments) {
   parser.choice(
       "weight-coding", {"none", "exponents"},
       "how matrices that stay in bfloat16 are kept: with their exponents coded they take a quarter less "
-      "memory, without loss, which is faster on AMD's processors with AVX-512 and slower elsewhere",
+      "memory, without loss, which is faster with AMX and with AVX-512's BF16 on AMD's processors, and "
+      "slower elsewhere",
       &model.weight_coding);
   parser.number("threads", "threads that quantize; 0: one per processor", &model.threads, 0, 1024);
   if (parser.parse(arguments) == option_parser::outcome::help) {
@@ -108,6 +111,7 @@ int quantize_command(const std::vector<std::string>& arguments) {
     throw option_error("MODEL_DIR: " + model.model_dir + " holds packed weights; quantize the original");
   }
   model.expert_quant = to;
+  stop_signal stop; // so that nothing is left behind
   process_log log("troupe-quantize");
   model_source source = open_model(model);
   pending_folder folder(target);
@@ -117,7 +121,11 @@ int quantize_command(const std::vector<std::string>& arguments) {
     }
   }
   fs::path file = folder.path() / model::packed_file_name;
-  model::write_packed(*source.weights, file, model.num_threads(), packing_lines());
+  try {
+    model::write_packed(*source.weights, file, model.num_threads(), packing_lines());
+  } catch (const interrupted& stopped) {
+    throw std::runtime_error(stopped.what());
+  }
   uintmax_t size = fs::file_size(file);
   folder.commit();
   log.line("quantized", source.weights->quant().stored_name() + ", " + std::to_string(size >> 20) + " MiB in "

@@ -81,7 +81,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   scheduler_service scheduler(system, scheduler_flags,
                               std::make_shared<metrics::scheduler_families>(families, events));
   expert_service expert(site(worker_role::expert, "expert-0"), source, queue, expert_flags,
-                        std::make_shared<metrics::expert_families>(families));
+                        expert_peers::none, std::make_shared<metrics::expert_families>(families));
   attention_service attention(site(worker_role::attention, "attention-0"), source, queue, model,
                               attention_flags, std::make_shared<metrics::attention_families>(families));
   gateway_service gateway(site(worker_role::gateway, "gateway-0"), source, model, gateway_flags,
@@ -97,7 +97,8 @@ int serve_command(const std::vector<std::string>& arguments) {
   stop.wait();
   log.line("stopping", "running requests may end");
   // From the edge inwards: what still runs needs everything behind it.
-  gateway.stop(defaults::drain);
+  // After a fault nothing that waits can end.
+  gateway.stop(stop_signal::exit_status() == 0 ? defaults::drain : std::chrono::seconds{0});
   attention.stop(std::chrono::seconds{1});
   expert.stop(std::chrono::milliseconds{0});
   scheduler.stop();

@@ -1,0 +1,95 @@
+#include "kernels/model/weights_cache.hpp"
+
+#include "kernels/model/pending_file.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fcntl.h>
+#include <string>
+#include <sys/file.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+
+namespace troupe::model {
+
+namespace {
+
+/// Held while one process fills a place of the cache; goes with the process.
+class file_lock {
+ public:
+  /// @param waiting  called while another process has it: whether for the first time
+  template <class Waiting>
+  file_lock(const std::filesystem::path& path, const Waiting& waiting)
+      : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+    if (fd_ < 0)
+      throw model_error("cannot lock " + path.string() + ": " + std::strerror(errno));
+    try {
+      for (bool first = true; ::flock(fd_, LOCK_EX | LOCK_NB) != 0; first = false) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+          throw model_error("cannot lock " + path.string() + ": " + std::strerror(errno));
+        waiting(first);
+        std::this_thread::sleep_for(
+            std::chrono::milliseconds{100}); // a lock that tells nobody when it is free
+      }
+    } catch (...) {
+      ::close(fd_);
+      throw;
+    }
+  }
+
+  ~file_lock() { ::close(fd_); }
+
+  file_lock(const file_lock&) = delete;
+  file_lock& operator=(const file_lock&) = delete;
+
+ private:
+  int fd_;
+};
+
+/// The file, or null where it is missing or has to be written again.
+std::shared_ptr<const packed_source> find(const std::filesystem::path& file, const checkpoint_source& source,
+                                          weight_memory memory) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored))
+    return nullptr;
+  try {
+    auto packed =
+        packed_source::open(file, source.config(), source.quant().rows, memory, damaged_file::removed);
+    // Its name says all of this, but anybody may have renamed it.
+    if (packed->fingerprint() == source.fingerprint() && packed->type() == source.type()
+        && packed->quant().stored_name() == source.quant().stored_name())
+      return packed;
+  } catch (const model_error&) {
+    // Another version's, or damaged: it is ours to write again.
+  }
+  return nullptr;
+}
+
+} // namespace
+
+std::shared_ptr<const weight_source> open_cached(const checkpoint_source& source, weight_memory memory,
+                                                 const cache_options& options) {
+  const auto file =
+      options.folder
+      / (source.fingerprint() + "-" + kernels::name_of(source.type()) + "-" + source.quant().stored_name()
+         + (source.coding() == weight_coding::none ? "" : "-coded") + ".troupe");
+  if (auto found = find(file, source, memory))
+    return found;
+  std::error_code error;
+  std::filesystem::create_directories(options.folder, error);
+  if (error)
+    throw model_error("cannot make the cache folder " + options.folder.string() + ": " + error.message());
+  const file_lock lock(file.string() + ".lock", [&](bool first) {
+    if (options.waiting)
+      options.waiting(file, first);
+  });
+  if (auto found = find(file, source, memory)) // another process's meanwhile
+    return found;
+  remove_leftovers(file);
+  write_packed(source, file, options.threads, options.progress);
+  return packed_source::open(file, source.config(), source.quant().rows, memory, damaged_file::removed);
+}
+
+} // namespace troupe::model
