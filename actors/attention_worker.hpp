@@ -14,6 +14,7 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/defaults.hpp"
 #include "actors/directory.hpp"
 #include "actors/engine.hpp"
 #include "actors/generation.hpp"
@@ -48,8 +49,8 @@ using attention_worker_actor = caf::typed_actor<
 
 struct attention_worker_config {
   worker_address address;
-  uint32_t max_num_seqs = 64;
-  uint32_t max_num_batched_tokens = 512;
+  uint32_t max_num_seqs = defaults::max_num_seqs;
+  uint32_t max_num_batched_tokens = defaults::max_num_batched_tokens;
   uint32_t max_waiting = 256;     ///< sequences; beyond: ec::overloaded
   uint32_t max_model_len = 0;     ///< 0: the model's own; never more than the KV budget holds
   uint32_t max_micro_batches = 1; ///< in flight at once; see micro_batch_policy.hpp

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/defaults.hpp"
 #include "actors/error.hpp"
 #include "actors/kv_block_pool.hpp"
 
@@ -25,9 +26,9 @@ namespace troupe {
 class batch_policy {
  public:
   struct limits {
-    uint32_t max_num_seqs = 64;            ///< that run at once
-    uint32_t max_num_batched_tokens = 512; ///< rows of one micro-batch
-    uint32_t max_waiting = 256;            ///< that may wait; preempted ones come on top
+    uint32_t max_num_seqs = defaults::max_num_seqs;                     ///< that run at once
+    uint32_t max_num_batched_tokens = defaults::max_num_batched_tokens; ///< rows of one micro-batch
+    uint32_t max_waiting = 256; ///< that may wait; preempted ones come on top
     uint32_t max_model_len = 0; ///< positions; `max_positions` lowers it to what the blocks can hold
     uint32_t block_tokens = 16;
     uint32_t num_blocks = 0;

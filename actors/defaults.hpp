@@ -11,8 +11,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// A worker that has not renewed for this long is dead to the scheduler (design: "declared dead only by a
-/// closed connection or a 2 s lease").
+/// A worker that has not renewed for this long is dead to the scheduler; a closed
+/// connection is the other way to be declared dead.
 inline constexpr auto lease = seconds{2};
 /// Four renewals fit into a lease, so that one lost or late renewal is no death.
 inline constexpr auto lease_interval = milliseconds{500};
@@ -26,13 +26,13 @@ inline constexpr auto scheduler_tick = milliseconds{100};
 /// A restarted scheduler waits so long for the workers it knew before it publishes: a lease for those that
 /// are still there, and the longest pause between their attempts to reach it.
 inline constexpr auto scheduler_recovery = lease + reconnect_max;
-/// How long new requests wait at the gateway while the scheduler is away (design: "up to 2 s").
+/// How long new requests wait at the gateway while the scheduler is away.
 inline constexpr auto scheduler_away = seconds{2};
 /// A request that waits longer than this for a place is refused.
 inline constexpr auto admission_wait = seconds{120};
 /// An expert batch without an answer is sent elsewhere after this; a dead connection is noticed far sooner.
 inline constexpr auto expert_batch_timeout = seconds{10};
-/// Hedge to a replica after max(this, 5 × the expected time) (design, "a worker is slow, not dead").
+/// Hedge to a replica after max(this, 5 × the expected time): a worker may be slow, not dead.
 inline constexpr auto hedge_min = milliseconds{50};
 /// The expected time of an expert batch before any was measured: cold caches and a first long prefill.
 inline constexpr auto unmeasured_expert_batch = milliseconds{400};

@@ -1,7 +1,8 @@
-// Engines compute, actors decide. An actor submits a step and goes on; the engine calls `done` on a thread of
-// its own, and `done` does nothing but post a message to the actor, which may then run on that thread
-// (actor_runner.hpp). Two implementations of each interface:
-// model_engine.hpp (kernels) and modelled_engine.hpp (virtual time, for tests and simulation).
+// Engines compute, actors decide. An actor submits a step and goes on; the thread that has computed it, the
+// engine's own or the one that ran the actor (compute_queue.hpp), calls `done`, which does nothing but post a
+// message to the actor, and the actor may then run on that thread (actor_runner.hpp). Two implementations of
+// each interface: model_attention_engine.hpp and model_expert_engine.hpp (kernels), and modelled_engine.hpp
+// (virtual time, for tests and simulation).
 #pragma once
 
 #include <cstdint>
@@ -102,7 +103,7 @@ struct attention_result {
   std::string error; ///< not empty: the step failed and the micro-batch with it
 };
 
-/// Called once per step, on the engine's thread; must only post a result.
+/// Called once per step, on the thread that has computed it; must only post a result.
 using attention_done = std::function<void(micro_batch_ptr, attention_result)>;
 
 class attention_engine {

@@ -9,6 +9,7 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/defaults.hpp"
 #include "actors/engine.hpp"
 #include "actors/expert_messages.hpp"
 #include "actors/membership.hpp"
@@ -43,10 +44,10 @@ using expert_host_actor = caf::typed_actor<
 
 struct expert_host_config {
   worker_address address;
-  uint64_t expert_memory_bytes = 0;    ///< 0: as much as needed
-  uint32_t max_queued_rows = 65536;    ///< beyond: ec::overloaded
-  std::chrono::microseconds linger{0}; ///< how long a lone batch may wait for company
-  uint32_t max_steps_in_flight = 1;    ///< 2 hides the way to the engine, and merges less
+  uint64_t expert_memory_bytes = 0;                            ///< 0: as much as needed
+  uint32_t max_queued_rows = defaults::max_queued_expert_rows; ///< beyond: ec::overloaded
+  std::chrono::microseconds linger{0};                         ///< how long a lone batch may wait for company
+  uint32_t max_steps_in_flight = 1; ///< 2 hides the way to the engine, and merges less
   std::shared_ptr<expert_engine> engine;
   std::shared_ptr<expert_host_metrics> metrics; ///< may be null
 };

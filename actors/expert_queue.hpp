@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "actors/defaults.hpp"
+
 namespace troupe {
 
 /// One queue per layer. The layer of the batch that has waited longest runs next, with everything else that
@@ -17,8 +19,9 @@ class expert_queue {
   using time_point = std::chrono::steady_clock::time_point;
 
   struct limits {
-    uint32_t max_queued_rows = 65536; ///< (row, expert) pairs that may wait; one batch always may
-    uint32_t max_step_rows = 8192;    ///< of one step; a larger batch runs alone
+    /// (row, expert) pairs that may wait; one batch always may
+    uint32_t max_queued_rows = defaults::max_queued_expert_rows;
+    uint32_t max_step_rows = 8192; ///< of one step; a larger batch runs alone
     std::chrono::microseconds linger{0};
   };
 

@@ -57,8 +57,7 @@ fabric::fabric(fabric_settings settings, listener& ears)
   });
   next_tick_ = next_heartbeat_ = clock::now();
   threads_[0] = std::thread{[this] { work(true); }};
-  if (settings_.run_jobs)
-    threads_[1] = std::thread{[this] { work(false); }};
+  threads_[1] = std::thread{[this] { work(false); }};
 }
 
 fabric::~fabric() {

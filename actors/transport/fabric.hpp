@@ -68,8 +68,6 @@ struct fabric_settings {
   std::size_t max_guests = 0;
   /// How long to look for work before sleeping, where that pays.
   std::chrono::microseconds polling{};
-  /// Whether the listener may keep work for the progress thread.
-  bool run_jobs = false;
   std::shared_ptr<fault_injector> faults;
   std::function<void(const char* event, const std::string& text)> log;
 };

@@ -57,10 +57,6 @@ struct transport_options {
   /// How long to look for messages before sleeping, as long as that finds some and nobody else wants the
   /// core; 0: never.
   std::chrono::microseconds polling{50};
-  /// Let the thread that receives a message run the actor it is for, instead of waking one of the
-  /// scheduler's. Actors that take long are given to the scheduler all the same, and do not hold up the
-  /// network.
-  bool run_actors = true;
   /// Failure injection for tests.
   std::shared_ptr<fault_injector> faults;
   /// Gets one line per event worth telling: a stable event name and a text. Default: standard error.

@@ -58,7 +58,6 @@ wire::fabric_settings fabric_settings_for(caf::actor_system& sys, const transpor
   result.handshake_deadline = options.handshake_deadline;
   result.max_guests = options.max_unauthenticated;
   result.polling = options.polling;
-  result.run_jobs = options.run_actors;
   result.faults = options.faults;
   result.log = options.log ? options.log : log_to_stderr;
   return result;

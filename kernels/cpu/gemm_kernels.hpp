@@ -1,5 +1,5 @@
 // Products of a few rows with one panel of 16 columns. Included by
-// isa_kernels.cpp only.
+// the kernels of each instruction set only.
 //
 // Rows come as "rows for products" (kernel_table.hpp): FP32, and for BF16
 // weights deinterleaved in blocks of 32 of K into 16 even and 16 odd values, so
@@ -58,8 +58,7 @@ TROUPE_INLINE void direct_together(const float* a, std::size_t a_stride, const s
 #pragma GCC unroll 16
     for (std::size_t j = 0; j < parts; ++j)
       even[r][j] = odd[r][j] = set1(0.0F);
-// Not unrolled: AVX2's 16 registers hold 12 sums, two weights, a mask and one
-// value, and any overlap of steps spills.
+// Not unrolled: any overlap of steps spills.
 #pragma GCC unroll 1
   for (std::size_t k = 0; k < half_block; ++k) {
     vf w_even[parts];

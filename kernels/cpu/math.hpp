@@ -1,5 +1,5 @@
 // exp and what is made of it, from fused multiply-adds: the same bits for every vector width. Included by
-// isa_kernels.cpp only.
+// the kernels of each instruction set only.
 #pragma once
 
 #include "kernels/activation.hpp"

@@ -1,5 +1,6 @@
 // Exact integer products of int8 rows with quantized weights, for sets that have no kernel of their own: the
-// portable reference, and AVX-512 without dot products of bytes. Included by isa_kernels.cpp only.
+// portable reference, and AVX-512 without dot products of bytes. Included by isa_kernels.cpp and
+// avx512_bf16_kernels.cpp only.
 #pragma once
 
 #include "kernels/cpu/quant_integer_kernels.hpp"

@@ -1,4 +1,5 @@
-// Rows as int8, and what their products with quantized weights share. Included by isa_kernels.cpp only.
+// Rows as int8, and what their products with quantized weights share. Included by the
+// kernels of each instruction set only.
 //
 // The sums of products are integers, so every instruction set may add in the order that suits it.
 #pragma once

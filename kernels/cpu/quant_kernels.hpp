@@ -1,4 +1,5 @@
-// Products of a few rows with one panel of quantized weights. Included by isa_kernels.cpp only.
+// Products of a few rows with one panel of quantized weights. Included by the
+// kernels of each instruction set only.
 #pragma once
 
 #include "kernels/cpu/gemm_kernels.hpp"

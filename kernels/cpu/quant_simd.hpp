@@ -1,5 +1,5 @@
 // The integer operations of one instruction set that unpacking and quantizing need. Included by
-// isa_kernels.cpp only.
+// the kernels of each instruction set only.
 #pragma once
 
 #include "kernels/cpu/simd.hpp"

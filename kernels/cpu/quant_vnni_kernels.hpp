@@ -1,5 +1,5 @@
 // Integer products on AVX-512's dot products of bytes (VNNI), which not every AVX-512 processor has. Included
-// by isa_kernels.cpp only, and there for AVX-512 only.
+// by AVX-512's kernels only.
 //
 // VPDPBUSD takes unsigned times signed bytes: weights are made unsigned by adding 128 (int4: are, by 8), and
 // what that adds is taken away beforehand. Up to four panels are read side by side, straight from the packed

@@ -1,4 +1,5 @@
-// Kernels on single rows: norms, activations, RoPE, softmax, sums. Included by isa_kernels.cpp only.
+// Kernels on single rows: norms, activations, RoPE, softmax, sums. Included by the
+// kernels of each instruction set only.
 #pragma once
 
 #include <limits>

@@ -1,7 +1,7 @@
 // Vectors of one instruction set, behind the same few names. Included by
-// isa_kernels.cpp only, which is compiled once per instruction set; everything
-// lives in a namespace of that set, so that no code compiled for one can be
-// linked into another.
+// the kernels of each instruction set only, isa_kernels.cpp and those that add
+// to it, which are compiled with its flags; everything lives in a namespace of that set, so that no code
+// compiled for one can be linked into another.
 //
 // Every operation here is a single correctly rounded one (or exact), lane by
 // lane: what is written with them gives the same bits for every width.

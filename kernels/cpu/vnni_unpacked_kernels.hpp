@@ -1,5 +1,5 @@
 // Many int8 rows and int4 weights on AVX-512's dot products of bytes: weights become bytes once for all rows.
-// Included by isa_kernels.cpp only, and there for AVX-512 only.
+// Included by AVX-512's kernels only.
 #pragma once
 
 #include <utility>

@@ -30,7 +30,7 @@ void model_options::declare(option_parser& parser) {
   parser.choice("weights-memory", {"mapped", "copied"},
                 "use packed weights where the file is mapped, or copy them into huge pages at start",
                 &weights_memory);
-  parser.text("device", "auto|cpu|cuda[:N]", "where to compute", &device);
+  parser.text("device", "auto|cpu|cuda[:N]", "where to compute; cuda is not in this build", &device);
   parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx"},
                 "instruction set of the CPU kernels; all give the same bits", &cpu_isa);
   parser.number("threads", "compute threads of this process; 0: one per processor", &threads, 0, 1024);
@@ -87,7 +87,8 @@ void gateway_options::declare(option_parser& parser) {
               &chat_template_file);
   parser.text("metrics-prefix", "PREFIX", "prefix of metric names; 'vllm:' makes vLLM's dashboards work",
               &metrics_prefix);
-  parser.number("max-connections", "open HTTP connections; further ones wait", &max_connections, 1, 65536);
+  parser.number("max-connections", "open HTTP connections; further ones are told 503", &max_connections, 1,
+                65536);
 }
 
 void attention_options::declare(option_parser& parser) {
@@ -107,8 +108,8 @@ void expert_options::declare(option_parser& parser) {
 }
 
 void scheduler_options::declare(option_parser& parser) {
-  parser.number("max-num-queued-reqs", "requests that may wait for a place; more are refused with 503",
-                &max_num_queued_reqs, 0, 1U << 20);
+  parser.number("max-num-queued-reqs", "requests that may wait for a place; more are refused with 429",
+                &max_num_queued_reqs, 1, 1U << 20);
   parser.number("replicas", "hosts of each expert, where there are as many expert workers", &replicas, 1, 64);
   parser.number("expert-workers", "wait for so many expert workers before the first placement",
                 &expert_workers, 1, 4096);

@@ -1,6 +1,6 @@
 // Each kernel against its floor: weight bytes over the memory bandwidth, multiply-adds over the peak of the
-// unit that does them (FP32 FMA; AMX with its loads for BF16 products where the set is amx), all measured in
-// the same run. Prints a table, and the same as JSON with --json FILE.
+// unit that does them (FP32 FMA, dot products of BF16 or of bytes, tiles without their loads), all measured
+// in the same run. Prints a table, and the same as JSON with --json FILE.
 //
 //   kernels_bench [--threads N] [--isa NAME] [--rounds N] [--filter TEXT] [--clock wall|cpu] [--json FILE]
 //

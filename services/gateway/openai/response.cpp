@@ -133,10 +133,6 @@ response_writer::response_writer(std::string request_id, std::string model, int6
       plan_(plan),
       codec_(codec) {}
 
-bool response_writer::echoes_logprobs() const noexcept {
-  return plan_.options.echo && plan_.options.logprobs.has_value();
-}
-
 std::string response_writer::body(const std::vector<finished_choice>& choices,
                                   const token_usage& usage) const {
   const parts build{*this};

@@ -44,9 +44,6 @@ class response_writer {
   /// The last chunk of a stream with `include_usage`.
   std::string usage_chunk(const token_usage& usage) const;
 
-  /// Whether echoed tokens carry logprobs.
-  bool echoes_logprobs() const noexcept;
-
  private:
   struct parts;
   std::string id_;
