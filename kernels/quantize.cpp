@@ -36,6 +36,24 @@ std::int8_t int4_value(float weight, float inverse) {
   return static_cast<std::int8_t>(std::clamp(weight * inverse + rounder - rounder, -8.0F, 7.0F));
 }
 
+// Squares of errors have to stay in FP32's normal range, or nothing is the best choice: a channel whose
+// largest weight lies outside of 2^±this is searched for near one, which changes no bit of what is found.
+constexpr int searched_exponents = 40;
+
+bool is_far_from_one(float max) {
+  return std::abs(std::ilogb(max)) > searched_exponents;
+}
+
+// Channel scale of what `quantize` makes of the weights divided by a power of two.
+template <class Quantize>
+float quantize_near_one(std::span<const float> weights, float max, const Quantize& quantize) {
+  const int exponent = std::ilogb(max);
+  std::vector<float> near(weights.size());
+  std::transform(weights.begin(), weights.end(), near.begin(),
+                 [&](float weight) { return std::ldexp(weight, -exponent); });
+  return std::ldexp(quantize(near), exponent);
+}
+
 } // namespace
 
 float quantize_int8(std::span<const float> weights, std::int8_t* out) {
@@ -66,6 +84,10 @@ float quantize_int4_groups(std::span<const float> weights, std::size_t group, st
     std::fill_n(group_scales, groups, std::int8_t{0});
     return 0.0F;
   }
+  if (is_far_from_one(max))
+    return quantize_near_one(weights, max, [&](std::span<const float> near) {
+      return quantize_int4_groups(near, group, out, group_scales, set);
+    });
   // The largest weight at −8 · 15 · scale or a bit beyond; much beyond where one weight dwarfs the rest of
   // its channel and would leave the other groups too few scales.
   float best_scale = 0.0F;
@@ -104,6 +126,9 @@ float quantize_int4(std::span<const float> weights, std::int8_t* out, isa set) {
     std::fill_n(out, weights.size(), std::int8_t{0});
     return 0.0F;
   }
+  if (is_far_from_one(max))
+    return quantize_near_one(weights, max,
+                             [&](std::span<const float> near) { return quantize_int4(near, out, set); });
   float best_scale = 0.0F;
   float best_error = INFINITY;
   // A long channel has outliers, and clipping them pays: up to twice the range that is kept.

@@ -177,9 +177,11 @@ static void layer_norm_row(const std::byte* in, dtype in_type, const float* weig
     for_each_16(count, [&](std::size_t i, std::size_t n) { sum = add(sum, load_some(x + i, n)); });
     const float mean = sum_of(sum) / static_cast<float>(count);
     const v16 m = splat(mean);
+    float means[16]; // a row of BF16 could not be filled up with its mean, which need not be one
+    store16(means, m);
     v16 squares = splat(0.0F);
     for_each_16(count, [&](std::size_t i, std::size_t n) {
-      const v16 d = sub(load_some(x + i, n, mean), m); // lanes past the end: mean − mean = 0
+      const v16 d = sub(load_some(x + i, n), load_some(means, n)); // lanes past the end: 0 − 0
       squares = fma(d, d, squares);
     });
     const v16 r = splat(1.0F / std::sqrt(sum_of(squares) / static_cast<float>(count) + epsilon));

@@ -1,5 +1,8 @@
 #include "kernels/packed_matrix.hpp"
 
+#include <cmath>
+#include <tuple>
+
 #include <gtest/gtest.h>
 
 #include "kernels/error.hpp"
@@ -128,6 +131,27 @@ TEST(packed_matrix, takes_half_precision_checkpoints) {
   std::vector<float> row(4);
   packed.unpack_row(0, row);
   EXPECT_EQ(row, (std::vector<float>{1.0F, -2.0F, half_to_float(0x3555), 0x1p-24F}));
+}
+
+// Squares of errors would leave FP32's range, and nothing would be the best choice.
+TEST(quantize, chooses_the_same_whatever_the_magnitude) {
+  const auto weights = random_floats(200, 3);
+  const auto quantized = [&](std::size_t group, int exponent) {
+    std::vector<float> scaled(weights.size());
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      scaled[i] = std::ldexp(weights[i], exponent);
+    std::vector<std::int8_t> q(weights.size());
+    std::vector<std::int8_t> g(7);
+    const float scale = group == 0 ? quantize_int4(scaled, q.data())
+                                   : quantize_int4_groups(scaled, group, q.data(), g.data());
+    return std::tuple(std::ldexp(scale, -exponent), q, g);
+  };
+  for (const std::size_t group : {0UL, 32UL, 64UL}) {
+    const auto expected = quantized(group, 0);
+    EXPECT_NE(std::get<0>(expected), 0.0F);
+    for (const int exponent : {-90, -70, -60, -45, -20, 20, 45, 60, 80, 120})
+      EXPECT_EQ(quantized(group, exponent), expected) << "groups of " << group << ", 2^" << exponent;
+  }
 }
 
 } // namespace troupe::kernels
