@@ -40,6 +40,9 @@ inline constexpr auto unmeasured_expert_batch = milliseconds{400};
 inline constexpr auto unhosted_wait = seconds{60};
 /// Loading experts from disk.
 inline constexpr auto host_order_timeout = seconds{600};
+/// Longest pause before a worker that could not load its experts is asked again; from `reconnect_min` on it
+/// doubles.
+inline constexpr auto host_order_retry_max = seconds{10};
 /// How often a session looks at its deadlines, and the longest that its memory outlives it.
 inline constexpr auto session_tick = seconds{1};
 /// A session without a token for so long replays elsewhere: the safeguard behind connections and leases. A

@@ -126,7 +126,7 @@ void scheduler_state::order_done(worker_id id, uint64_t order, const host_report
   } else {
     event("host-order-failed", described(leases_.find(id)->hello.address) + ": " + error);
     entry.retry_at = now() + entry.pause;
-    entry.pause = std::min<std::chrono::milliseconds>(2 * entry.pause, defaults::reconnect_max);
+    entry.pause = std::min<std::chrono::milliseconds>(2 * entry.pause, defaults::host_order_retry_max);
   }
   step();
 }
