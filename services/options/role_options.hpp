@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "actors/defaults.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe {
@@ -53,8 +52,8 @@ struct gateway_options {
 };
 
 struct attention_options {
-  uint32_t max_num_seqs = defaults::max_num_seqs;
-  uint32_t max_num_batched_tokens = defaults::max_num_batched_tokens;
+  uint32_t max_num_seqs = 64;
+  uint32_t max_num_batched_tokens = 512;
   uint32_t micro_batches = 1;
   uint64_t kv_cache_memory = uint64_t{1} << 30;
 
@@ -69,7 +68,7 @@ struct expert_options {
 };
 
 struct scheduler_options {
-  uint32_t max_num_queued_reqs = defaults::max_num_queued_reqs;
+  uint32_t max_num_queued_reqs = 256;
   uint32_t replicas = 1;
   uint32_t expert_workers = 1; ///< wait for so many before the first placement
   bool allow_inexact = false;
