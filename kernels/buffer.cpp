@@ -36,13 +36,13 @@ std::size_t round_up(std::size_t value, std::size_t unit) {
 enum class place { lines, shared_pages, own_pages };
 
 // Whole pages of its own would cost a matrix of 2 MiB and its scales twice its size. What they would waste
-// more than a thirty-second of shares pages with others.
+// more than a thirty-second of shares pages with others, unless it is larger than what these lie in.
 place place_of(std::size_t num_bytes) {
   const std::size_t wasted = round_up(num_bytes, huge_page) - num_bytes;
-  if (shares_pages && num_bytes >= least_in_huge_pages && num_bytes <= huge_page_heap::region_bytes
-      && wasted > num_bytes / 32)
-    return place::shared_pages;
-  return num_bytes >= huge_page ? place::own_pages : place::lines;
+  const bool fills_pages = num_bytes >= huge_page && wasted <= num_bytes / 32;
+  if (fills_pages || num_bytes > (shares_pages ? huge_page_heap::region_bytes : huge_page - 1))
+    return place::own_pages;
+  return shares_pages && num_bytes >= least_in_huge_pages ? place::shared_pages : place::lines;
 }
 
 } // namespace

@@ -8,8 +8,9 @@
 
 namespace troupe::kernels {
 
-/// Owns zero-filled host memory, 64-byte aligned; huge pages are asked for from 64 KiB up. It takes a
-/// thirty-second more than its size at most: what whole pages would waste more of shares them with others.
+/// Owns zero-filled host memory, 64-byte aligned; huge pages are asked for from 64 KiB up. From
+/// there on it takes a sixteenth more than its size at most: what would waste more of whole pages shares them
+/// with others.
 /// Move-only. Fresh pages are touched first by whoever writes them.
 class buffer {
  public:

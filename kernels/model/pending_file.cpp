@@ -77,7 +77,7 @@ void pending_file::fail() const {
   throw model_error("cannot write " + target_.string() + ": " + std::strerror(errno));
 }
 
-void remove_leftovers(const std::filesystem::path& target) noexcept {
+void remove_leftovers(const std::filesystem::path& target) {
   std::error_code error;
   const std::string begin = target.filename().string() + ".";
   for (std::filesystem::directory_iterator entry(folder_of(target), error), end; !error && entry != end;

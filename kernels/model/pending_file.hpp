@@ -39,6 +39,6 @@ class pending_file {
 
 /// Removes what processes that were killed left of `target` under temporary names. Whoever calls it knows
 /// that nobody writes there.
-void remove_leftovers(const std::filesystem::path& target) noexcept;
+void remove_leftovers(const std::filesystem::path& target);
 
 } // namespace troupe::model

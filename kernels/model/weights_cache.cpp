@@ -16,7 +16,9 @@ namespace troupe::model {
 
 namespace {
 
-/// Held while one process fills a place of the cache; goes with the process.
+/// Held while one process fills a place of the cache; goes with the process. Who waits for it looks now and
+/// then, and has no deadline of its own: filling takes what it takes, and only a wait that is not in the
+/// kernel can be given up (`cache_options::waiting`).
 class file_lock {
  public:
   /// @param waiting  called while another process has it: whether for the first time
@@ -30,8 +32,7 @@ class file_lock {
         if (errno != EWOULDBLOCK && errno != EINTR)
           throw model_error("cannot lock " + path.string() + ": " + std::strerror(errno));
         waiting(first);
-        std::this_thread::sleep_for(
-            std::chrono::milliseconds{100}); // a lock that tells nobody when it is free
+        std::this_thread::sleep_for(std::chrono::milliseconds{100});
       }
     } catch (...) {
       ::close(fd_);

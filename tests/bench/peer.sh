@@ -4,7 +4,7 @@
 #   tests/bench/peer.sh --peer DIR [--peer-build DIR/build] [--build build/release] [--work DIR] [--variant shape_a]
 #                       [any argument of peer.py, e.g. --columns "16 bit,int8" --rounds 5 --threads 2 --json FILE]
 #
-# DIR is the peer's source folder. Models are written to the work folder once: shape_a needs 20 GB there, shape_b (whose
+# DIR is the peer's source folder. Models are written to the work folder once: shape_a needs 21 GB there, shape_b (whose
 # 16-bit column needs 30 GB of memory: leave it out) 60 GB; BF16.gguf may go when the columns' other types are there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Expert weights are read after a server listens. Damaged ones end it with status 1 and one line that says where; where
-they lay in the weights' cache, the next start has made them again.
+they lay in the weights' cache, the next start has made them again, which `troupe up` is by itself. Whoever waits for a
+cache that another process fills ends at SIGTERM, with status 0.
 
 usage: damaged_weights_test.py BINARIES MODEL_DIR WORK_DIR
 """
+import fcntl
 import json
 import pathlib
 import shutil
@@ -11,7 +13,8 @@ import signal
 import subprocess
 import sys
 import threading
-import urllib.request
+
+from cluster import Cluster
 
 PATIENCE = 120  # seconds
 EXTENT = "layers.1.experts.5"
@@ -23,21 +26,33 @@ def main():
     work.mkdir(parents=True)
     packed, cache = work / "packed", work / "cache"
     subprocess.run([binaries / "troupe", "quantize", model, "--to", "int8", "--out", packed], check=True)
-    damage(packed / "model.troupe")
+    flags = ["--served-model-name", "m", "--expert-quant", "int8", "--weights-cache", str(cache)]
 
-    log = ended(binaries, packed)
+    def answer(command, *more):
+        with Cluster(binaries, command, model, *flags, *more, log=work / f"{command}.log") as cluster:
+            return cluster.post("/v1/completions", {"model": "m", "prompt": [1, 2, 3], "max_tokens": 8,
+                                                    "temperature": 0, "logprobs": 1})["choices"]
+
+    damage(packed / "model.troupe")
+    log = fails(Cluster(binaries, "serve", packed, log=work / "packed.log"))
     assert f"model.troupe: extent '{EXTENT}' is damaged" in log, log
     assert (packed / "model.troupe").exists(), "what the user made must stay"
 
-    flags = ["--expert-quant", "int8", "--weights-cache", cache]
-    expected = answer(binaries, model, *flags)
+    expected = answer("serve")
     file, = cache.glob("*.troupe")
     damage(file)
-    log = ended(binaries, model, *flags)
+    log = fails(Cluster(binaries, "serve", model, *flags, log=work / "cache.log"))
     assert f"{file.name}: extent '{EXTENT}' is damaged" in log and "the next start writes it again" in log, log
     assert not file.exists(), "a damaged file was left in the cache"
-    assert answer(binaries, model, *flags) == expected, "the cache that was written again gives another answer"
-    print("damaged experts ended the server with status 1; the cache was written again by the next start")
+    assert answer("serve") == expected, "the cache that was written again gives another answer"
+
+    damage(file)
+    assert answer("up", "--expert-workers", "2") == expected, "a cluster gives another answer"
+    log = (work / "up.log").read_text(encoding="utf-8")
+    assert "experts-unusable" in log and "ended with status 1" in log, f"no worker found the damage:\n{log}"
+
+    waits_until_told(binaries, model, flags, file)
+    print("damaged experts ended servers with status 1; caches were written again by the next start")
 
 
 def damage(file):
@@ -49,39 +64,34 @@ def damage(file):
     file.write_bytes(data)
 
 
-def serve(binaries, model, *flags):
-    process = subprocess.Popen([binaries / "troupe", "serve", model, "--port", "0", "--threads", "1", *flags],
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    watchdog = threading.Timer(PATIENCE, process.kill)
-    watchdog.start()
-    return process, watchdog
-
-
-def ended(binaries, model, *flags):
+def fails(cluster):
     """What a server says that must end by itself, with status 1."""
-    process, watchdog = serve(binaries, model, *flags)
-    log = process.stdout.read()
-    status = process.wait()
-    watchdog.cancel()
+    try:
+        status = cluster.process.wait(PATIENCE)
+    finally:
+        cluster.process.kill()
+    log = pathlib.Path(cluster.log_path).read_text(encoding="utf-8")
     assert status == 1, f"ended with {status}:\n{log}"
     return log
 
 
-def answer(binaries, model, *flags):
-    process, watchdog = serve(binaries, model, *flags)
-    try:
-        url = next(line.split("listening: ")[1].strip() for line in process.stdout if "listening: " in line)
-        body = {"model": model.name, "prompt": [1, 2, 3], "max_tokens": 8, "temperature": 0, "logprobs": 1}
-        request = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(),
-                                         {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
-            return json.load(response)["choices"]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        log = process.stdout.read()
+def waits_until_told(binaries, model, flags, file):
+    file.unlink()
+    with open(f"{file}.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = subprocess.Popen([binaries / "troupe", "serve", model, "--port", "0", *flags],
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        watchdog = threading.Timer(PATIENCE, process.kill)
+        watchdog.start()
+        log = ""
+        for line in process.stdout:
+            log += line
+            if "waiting-for-cache" in line:
+                process.send_signal(signal.SIGTERM)
         status = process.wait()
         watchdog.cancel()
-        assert status == 0, f"ended with {status} when told to stop:\n{log}"
+    assert status == 0 and "waiting-for-cache" in log and "stopped before" in log, f"ended with {status}:\n{log}"
+    assert not file.exists(), "who waited has written the file"
 
 
 if __name__ == "__main__":

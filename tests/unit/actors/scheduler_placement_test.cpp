@@ -185,6 +185,25 @@ TEST_F(placement_test, a_failed_order_is_made_again) {
   EXPECT_TRUE(status().ready);
 }
 
+TEST_F(placement_test, who_keeps_failing_is_asked_ever_less_often) {
+  start();
+  join(attention_hello(1));
+  auto& broken = peers.emplace_back();
+  broken.log->order_error = "cannot read model-00001.safetensors";
+  broken.hello = expert_hello(11);
+  broken.load.id = {11};
+  broken.member = root(system.spawn(fake_member, broken.log));
+  join_again(broken);
+  pass(30s);
+  const auto before = broken.log->orders.size();
+  pass(6 * defaults::host_order_retry_max);
+  EXPECT_GE(broken.log->orders.size(), before + 4);
+  EXPECT_LE(broken.log->orders.size(), before + 7);
+  broken.log->order_error.clear();
+  pass(defaults::host_order_retry_max + defaults::lease_interval);
+  EXPECT_TRUE(status().ready);
+}
+
 TEST_F(placement_test, large_placements_are_loaded_in_bounded_orders) {
   start();
   join(attention_hello(1, {100, 100}));

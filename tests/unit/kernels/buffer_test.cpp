@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <fstream>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+
+#include "kernels/huge_page_heap.hpp"
 
 namespace troupe::kernels {
 
@@ -24,6 +28,19 @@ std::size_t resident_bytes() {
   statm >> mapped >> resident;
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
+
+// Under the address sanitizer, which is to see what lies behind each.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool has_memory_of_its_own = true;
+#elif defined(__has_feature)
+#  if __has_feature(address_sanitizer)
+constexpr bool has_memory_of_its_own = true;
+#  else
+constexpr bool has_memory_of_its_own = false;
+#  endif
+#else
+constexpr bool has_memory_of_its_own = false;
+#endif
 
 } // namespace
 
@@ -51,13 +68,8 @@ TEST(buffer, is_zero_and_its_own_whatever_its_size) {
 
 // A matrix of 2 MiB and its scales would take 4 in huge pages of its own.
 TEST(buffer, takes_little_more_memory_than_its_size) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "buffers have memory of their own under sanitizers";
-#elif defined(__has_feature)
-#  if __has_feature(address_sanitizer)
-  GTEST_SKIP() << "buffers have memory of their own under the address sanitizer";
-#  endif
-#endif
+  if (has_memory_of_its_own)
+    GTEST_SKIP() << "under the address sanitizer no buffer shares pages";
   constexpr std::size_t size = 2 * mib + 8 * kib;
   constexpr std::size_t count = 40;
   const std::size_t before = resident_bytes();
@@ -67,6 +79,22 @@ TEST(buffer, takes_little_more_memory_than_its_size) {
     std::fill(buffers.back().bytes().begin(), buffers.back().bytes().end(), std::byte{1});
   }
   EXPECT_LT(resident_bytes() - before, count * size * 21 / 20 + 4 * mib);
+}
+
+// One that all but fills a page is no exception.
+TEST(buffer, lies_in_huge_pages_from_64_kib_on) {
+  if (has_memory_of_its_own)
+    GTEST_SKIP() << "under the address sanitizer no buffer shares pages";
+  const auto regions = [] { return huge_page_heap::instance().num_regions(); };
+  for (const std::size_t size : {64 * kib, mib, 2 * mib - 64 * kib, 2 * mib - 64}) {
+    ASSERT_EQ(regions(), 0U);
+    const buffer one(size);
+    EXPECT_EQ(regions(), 1U) << size;
+  }
+  for (const std::size_t size : {std::size_t{1}, 64 * kib - 64, 2 * mib, 33 * mib}) {
+    const buffer one(size);
+    EXPECT_EQ(regions(), 0U) << size << ": in lines, or in pages of its own";
+  }
 }
 
 } // namespace troupe::kernels
