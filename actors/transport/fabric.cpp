@@ -56,6 +56,9 @@ fabric::fabric(fabric_settings settings, listener& ears)
     [[maybe_unused]] const auto ignored = ::read(wake_.get(), &count, sizeof(count));
   });
   next_tick_ = next_heartbeat_ = clock::now();
+}
+
+void fabric::start() {
   threads_[0] = std::thread{[this] { work(true); }};
   threads_[1] = std::thread{[this] { work(false); }};
 }

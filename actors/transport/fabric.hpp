@@ -120,11 +120,15 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
 
   using on_connected = std::function<void(connection)>;
 
-  /// Binds and starts the progress thread.
+  /// Binds: `endpoint` and `port` are known from then on.
   /// @errors throws `std::runtime_error`
   fabric(fabric_settings settings, listener& ears);
 
   ~fabric() override;
+
+  /// Starts the progress thread, once, when the listener can use this object: the first frame may be there
+  /// already.
+  void start();
 
   /// Sends what is queued, within half a second, and leaves. Everything may still be called afterwards and
   /// does nothing.

@@ -74,6 +74,7 @@ transport::core::core(caf::actor_system& sys, transport_options options)
 
 void transport::core::start() {
   fabric_ = std::make_unique<wire::fabric>(fabric_settings_for(system_, options_), *this);
+  fabric_->start();
 }
 
 void transport::core::stop() {
