@@ -2,14 +2,21 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include <caf/meta/type_name.hpp>
 
+#include "actors/exact_float.hpp"
 #include "actors/ids.hpp"
 
 namespace troupe {
+
+/// Added to the logit of one token.
+struct biased_token {
+  int32_t token = 0;
+  float bias = 0.0F;
+  bool operator==(const biased_token&) const = default;
+};
 
 /// How one sequence is sampled; OpenAI's and vLLM's names. Already validated by the gateway.
 struct sampling_params {
@@ -27,7 +34,7 @@ struct sampling_params {
   int32_t prompt_logprobs = -1; ///< the same for every prompt token but the first
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids; ///< ends the sequence; the model's own EOS ids are among them
-  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<biased_token> logit_bias;
   bool operator==(const sampling_params&) const = default;
 };
 
@@ -75,10 +82,16 @@ struct token_update {
 };
 
 template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, biased_token& x) {
+  return f(caf::meta::type_name("biased_token"), x.token, exact_float{x.bias});
+}
+
+template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, sampling_params& x) {
-  return f(caf::meta::type_name("sampling_params"), x.temperature, x.top_k, x.top_p, x.min_p,
-           x.repetition_penalty, x.presence_penalty, x.frequency_penalty, x.seed, x.max_tokens, x.min_tokens,
-           x.num_logprobs, x.prompt_logprobs, x.ignore_eos, x.stop_token_ids, x.logit_bias);
+  return f(caf::meta::type_name("sampling_params"), exact_float{x.temperature}, x.top_k, exact_float{x.top_p},
+           exact_float{x.min_p}, exact_float{x.repetition_penalty}, exact_float{x.presence_penalty},
+           exact_float{x.frequency_penalty}, x.seed, x.max_tokens, x.min_tokens, x.num_logprobs,
+           x.prompt_logprobs, x.ignore_eos, x.stop_token_ids, x.logit_bias);
 }
 
 template <class Inspector>
@@ -89,12 +102,12 @@ typename Inspector::result_type inspect(Inspector& f, generation_request& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, token_logprob& x) {
-  return f(caf::meta::type_name("token_logprob"), x.token, x.logprob, x.rank);
+  return f(caf::meta::type_name("token_logprob"), x.token, exact_float{x.logprob}, x.rank);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, generated_token& x) {
-  return f(caf::meta::type_name("generated_token"), x.token, x.logprob, x.rank, x.top);
+  return f(caf::meta::type_name("generated_token"), x.token, exact_float{x.logprob}, x.rank, x.top);
 }
 
 template <class Inspector>

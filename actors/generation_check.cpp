@@ -21,9 +21,9 @@ std::string flaw_of(const generation_request& request, const model_shape& shape)
       return names("emitted token", i, request.emitted[i]);
   const auto& sampling = request.sampling;
   for (size_t i = 0; i < sampling.logit_bias.size(); ++i) {
-    if (outside(sampling.logit_bias[i].first))
-      return names("logit_bias token", i, sampling.logit_bias[i].first);
-    if (!std::isfinite(sampling.logit_bias[i].second))
+    if (outside(sampling.logit_bias[i].token))
+      return names("logit_bias token", i, sampling.logit_bias[i].token);
+    if (!std::isfinite(sampling.logit_bias[i].bias))
       return "a logit_bias is not a finite number";
   }
   if (sampling.max_tokens < 1)

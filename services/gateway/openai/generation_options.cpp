@@ -83,8 +83,8 @@ std::vector<std::string> parse_stop(const fields& body) {
   return result;
 }
 
-std::vector<std::pair<int32_t, float>> parse_logit_bias(const fields& body, int32_t vocab_size) {
-  std::vector<std::pair<int32_t, float>> result;
+std::vector<biased_token> parse_logit_bias(const fields& body, int32_t vocab_size) {
+  std::vector<biased_token> result;
   const json* bias = body.object("logit_bias");
   if (bias == nullptr)
     return result;
@@ -104,7 +104,8 @@ std::vector<std::pair<int32_t, float>> parse_logit_bias(const fields& body, int3
     if (const auto weight = values.number(key.c_str(), -100, 100))
       by_token[token] = static_cast<float>(*weight);
   }
-  result.assign(by_token.begin(), by_token.end());
+  for (const auto& [token, weight] : by_token)
+    result.push_back({token, weight});
   return result;
 }
 

@@ -1,5 +1,7 @@
 // Every message type survives the wire, and its layout is the one that was agreed.
+#include <bit>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <string>
@@ -245,6 +247,31 @@ TYPED_TEST(message_test, a_truncated_message_is_an_error) {
     caf::binary_deserializer source{this->system, part};
     TypeParam target{};
     EXPECT_TRUE(source(target)) << "after " << length << " of " << bytes.size() << " bytes";
+  }
+}
+
+class floats_on_the_wire : public deterministic_system {};
+
+TEST_F(floats_on_the_wire, keep_every_bit) {
+  using limits = std::numeric_limits<float>;
+  for (const float value : {-0.0F, limits::denorm_min(), -limits::denorm_min(), 1e-40F, limits::min(), 0.1F,
+                            limits::max(), limits::infinity(), -limits::infinity(), limits::quiet_NaN()}) {
+    sampling_params original;
+    original.temperature = original.top_p = original.min_p = original.repetition_penalty = value;
+    original.presence_penalty = original.frequency_penalty = value;
+    original.logit_bias = {{3, value}};
+    generated_token token{1, value, 2, {{3, value, 4}}};
+    std::vector<char> bytes;
+    caf::binary_serializer sink{system, bytes};
+    ASSERT_FALSE(sink(original, token));
+    sampling_params copy;
+    generated_token token_copy;
+    caf::binary_deserializer source{system, bytes};
+    ASSERT_FALSE(source(copy, token_copy));
+    for (const float arrived : {copy.temperature, copy.top_p, copy.min_p, copy.repetition_penalty,
+                                copy.presence_penalty, copy.frequency_penalty, copy.logit_bias.at(0).bias,
+                                token_copy.logprob, token_copy.top.at(0).logprob})
+      EXPECT_EQ(std::bit_cast<uint32_t>(arrived), std::bit_cast<uint32_t>(value)) << value;
   }
 }
 
