@@ -22,9 +22,15 @@ namespace troupe {
 namespace {
 
 constexpr auto first_pause = std::chrono::milliseconds{100};
-constexpr auto longest_pause = std::chrono::milliseconds{5000};
+constexpr auto longest_pause = std::chrono::milliseconds{800};
 /// A child that lived this long starts again after the first pause.
 constexpr auto settled = std::chrono::seconds{10};
+/// Somebody may kill a child, or have a file or a port in use for a moment: one that dies as often as this
+/// before it was ever ready would die again.
+constexpr uint32_t max_failed_starts = 3;
+/// What role_main returns for a command line that cannot be.
+constexpr int usage_status = 2;
+constexpr auto abandoned_grace = std::chrono::seconds{2};
 
 std::system_error last_error(const std::string& what) {
   return {errno, std::generic_category(), what};
@@ -64,7 +70,7 @@ supervisor::supervisor(std::filesystem::path run_dir, log_function log)
 }
 
 supervisor::~supervisor() {
-  stop_all(std::chrono::milliseconds{0});
+  stop_all(abandoned_grace);
   close(signal_fd_);
 }
 
@@ -128,38 +134,42 @@ void supervisor::spawn(child& c) {
   c.started = clock::now();
 }
 
-std::string supervisor::wait_ready(const std::string& name, std::chrono::milliseconds deadline) {
+std::optional<std::string> supervisor::wait_ready(const std::string& name,
+                                                  std::chrono::milliseconds deadline) {
   auto until = clock::now() + deadline;
   child& c = children_.at(name);
-  pid_t pid = c.pid;
-  while (!c.ready) {
-    if (stopping_) {
-      throw std::runtime_error("stopped while waiting for " + name);
-    }
-    if (c.pid != pid) {
-      throw std::runtime_error(name + " ended before it was ready");
+  while (!c.ready && !stopping_) {
+    for (const auto& [failed_name, failed] : children_) {
+      if (failed.hopeless) {
+        throw std::runtime_error(
+            failed_name + " ended before it was ready; starts: " + std::to_string(failed.failed_starts));
+      }
     }
     if (clock::now() >= until) {
       throw std::runtime_error(name + " was not ready in time");
     }
-    poll_once(until);
+    poll_once(next_restart(until));
+    restart_due();
   }
-  return c.ready_text;
+  return stopping_ ? std::nullopt : std::optional{c.ready_text};
 }
 
 int supervisor::run(std::chrono::milliseconds grace) {
   while (!stopping_) {
-    auto next = clock::now() + std::chrono::hours{1};
-    for (const auto& [name, c] : children_) {
-      if (c.pid == 0) {
-        next = std::min(next, c.restart_at);
-      }
-    }
-    poll_once(next);
+    poll_once(next_restart(clock::now() + std::chrono::hours{1}));
     restart_due();
   }
   log_("stopping");
   return stop_all(grace) ? 0 : 1;
+}
+
+supervisor::clock::time_point supervisor::next_restart(clock::time_point at_most) const {
+  for (const auto& [name, c] : children_) {
+    if (c.pid == 0 && !c.hopeless) {
+      at_most = std::min(at_most, c.restart_at);
+    }
+  }
+  return at_most;
 }
 
 void supervisor::poll_once(clock::time_point until) {
@@ -210,6 +220,7 @@ void supervisor::read_ready(child& c) {
   if (end != std::string::npos) {
     c.ready_text.resize(end);
     c.ready = true;
+    c.was_ready = true;
     close_ready(c);
     if (c.spec.on_ready) {
       c.extra_arguments = c.spec.on_ready(c.ready_text);
@@ -230,22 +241,9 @@ void supervisor::reap() {
   bool changed = false;
   for (auto& [name, c] : children_) {
     int status = 0;
-    if (c.pid == 0 || waitpid(c.pid, &status, WNOHANG) != c.pid) {
-      continue;
-    }
-    auto now = clock::now();
-    c.pause = now - c.started > settled || c.pause.count() == 0 ? first_pause
-                                                                : std::min(c.pause * 2, longest_pause);
-    c.restart_at = now + c.pause;
-    c.pid = 0;
-    close_ready(c);
-    changed = true;
-    if (!stopping_) {
-      log_(name + " " + exit_text(status) + "; starting it again in " + std::to_string(c.pause.count())
-           + " ms");
-    } else if (!obeyed(status)) {
-      log_(name + " " + exit_text(status) + " while stopping");
-      stopped_cleanly_ = false;
+    if (c.pid != 0 && waitpid(c.pid, &status, WNOHANG) == c.pid) {
+      bury(name, c, status);
+      changed = true;
     }
   }
   if (changed) {
@@ -253,10 +251,37 @@ void supervisor::reap() {
   }
 }
 
+void supervisor::bury(const std::string& name, child& c, int status) {
+  c.pid = 0;
+  c.ready = false;
+  close_ready(c);
+  if (stopping_) {
+    if (!obeyed(status)) {
+      log_(name + " " + exit_text(status) + " while stopping");
+      stopped_cleanly_ = false;
+    }
+    return;
+  }
+  if (!c.was_ready) {
+    ++c.failed_starts;
+    c.hopeless =
+        c.failed_starts == max_failed_starts || (WIFEXITED(status) && WEXITSTATUS(status) == usage_status);
+  }
+  if (c.hopeless) {
+    log_(name + " " + exit_text(status));
+    return;
+  }
+  auto now = clock::now();
+  c.pause =
+      now - c.started > settled || c.pause.count() == 0 ? first_pause : std::min(c.pause * 2, longest_pause);
+  c.restart_at = now + c.pause;
+  log_(name + " " + exit_text(status) + "; starting it again in " + std::to_string(c.pause.count()) + " ms");
+}
+
 void supervisor::restart_due() {
   bool changed = false;
   for (auto& [name, c] : children_) {
-    if (!stopping_ && c.pid == 0 && clock::now() >= c.restart_at) {
+    if (!stopping_ && c.pid == 0 && !c.hopeless && clock::now() >= c.restart_at) {
       spawn(c);
       changed = true;
     }

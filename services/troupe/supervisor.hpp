@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,14 +28,16 @@ struct child_spec {
 /// Runs children until SIGTERM or SIGINT. Not thread-safe: one thread constructs it and calls run(). It
 /// blocks SIGTERM, SIGINT and SIGCHLD for the process, so it must be constructed before any thread starts.
 ///
-/// A child that dies is started again after a pause that doubles from 100 ms to 5 s while it dies within ten
-/// seconds of its start. Children get SIGTERM when the supervisor itself dies.
+/// A child that dies is started again after a pause that doubles from 100 ms to 800 ms while it dies within
+/// ten seconds of its start: less than the 2 s for which requests wait for a scheduler that is away. Children
+/// get SIGTERM when the supervisor itself dies.
 class supervisor {
  public:
   using log_function = std::function<void(const std::string& line)>;
 
   /// @param run_dir  gets pids.json: process name → pid, replaced atomically whenever it changes
   supervisor(std::filesystem::path run_dir, log_function log);
+  /// Stops what run() has not stopped, and kills what has not ended two seconds later.
   ~supervisor();
   supervisor(const supervisor&) = delete;
   supervisor& operator=(const supervisor&) = delete;
@@ -43,11 +46,11 @@ class supervisor {
   /// @throws std::system_error when the process cannot be created
   void start(child_spec spec);
 
-  /// Waits until the named child has reported ready.
-  /// @returns its line
-  /// @throws std::runtime_error when it dies first, or nothing is heard before the deadline, or a signal says
-  /// stop
-  std::string wait_ready(const std::string& name, std::chrono::milliseconds deadline);
+  /// Waits until the named child has reported ready, and starts again what dies meanwhile.
+  /// @returns its line; nothing when a signal says stop: then run() stops all
+  /// @throws std::runtime_error when nothing is heard before the deadline, or when a child that was never
+  /// ready dies for the third time or refuses its command line (status 2), which no further start would mend
+  std::optional<std::string> wait_ready(const std::string& name, std::chrono::milliseconds deadline);
 
   /// Supervises until SIGTERM or SIGINT, then stops all children: SIGTERM phase by phase, SIGKILL for what is
   /// left `grace` after the first.
@@ -64,6 +67,9 @@ class supervisor {
     int ready_fd = -1;
     std::string ready_text;
     bool ready = false;
+    bool was_ready = false;     ///< since the first time
+    uint32_t failed_starts = 0; ///< deaths before that
+    bool hopeless = false;      ///< one more start would not mend it
     clock::time_point started;
     clock::time_point restart_at; ///< when pid is 0
     std::chrono::milliseconds pause{0};
@@ -74,7 +80,9 @@ class supervisor {
   void read_signals();
   void read_ready(child& c);
   void reap();
+  void bury(const std::string& name, child& c, int status);
   void restart_due();
+  clock::time_point next_restart(clock::time_point at_most) const;
   bool stop_all(std::chrono::milliseconds grace);
   void write_pids() const;
   void close_ready(child& c);

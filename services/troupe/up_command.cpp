@@ -238,7 +238,11 @@ int up_command(const std::vector<std::string>& arguments) {
     return {"--listen", endpoint};
   };
   processes.start(std::move(scheduler_child));
-  std::string endpoint = processes.wait_ready("scheduler-0", start_deadline);
+  auto scheduler_ready = processes.wait_ready("scheduler-0", start_deadline);
+  if (!scheduler_ready) {
+    return processes.run(stop_grace);
+  }
+  const std::string& endpoint = *scheduler_ready;
 
   std::vector<std::string> names;
   auto start = [&](child_spec spec) {
@@ -279,7 +283,11 @@ int up_command(const std::vector<std::string>& arguments) {
     start(child("troupe-gateway", "gateway-" + std::to_string(i), 0, flags));
   }
   for (const auto& name : names) {
-    log.line("ready", name + " " + processes.wait_ready(name, start_deadline));
+    auto ready = processes.wait_ready(name, start_deadline);
+    if (!ready) {
+      return processes.run(stop_grace);
+    }
+    log.line("ready", name + " " + *ready);
   }
   log.line("running", std::to_string(names.size() + 1) + " processes; " + (run_dir / "pids.json").string());
   return processes.run(stop_grace);

@@ -68,16 +68,55 @@ TEST_F(supervisor_test, reports_ready_lines_and_keeps_pids_current) {
   EXPECT_EQ(kill(map["one-0"].get<pid_t>(), 0), -1);
 }
 
-TEST_F(supervisor_test, a_child_that_ends_before_it_is_ready_is_an_error_that_names_it) {
+// Fails until it has been started `times` times, each time with `failure`.
+std::string ready_at_start(int times, const std::string& counter, const std::string& failure) {
+  return "echo >> " + counter + "; if [ $(wc -l < " + counter + ") -lt " + std::to_string(times) + " ]; then "
+         + failure + "; fi; echo up >&$2; exec sleep 60";
+}
+
+TEST_F(supervisor_test, a_child_that_dies_while_it_starts_is_started_again) {
   supervisor s(dir_, log());
+  auto counter = (dir_ / "starts").string();
+  s.start(script("killed-0", ready_at_start(3, counter, "kill -KILL $$")));
+  EXPECT_EQ(s.wait_ready("killed-0", 10s), "up");
+  EXPECT_TRUE(logged("killed-0 was killed by signal 9; starting it again"));
+}
+
+TEST_F(supervisor_test, others_are_started_again_while_one_is_waited_for) {
+  supervisor s(dir_, log());
+  auto counter = (dir_ / "starts").string();
+  auto mark = (dir_ / "other-is-up").string();
+  s.start(script("other-0", ready_at_start(2, counter, "exit 1") + " > " + mark));
+  s.start(script("slow-0", "until [ -e " + mark + " ]; do sleep 0.01; done; echo up >&$2; exec sleep 60"));
+  EXPECT_EQ(s.wait_ready("slow-0", 10s), "up");
+}
+
+TEST_F(supervisor_test, a_child_that_never_gets_ready_is_an_error_that_names_it) {
+  supervisor s(dir_, log());
+  s.start(script("slow-0", "sleep 60 >/dev/null 2>&1"));
   s.start(script("bad-0", "exit 3"));
   try {
-    s.wait_ready("bad-0", 10s);
+    s.wait_ready("slow-0", 10s);
     FAIL() << "it was ready";
   } catch (const std::runtime_error& e) {
-    EXPECT_STREQ(e.what(), "bad-0 ended before it was ready");
+    EXPECT_STREQ(e.what(), "bad-0 ended before it was ready; starts: 3");
   }
   EXPECT_TRUE(logged("bad-0 ended with status 3"));
+}
+
+TEST_F(supervisor_test, a_command_line_that_is_refused_is_not_tried_again) {
+  supervisor s(dir_, log());
+  s.start(script("bad-0", "exit 2"));
+  EXPECT_THROW(s.wait_ready("bad-0", 10s), std::runtime_error);
+  EXPECT_FALSE(logged("starting it again"));
+}
+
+TEST_F(supervisor_test, told_to_stop_while_children_start_it_stops_them) {
+  supervisor s(dir_, log());
+  s.start(script("slow-0", "trap 'kill $!; exit 0' TERM; kill -TERM $PPID; sleep 60 >/dev/null 2>&1 & wait"));
+  EXPECT_EQ(s.wait_ready("slow-0", 10s), std::nullopt);
+  EXPECT_EQ(s.run(10s), 0);
+  EXPECT_EQ(pids().size(), 0U);
 }
 
 TEST_F(supervisor_test, starts_a_killed_child_again_with_what_it_reported) {
