@@ -46,6 +46,7 @@ struct gateway_state {
 
   gateway_config config;
   scheduler_actor scheduler; ///< null while it is away
+  time_point away_since;     ///< while it is away
   cluster_view view;
   uint64_t next_arrival = 0;
   uint64_t next_flight = 0;
@@ -165,6 +166,8 @@ void on_done(pointer self, request_id id) {
 
 void on_scheduler(pointer self, const caf::strong_actor_ptr& handle) {
   auto& state = self->state;
+  if (state.scheduler && !handle)
+    state.away_since = self->clock().now();
   state.scheduler = caf::actor_cast<scheduler_actor>(handle);
   std::vector<open_admission*> in_order;
   for (auto& [id, admission] : state.open)
@@ -274,8 +277,15 @@ caf::result<scheduler_status> on_status(pointer self) {
   return promise;
 }
 
+caf::result<cluster_view, bool> on_get(pointer self) {
+  const auto& state = self->state;
+  const bool away = !state.scheduler && self->clock().now() - state.away_since >= defaults::scheduler_away;
+  return {state.view, away};
+}
+
 gateway_actor::behavior_type gateway(pointer self, gateway_config config) {
   self->state.config = std::move(config);
+  self->state.away_since = self->clock().now();
   self->set_down_handler([self](const caf::down_msg& down) {
     std::erase_if(self->state.workers, [&down](const auto& entry) {
       return caf::actor_cast<caf::actor_addr>(entry.second) == down.source;
@@ -310,7 +320,7 @@ gateway_actor::behavior_type gateway(pointer self, gateway_config config) {
         load.waiting = self->state.open.size();
         return load;
       },
-      [self](caf::get_atom) { return self->state.view; },
+      [self](caf::get_atom) -> caf::result<cluster_view, bool> { return on_get(self); },
       [self](status_atom) { return on_status(self); },
   };
 }

@@ -32,8 +32,9 @@ using gateway_actor = caf::typed_actor<
     caf::replies_to<caf::join_atom>::with<worker_hello>,
     // The load since the last such question.
     caf::replies_to<load_atom>::with<lease_renewal>,
-    // The last view, for /ready and /cluster; the scheduler's own words are fetched with status_atom there.
-    caf::replies_to<caf::get_atom>::with<cluster_view>,
+    // The last view, for /ready and /cluster, and whether the scheduler has been away for so long
+    // (defaults::scheduler_away) that new requests are refused; its own words are fetched with status_atom.
+    caf::replies_to<caf::get_atom>::with<cluster_view, bool>,
     // The scheduler's status, passed on.
     caf::replies_to<status_atom>::with<scheduler_status>>;
 

@@ -78,22 +78,24 @@ class actor_backend final : public generation_backend {
         system_, gateway_, std::move(request), std::make_shared<session_events>(std::move(listener))));
   }
 
-  void view(std::function<void(std::variant<cluster_view, backend_error>)> then) override {
-    ask<cluster_view>(caf::get_atom_v, defaults::local_request, std::move(then));
+  void view(std::function<void(std::variant<last_view, backend_error>)> then) override {
+    ask(caf::get_atom_v, defaults::local_request, then, [then](cluster_view& cluster, bool away) {
+      then(last_view{std::move(cluster), away});
+    });
   }
 
   void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override {
-    ask<scheduler_status>(status_atom_v, status_deadline, std::move(then));
+    ask(status_atom_v, status_deadline, then, [then](scheduler_status& status) { then(std::move(status)); });
   }
 
  private:
   /// One question to the gateway by an actor that lives as long as the question.
-  template <class Answer, class Atom, class Deadline>
-  void ask(Atom question, Deadline deadline, std::function<void(std::variant<Answer, backend_error>)> then) {
-    system_.spawn([gateway = gateway_, question, deadline, then](caf::event_based_actor* self) {
-      self->request(gateway, deadline, question)
-          .then([then](Answer& answer) { then(std::move(answer)); },
-                [then](caf::error& error) { then(as_backend_error(error)); });
+  template <class Atom, class Deadline, class Failed, class Answered>
+  void ask(Atom question, Deadline deadline, Failed failed, Answered answered) {
+    system_.spawn([gateway = gateway_, question, deadline, failed, answered](caf::event_based_actor* self) {
+      self->request(gateway, deadline, question).then(answered, [failed](caf::error& error) {
+        failed(as_backend_error(error));
+      });
     });
   }
 

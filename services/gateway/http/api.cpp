@@ -83,16 +83,16 @@ response version_page(const api& shared) {
   return json_response(200, render(page));
 }
 
-using view_answer = std::variant<cluster_view, backend_error>;
+using view_answer = std::variant<last_view, backend_error>;
 using status_answer = std::variant<scheduler_status, backend_error>;
 
-task<std::optional<cluster_view>> last_view(exchange& client, api& shared) {
+task<std::optional<last_view>> view_of(exchange& client, api& shared) {
   reply_slot<view_answer> slot{client.executor()};
   shared.backend->view(slot.callback());
   const auto answer = co_await slot.wait(view_deadline);
-  if (!answer || !std::holds_alternative<cluster_view>(*answer))
+  if (!answer || !std::holds_alternative<last_view>(*answer))
     co_return std::nullopt;
-  co_return std::get<cluster_view>(*answer);
+  co_return std::get<last_view>(*answer);
 }
 
 task<response> ready_page(exchange& client, api& shared) {
@@ -100,10 +100,12 @@ task<response> ready_page(exchange& client, api& shared) {
   if (shared.draining) {
     reason = "shutting down";
   } else {
-    const auto view = co_await last_view(client, shared);
+    const auto view = co_await view_of(client, shared);
     if (!view)
       reason = "the gateway does not answer";
-    else if (!view->ready)
+    else if (view->scheduler_away)
+      reason = "the scheduler is away";
+    else if (!view->cluster.ready)
       reason = "not every expert has a host and an attention worker to use it";
   }
   ordered_json page;
@@ -123,7 +125,7 @@ task<response> status_page(exchange& client, api& shared) {
   if (answer && std::holds_alternative<scheduler_status>(*answer))
     co_return json_response(200, cluster_page(std::get<scheduler_status>(*answer)));
   const std::string why = answer ? std::get<backend_error>(*answer).text : "no answer in time";
-  const auto view = co_await last_view(client, shared);
+  const auto view = co_await view_of(client, shared);
   if (!view)
     throw api_error_of(ec::not_ready, "neither scheduler nor gateway answers: " + why);
   co_return json_response(200, cluster_page(*view, why));

@@ -112,7 +112,8 @@ std::string cluster_page(const scheduler_status& status) {
   return render(page);
 }
 
-std::string cluster_page(const cluster_view& view, const std::string& why) {
+std::string cluster_page(const last_view& known, const std::string& why) {
+  const cluster_view& view = known.cluster;
   worker_names names;
   ordered_json workers = ordered_json::array();
   for (const worker_address& worker : view.workers) {
@@ -123,7 +124,7 @@ std::string cluster_page(const cluster_view& view, const std::string& why) {
   scheduler["reachable"] = false;
   scheduler["error"] = why;
   ordered_json page;
-  page["ready"] = view.ready;
+  page["ready"] = view.ready && !known.scheduler_away;
   page["scheduler"] = std::move(scheduler);
   page["workers"] = std::move(workers);
   page["placement"] = experts_of(view.experts, names);

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "actors/membership.hpp"
 #include "actors/status.hpp"
+#include "services/gateway/http/generation_backend.hpp"
 
 namespace troupe::http {
 
@@ -12,6 +12,6 @@ namespace troupe::http {
 std::string cluster_page(const scheduler_status& status);
 
 /// What the gateway remembers while the scheduler does not answer; `why` says what went wrong.
-std::string cluster_page(const cluster_view& view, const std::string& why);
+std::string cluster_page(const last_view& known, const std::string& why);
 
 } // namespace troupe::http

@@ -55,6 +55,12 @@ struct backend_error {
   std::string text;
 };
 
+/// What the gateway knows of the cluster without asking.
+struct last_view {
+  cluster_view cluster;
+  bool scheduler_away = false; ///< for so long that new requests are refused
+};
+
 /// The cluster. Thread-safe; nothing blocks.
 class generation_backend {
  public:
@@ -63,7 +69,7 @@ class generation_backend {
   virtual std::unique_ptr<generation_handle> start(generation_job job,
                                                    std::shared_ptr<generation_listener> listener) = 0;
   /// The last view of the cluster; `then` is called exactly once, on any thread.
-  virtual void view(std::function<void(std::variant<cluster_view, backend_error>)> then) = 0;
+  virtual void view(std::function<void(std::variant<last_view, backend_error>)> then) = 0;
   /// The scheduler's own account; `then` is called exactly once, on any thread, within a deadline.
   virtual void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) = 0;
 };

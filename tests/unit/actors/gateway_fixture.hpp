@@ -3,6 +3,8 @@
 
 #include <deque>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "actors/defaults.hpp"
 #include "actors/gateway.hpp"
@@ -95,6 +97,18 @@ class gateway_test : public deterministic_system {
   void lose_scheduler() {
     kill(scheduler);
     tell(scheduler_atom_v, caf::strong_actor_ptr{});
+  }
+
+  /// The view, and whether the scheduler has been away for too long.
+  std::pair<cluster_view, bool> known() {
+    std::optional<std::pair<cluster_view, bool>> result;
+    system.spawn([&](caf::event_based_actor* self) {
+      self->request(gateway, defaults::local_request, caf::get_atom_v)
+          .then([&](cluster_view& view, bool away) { result.emplace(std::move(view), away); },
+                [](const caf::error& error) { ADD_FAILURE() << text_of(error); });
+    });
+    run();
+    return result.value_or(std::pair{cluster_view{}, false});
   }
 
   template <class... Parts>

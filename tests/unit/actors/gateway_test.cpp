@@ -224,7 +224,24 @@ TEST_F(gateway_test, sessions_hear_that_their_worker_has_left_the_cluster) {
   EXPECT_TRUE(fenced->empty());
   tell(view_of({5, 6}));
   EXPECT_EQ(*fenced, (std::vector<worker_id>{{4}}));
-  EXPECT_EQ(ask<cluster_view>(gateway, caf::get_atom_v)->workers.size(), 2U);
+  EXPECT_EQ(known().first.workers.size(), 2U);
+}
+
+TEST_F(gateway_test, says_that_the_scheduler_is_away_once_new_requests_are_refused) {
+  const auto away = [this] { return known().second; };
+  EXPECT_FALSE(away());
+  advance(defaults::scheduler_away);
+  EXPECT_TRUE(away()) << "there never was one";
+  start_scheduler();
+  EXPECT_FALSE(away());
+  lose_scheduler();
+  advance(defaults::scheduler_away - 1ms);
+  EXPECT_FALSE(away());
+  tell(scheduler_atom_v, caf::strong_actor_ptr{}); // it is still lost, not lost again
+  advance(1ms);
+  EXPECT_TRUE(away());
+  start_scheduler();
+  EXPECT_FALSE(away());
 }
 
 TEST_F(gateway_test, passes_the_schedulers_status_on) {

@@ -92,7 +92,9 @@ inline gateway_actor::behavior_type counter(gateway_actor::stateful_pointer<coun
       [](caf::tick_atom) {},
       [](caf::join_atom) { return worker_hello{}; },
       [](load_atom) { return lease_renewal{}; },
-      [](caf::get_atom) { return cluster_view{}; },
+      [](caf::get_atom) -> caf::result<cluster_view, bool> {
+        return {cluster_view{}, false};
+      },
       [](status_atom) { return scheduler_status{}; },
   };
 }

@@ -29,10 +29,10 @@ gateway_actor::behavior_type refusing_gateway(gateway_actor::pointer self) {
       [self](caf::tick_atom) { self->quit(); },
       [](caf::join_atom) { return worker_hello{}; },
       [](load_atom) { return lease_renewal{}; },
-      [](caf::get_atom) {
+      [](caf::get_atom) -> caf::result<cluster_view, bool> {
         cluster_view view;
         view.ready = true;
-        return view;
+        return {view, true};
       },
       [](status_atom) -> caf::result<scheduler_status> { return make_error(ec::not_ready, "no scheduler"); },
   };
@@ -94,9 +94,11 @@ TEST_F(actor_backend_test, a_refusal_reaches_the_listener_with_its_code) {
 
 TEST_F(actor_backend_test, view_and_status_are_the_gateways) {
   const auto backend = make_actor_backend(system_, gateway_);
-  std::promise<std::variant<cluster_view, backend_error>> view;
+  std::promise<std::variant<last_view, backend_error>> view;
   backend->view([&view](auto answer) { view.set_value(std::move(answer)); });
-  EXPECT_TRUE(std::get<cluster_view>(wait_for(view)).ready);
+  const auto known = std::get<last_view>(wait_for(view));
+  EXPECT_TRUE(known.cluster.ready);
+  EXPECT_TRUE(known.scheduler_away);
   std::promise<std::variant<scheduler_status, backend_error>> status;
   backend->status([&status](auto answer) { status.set_value(std::move(answer)); });
   const auto answer = wait_for(status);

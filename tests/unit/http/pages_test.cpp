@@ -20,6 +20,13 @@ TEST_F(pages_test, health_ready_and_version) {
   const raw_response waiting = get("/ready");
   EXPECT_EQ(waiting.status, 503);
   EXPECT_EQ(waiting.headers.at("retry-after"), "1");
+  backend->ready = true;
+  backend->scheduler_away = true;
+  const raw_response alone = get("/ready");
+  EXPECT_EQ(alone.status, 503);
+  EXPECT_EQ(json::parse(alone.body)["reason"], "the scheduler is away");
+  backend->scheduler_away = false;
+  EXPECT_EQ(get("/ready").status, 200);
   EXPECT_EQ(json::parse(get("/version").body), json::parse(R"({"version":"1.2.3","isa":"avx2"})"));
 }
 
@@ -71,6 +78,7 @@ TEST_F(pages_test, cluster_shows_workers_and_placement) {
             json::parse(R"([["expert-0"],["expert-0","0000000000000008"]])"));
   backend->scheduler_away = true;
   const json remembered = json::parse(get("/cluster").body);
+  EXPECT_EQ(remembered["ready"], false);
   EXPECT_EQ(remembered["scheduler"]["reachable"], false);
   EXPECT_EQ(remembered["scheduler"]["error"], "the scheduler is away");
   EXPECT_EQ(remembered["workers"][0]["name"], "expert-0");
