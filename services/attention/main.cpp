@@ -30,8 +30,8 @@ int run(const std::vector<std::string>& arguments) {
   model_source source = open_model(model);
   auto queue = make_compute_queue(model, log); // outlives the actors
   cluster_process process(link, source.fingerprint, log);
-  auto families = std::make_shared<metrics::registry>(
-      link.metrics_prefix, metrics::labels{{"model_name", default_model_name(model.model_dir)}});
+  auto families = std::make_shared<metrics::registry>(link.metrics_prefix,
+                                                      metrics::labels{{"model_name", model.model_name()}});
   attention_service attention(process.site(worker_role::attention), source, queue, model, options,
                               std::make_shared<metrics::attention_families>(families));
   process.peers().publish(link.name, attention.actor());

@@ -9,6 +9,7 @@
 #include "services/gateway/metrics.hpp"
 #include "services/gateway/text/tokenizer.hpp"
 #include "services/metrics/registry.hpp"
+#include "services/process/descriptor_limit.hpp"
 
 namespace troupe {
 
@@ -48,11 +49,23 @@ openai::request_limits limits_of(const model_source& source, const model_options
   return limits;
 }
 
-} // namespace
-
-std::string served_model_name(const model_options& model, const gateway_options& options) {
-  return options.served_model_name.empty() ? default_model_name(model.model_dir) : options.served_model_name;
+/// As many connections as there are descriptors for, so that one too many is told so instead of waiting in
+/// the kernel.
+size_t connections_that_fit(size_t wanted, const process_log& log) {
+  constexpr size_t for_the_rest = 256; // peers, UCX, mapped files
+  size_t limit = raise_descriptor_limit();
+  size_t fit = limit > 2 * for_the_rest ? limit - for_the_rest : std::max<size_t>(1, limit / 2);
+  if (wanted <= fit) {
+    return wanted;
+  }
+  log.line("few-descriptors", "this process may open " + std::to_string(limit)
+                                  + " files (ulimit -Hn), so that " + std::to_string(fit)
+                                  + " connections fit, not the " + std::to_string(wanted)
+                                  + " of --max-connections");
+  return fit;
 }
+
+} // namespace
 
 gateway_service::gateway_service(const service_site& site, const model_source& source,
                                  const model_options& model, const gateway_options& options,
@@ -62,7 +75,7 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   http_server_config config;
   config.host = options.host;
   config.port = static_cast<uint16_t>(options.port);
-  config.model_names = {served_model_name(model, options)};
+  config.model_names = {model.model_name()};
   config.model_root = model.model_dir;
   config.requests = limits_of(source, model);
   if (!options.api_key_file.empty()) {
@@ -72,7 +85,7 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   config.details = {{"numerics_class", source.numerics_class},
                     {"instruction_set", instruction_set},
                     {"model_fingerprint", source.fingerprint}};
-  config.limits.max_connections = options.max_connections;
+  config.limits.max_connections = connections_that_fit(options.max_connections, site.log);
   auto codec = openai::make_text_codec(text::tokenizer::load(model.model_dir), load_template(model, options));
   actor_ = spawn_gateway(site.system, {.address = site.address, .directory = site.directory});
   server_ =

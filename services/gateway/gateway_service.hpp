@@ -17,9 +17,6 @@
 
 namespace troupe {
 
-/// The model's name in the API.
-std::string served_model_name(const model_options& model, const gateway_options& options);
-
 class gateway_service {
  public:
   /// Loads tokenizer and chat template, starts the actor and listens. /ready is 503 until the cluster is.

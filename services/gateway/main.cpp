@@ -27,8 +27,8 @@ int run(const std::vector<std::string>& arguments) {
   process_log log(link.name);
   model_source source = open_model(model);
   cluster_process process(link, source.fingerprint, log);
-  auto families = std::make_shared<metrics::registry>(
-      options.metrics_prefix, metrics::labels{{"model_name", served_model_name(model, options)}});
+  auto families = std::make_shared<metrics::registry>(options.metrics_prefix,
+                                                      metrics::labels{{"model_name", model.model_name()}});
   gateway_service gateway(process.site(worker_role::gateway), source, model, options, "none",
                           std::move(families));
   process.peers().publish(link.name, gateway.actor());

@@ -1,10 +1,14 @@
 #include "services/options/role_options.hpp"
 
+#include <filesystem>
+
 #include "services/options/processors.hpp"
 
 namespace troupe {
 
 void model_options::declare(option_parser& parser) {
+  parser.text("served-model-name", "NAME",
+              "the model's name in the API and in metrics; default: the folder's name", &served_model_name);
   parser.choice("dtype", {"auto", "float32", "bfloat16"},
                 "type of weights and activations; auto: the checkpoint's", &dtype);
   parser.choice("expert-quant", {"none", "int8", "int4"}, "weight-only quantization of experts",
@@ -43,6 +47,14 @@ void model_options::declare(option_parser& parser) {
                 &max_model_len, 0, 1U << 24);
 }
 
+std::string model_options::model_name() const {
+  if (!served_model_name.empty()) {
+    return served_model_name;
+  }
+  std::filesystem::path folder = std::filesystem::absolute(model_dir).lexically_normal();
+  return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+}
+
 uint32_t model_options::num_threads() const {
   if (threads != 0) {
     return threads;
@@ -79,8 +91,6 @@ void model_options::check() const {
 void gateway_options::declare(option_parser& parser) {
   parser.text("host", "HOST", "address of the REST API; loopback unless you mean the network", &host);
   parser.number("port", "port of the REST API; 0: any free one, printed at start", &port, 0, 65535);
-  parser.text("served-model-name", "NAME", "the model's name in the API; default: the folder's name",
-              &served_model_name);
   parser.text("api-key-file", "FILE", "accept only requests with one of these keys (one a line)",
               &api_key_file);
   parser.text("chat-template", "FILE", "Jinja chat template to use instead of the model's",

@@ -13,6 +13,7 @@ namespace troupe {
 /// How the model is loaded and computed: attention and expert workers, and the gateway for the tokenizer.
 struct model_options {
   std::string model_dir;
+  std::string served_model_name; ///< empty: the name of the folder
   std::string dtype = "auto";
   std::string expert_quant = "none";
   std::string int4_group = "32";
@@ -29,6 +30,8 @@ struct model_options {
   uint32_t max_model_len = 0; ///< 0: what the model was made for
 
   void declare(option_parser& parser);
+  /// The model's name in the API and in metrics.
+  std::string model_name() const;
   /// Threads to compute with: `threads`, or as many as `cores` lists, or one per processor that this process
   /// may run on.
   uint32_t num_threads() const;
@@ -42,7 +45,6 @@ struct model_options {
 struct gateway_options {
   std::string host = "127.0.0.1";
   uint32_t port = 8000;
-  std::string served_model_name; ///< empty: the name of the model folder
   std::string api_key_file;
   std::string chat_template_file;
   std::string metrics_prefix = "troupe_";

@@ -96,11 +96,6 @@ model_source open_model(const model_options& options) {
   return source;
 }
 
-std::string default_model_name(const std::string& model_dir) {
-  std::filesystem::path folder = std::filesystem::absolute(model_dir).lexically_normal();
-  return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
-}
-
 model_shape shape_of(const model_source& source) {
   model_shape shape;
   shape.fingerprint = source.fingerprint;

@@ -36,9 +36,6 @@ model::weight_coding coding_of(const model_options& options, kernels::isa set);
 /// @throws model::model_error, option_error
 model_source open_model(const model_options& options);
 
-/// What a model is called in the API and in metrics unless told otherwise: the name of its folder.
-std::string default_model_name(const std::string& model_dir);
-
 /// What actors must know of it.
 model_shape shape_of(const model_source& source);
 

@@ -4,12 +4,14 @@
 #include <exception>
 
 #include "services/options/option_parser.hpp"
+#include "services/process/descriptor_limit.hpp"
 #include "services/process/stop_signal.hpp"
 
 namespace troupe {
 
 int role_main(const std::string& program, int argc, char** argv,
               const std::function<int(const std::vector<std::string>&)>& body) {
+  raise_descriptor_limit();
   try {
     return body({argv + 1, argv + argc});
   } catch (const option_error& error) {

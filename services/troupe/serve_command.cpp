@@ -75,8 +75,8 @@ int serve_command(const std::vector<std::string>& arguments) {
   auto site = [&](worker_role role, const std::string& name) {
     return service_site{system, directory.actor(), "", {draw_worker_id(), role, name, ""}, log};
   };
-  auto families = std::make_shared<metrics::registry>(
-      gateway_flags.metrics_prefix, metrics::labels{{"model_name", served_model_name(model, gateway_flags)}});
+  auto families = std::make_shared<metrics::registry>(gateway_flags.metrics_prefix,
+                                                      metrics::labels{{"model_name", model.model_name()}});
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
   scheduler_service scheduler(system, scheduler_flags,
                               std::make_shared<metrics::scheduler_families>(families, events));

@@ -62,7 +62,8 @@ class flag_words {
 
 /// @param cores  for the threads, one each; empty: wherever the kernel puts them
 void add_model(flag_words& flags, const model_options& o, uint32_t threads, std::span<const int> cores) {
-  flags.add("dtype", o.dtype)
+  flags.add("served-model-name", o.served_model_name)
+      .add("dtype", o.dtype)
       .add("expert-quant", o.expert_quant)
       .add("int4-group", o.int4_group)
       .add("dense-quant", o.dense_quant)
@@ -274,7 +275,6 @@ int up_command(const std::vector<std::string>& arguments) {
     add_model(flags, model, 1, {});
     flags.add("host", gateway.host)
         .add_number("port", gateway.port == 0 ? 0 : gateway.port + i)
-        .add("served-model-name", gateway.served_model_name)
         .add("api-key-file", gateway.api_key_file)
         .add("chat-template", gateway.chat_template_file)
         .add("metrics-prefix", gateway.metrics_prefix)
