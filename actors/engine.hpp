@@ -90,6 +90,7 @@ struct expert_outputs {
 struct sampled_sequence {
   uint32_t sequence = 0; ///< index into micro_batch::sequences
   bool has_token = false;
+  bool is_broken = false; ///< the logits were not numbers, and `token` means nothing
   generated_token token;
   std::vector<generated_token> prompt_logprobs;
 };

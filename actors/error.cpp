@@ -41,6 +41,8 @@ std::string to_string(ec code) {
     return "engine_failed";
   case ec::shutting_down:
     return "shutting_down";
+  case ec::model_broken:
+    return "model_broken";
   }
   return "unknown_" + std::to_string(static_cast<unsigned>(code)); // from a newer peer
 }

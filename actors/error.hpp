@@ -22,6 +22,7 @@ enum class ec : uint8_t {
   incompatible = 10,  ///< another model, numerics class or protocol version
   engine_failed = 11, ///< a step could not be computed (out of memory, device lost)
   shutting_down = 12,
+  model_broken = 13, ///< the model's logits are not numbers: damaged weights; another try gives the same
 };
 
 std::string to_string(ec code);

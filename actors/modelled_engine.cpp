@@ -219,6 +219,7 @@ attention_result modelled_attention_engine::finish(micro_batch& batch) {
     row += part.num_rows;
     if (part.sample) {
       sampled.has_token = true;
+      sampled.is_broken = broken_.contains(sequence.id);
       sampled.token = config_.model.sample(row[-1], sequence, part.first_position + part.num_rows);
     }
     result.samples.push_back(std::move(sampled));

@@ -78,6 +78,9 @@ class modelled_attention_engine : public attention_engine,
   /// The next `steps` steps fail with this text.
   void fail(uint32_t steps, std::string text);
 
+  /// From now on the logits of this sequence are not numbers.
+  void break_logits(const sequence_id& id) { broken_.insert(id); }
+
   /// Steps begun so far.
   uint64_t steps() const { return steps_; }
 
@@ -92,6 +95,7 @@ class modelled_attention_engine : public attention_engine,
   std::shared_ptr<modelled_device> device_;
   config config_;
   std::vector<std::vector<uint64_t>> keys_; ///< [layer][block × block_tokens + offset]
+  std::set<sequence_id> broken_;
   std::string failure_;
   uint32_t failing_steps_ = 0;
   uint64_t steps_ = 0;

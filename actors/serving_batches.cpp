@@ -183,6 +183,12 @@ void serving_loop::take_sample(key name, sequence& s, sampled_sequence sample) {
   if (!sample.has_token)
     return;
   auto& tokens = *s.tokens;
+  if (sample.is_broken) {
+    fail(s.session, tokens.id, s.attempt, ec::model_broken,
+         "the model's logits are not numbers: its weights are damaged, or made for another type");
+    retire(name);
+    return;
+  }
   token_update update;
   update.id = tokens.id;
   update.attempt = s.attempt;

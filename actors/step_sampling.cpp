@@ -1,6 +1,7 @@
 #include "actors/step_sampling.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "kernels/sampling.hpp"
@@ -131,8 +132,10 @@ void answer_logits(kernels::context& context, kernels::const_tensor_view logits,
     sampled_sequence& out = samples[request.sequence];
     if (request.sample) {
       bool with_logprob = sequences[request.sequence].sequence->sampling.num_logprobs >= 0;
+      const kernels::sampled_token& drawn_token = drawn_tokens[next_drawn++];
       out.has_token = true;
-      out.token = report(drawn_tokens[next_drawn++], top[i], with_logprob);
+      out.is_broken = std::isnan(drawn_token.logprob);
+      out.token = report(drawn_token, top[i], with_logprob);
     } else {
       out.prompt_logprobs.push_back(report(known_tokens[next_known++], top[i], true));
     }

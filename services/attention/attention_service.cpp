@@ -5,14 +5,19 @@
 
 #include "actors/model_attention_engine.hpp"
 #include "kernels/model/dense_model.hpp"
+#include "services/process/stop_signal.hpp"
 
 namespace troupe {
 
 namespace {
 
 /// Tells of a load in steps of at least a tenth, and of 64 MiB: a small one is over before it can be read.
+/// Gives up when the process is told to stop: a large checkpoint takes minutes to convert.
 model::load_progress progress_lines(const process_log& log) {
   return [log, told = size_t{0}](size_t loaded, size_t total) mutable {
+    if (stop_signal::is_pending()) {
+      throw interrupted("stopped before the weights of the attention side were loaded");
+    }
     if (loaded - told >= std::max(total / 10, size_t{64} << 20) || (loaded == total && told > 0)) {
       told = loaded;
       log.line("loading-attention",

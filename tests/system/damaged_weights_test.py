@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Expert weights are read after a server listens. Damaged ones end it with status 1 and one line that says where; where
 they lay in the weights' cache, the next start has made them again, which `troupe up` is by itself. Whoever waits for a
-cache that another process fills ends at SIGTERM, with status 0.
+cache that another process fills ends at SIGTERM, with status 0. A model whose weights are not numbers answers with an
+error instead of a text.
 
 usage: damaged_weights_test.py BINARIES MODEL_DIR WORK_DIR
 """
@@ -52,6 +53,7 @@ def main():
     assert "experts-unusable" in log and "ended with status 1" in log, f"no worker found the damage:\n{log}"
 
     waits_until_told(binaries, model, flags, file)
+    not_numbers(binaries, model, work)
     print("damaged experts ended servers with status 1; caches were written again by the next start")
 
 
@@ -92,6 +94,22 @@ def waits_until_told(binaries, model, flags, file):
         watchdog.cancel()
     assert status == 0 and "waiting-for-cache" in log and "stopped before" in log, f"ended with {status}:\n{log}"
     assert not file.exists(), "who waited has written the file"
+
+
+def not_numbers(binaries, model, work):
+    """Weights that no quantization looks at."""
+    broken = work / "broken"
+    shutil.copytree(model, broken)
+    file, = broken.glob("*.safetensors")
+    data = bytearray(file.read_bytes())
+    header_bytes = int.from_bytes(data[:8], "little")
+    tensor = json.loads(data[8 : 8 + header_bytes])["model.norm.weight"]
+    first, last = (8 + header_bytes + offset for offset in tensor["data_offsets"])
+    data[first:last] = b"\xff" * (last - first)  # a NaN of every type of float
+    file.write_bytes(data)
+    with Cluster(binaries, "serve", broken, "--served-model-name", "m", log=work / "broken.log") as cluster:
+        status, _, body = cluster.request("POST", "/v1/completions", {"model": "m", "prompt": [1, 2, 3]})
+    assert status == 500 and json.loads(body)["error"]["code"] == "model_broken", (status, body)
 
 
 if __name__ == "__main__":

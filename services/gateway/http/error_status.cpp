@@ -27,6 +27,7 @@ constexpr row table[] = {
     {ec::incompatible, "incompatible", 503, "service_unavailable_error", 5},
     {ec::engine_failed, "engine_failed", 500, "server_error", 0},
     {ec::shutting_down, "shutting_down", 503, "service_unavailable_error", 5},
+    {ec::model_broken, "model_broken", 500, "server_error", 0},
 };
 
 constexpr row unknown{ec::none, "internal_error", 500, "server_error", 0};

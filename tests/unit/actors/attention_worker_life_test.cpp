@@ -177,6 +177,19 @@ TEST_F(attention_worker_test, a_failed_step_fails_its_sequences_and_no_others) {
   finish_all();
 }
 
+TEST_F(attention_worker_test, logits_that_are_not_numbers_fail_their_sequence_and_no_other) {
+  start();
+  submit(attention, client, make_request(1, 5, 20));
+  submit_expecting(make_request(2, 5, 20));
+  ASSERT_TRUE(run_until([&] { return of(1).output.tokens.size() == 2; }));
+  attention.engine->break_logits({{1}, 0});
+  ASSERT_TRUE(run_until([&] { return of(1).finished; }));
+  EXPECT_EQ(of(1).failure, ec::model_broken);
+  EXPECT_EQ(of(1).output.tokens.size(), 2U);
+  results.erase({{1}, 0});
+  finish_all();
+}
+
 TEST_F(attention_worker_test, says_what_it_is_and_how_it_fares) {
   start();
   const auto hello = ask<worker_hello>(attention.actor, caf::join_atom_v);
