@@ -25,8 +25,9 @@ namespace {
 constexpr size_t small_body = 64 << 10;
 /// After an answer to a request that was not read to its end: closing at once would make the kernel throw the
 /// answer away, so what still comes is read for a moment.
-constexpr auto linger_time = std::chrono::seconds{1};
-constexpr size_t linger_bytes = 4 << 20;
+/// Many clients write a whole body before they look for an answer.
+constexpr auto linger_time = std::chrono::seconds{5};
+constexpr size_t linger_bytes = 64 << 20;
 /// What one read may bring.
 constexpr size_t read_bytes = 64 << 10;
 
@@ -74,6 +75,14 @@ void connection::drain() {
     self->draining_ = true;
     if (self->idle_)
       self->stream_.cancel();
+  });
+}
+
+void connection::hurry() {
+  asio::post(stream_.get_executor(), [self = shared_from_this()] {
+    self->time_is_up_ = true;
+    if (self->watching_ && self->on_end_)
+      self->on_end_();
   });
 }
 
@@ -343,7 +352,7 @@ task<void> connection::linger() {
   beast::error_code error;
   stream_.socket().shutdown(asio::socket_base::shutdown_send, error);
   stream_.expires_after(linger_time);
-  std::array<char, 4096> sink{};
+  std::array<char, 16384> sink{};
   for (size_t total = 0; !error && total < linger_bytes;)
     total += co_await stream_.async_read_some(asio::buffer(sink), redirect_error(use_awaitable, error));
 }

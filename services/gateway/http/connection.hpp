@@ -31,6 +31,8 @@ class connection final : public exchange, public std::enable_shared_from_this<co
 
   /// Ends the connection as soon as it has no request; from any thread.
   void drain();
+  /// Has the request in progress answered with an error, or its stream ended with one; from any thread.
+  void hurry();
   /// Ends it now, whatever it does; from any thread.
   void cut();
 
@@ -47,12 +49,14 @@ class connection final : public exchange, public std::enable_shared_from_this<co
 
   void abandon() override { gone_ = true; }
 
-  void watch(std::function<void()> gone) override;
+  void watch(std::function<void()> ended) override;
   task<void> unwatch() override;
 
   bool gone() const override { return gone_; }
 
   bool too_slow() const override { return too_slow_; }
+
+  bool time_is_up() const override { return time_is_up_; }
 
  private:
   using body_parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
@@ -95,6 +99,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   bool gone_ = false;
   bool read_ended_ = false; // the client has said its last; what it said before may still wait in buffer_
   bool too_slow_ = false;
+  bool time_is_up_ = false;
   size_t accounted_bytes_ = 0;
 
   // The request in progress.
@@ -110,7 +115,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   bool chunked_ = false;    // the stream in progress
 
   // The watch for the end of the connection while a request is answered.
-  std::function<void()> on_gone_;
+  std::function<void()> on_end_;
   bool watching_ = false;
   bool watch_step_ = false; // an asynchronous step of it is under way
   boost::asio::steady_timer watch_timer_;

@@ -132,13 +132,15 @@ void connection::note_write_error(const boost::system::error_code& error) {
 
 void connection::note_end() {
   gone_ = true;
-  if (watching_ && on_gone_)
-    on_gone_();
+  if (watching_ && on_end_)
+    on_end_();
 }
 
-void connection::watch(std::function<void()> gone) {
-  on_gone_ = std::move(gone);
+void connection::watch(std::function<void()> ended) {
+  on_end_ = std::move(ended);
   watching_ = true;
+  if (time_is_up_ && on_end_)
+    on_end_();
   watch_on();
 }
 
@@ -180,7 +182,7 @@ void connection::watch_step_done() {
 
 task<void> connection::unwatch() {
   watching_ = false;
-  on_gone_ = nullptr;
+  on_end_ = nullptr;
   if (!watch_step_)
     co_return;
   beast::error_code ignored;

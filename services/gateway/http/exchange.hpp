@@ -59,15 +59,17 @@ class exchange {
   /// The answer will not be completed: the connection ends with what was sent.
   virtual void abandon() = 0;
 
-  /// Calls `gone` as soon as the client closes its connection, until unwatch. Requests that are pipelined
-  /// meanwhile are kept, up to a bound.
-  virtual void watch(std::function<void()> gone) = 0;
+  /// Calls `ended` as soon as the client closes its connection or time is up, until unwatch. Requests that
+  /// are pipelined meanwhile are kept, up to a bound.
+  virtual void watch(std::function<void()> ended) = 0;
   virtual task<void> unwatch() = 0;
 
   /// The client closed its connection, or was cut.
   virtual bool gone() const = 0;
   /// It was cut because it did not read in time.
   virtual bool too_slow() const = 0;
+  /// The server stops and has waited as long as it will: what there is of the answer is to be ended now.
+  virtual bool time_is_up() const = 0;
 };
 
 } // namespace troupe::http

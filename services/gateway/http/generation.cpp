@@ -54,7 +54,7 @@ class run {
   run& operator=(const run&) = delete;
 
   task<void> execute() {
-    start();
+    start_prompts();
     client_.watch([this] { queue_.wake(); });
     const auto deadline = arrival_ + shared_.config.limits.request;
     bool going = true;
@@ -111,8 +111,11 @@ class run {
     return result;
   }
 
-  void start() {
-    for (uint32_t job = 0; job < plan_.prompts.size(); ++job) {
+  /// As many as may be open. All at once, a long list would find the scheduler's queue full by itself.
+  void start_prompts() {
+    while (handles_.size() < plan_.prompts.size()
+           && handles_.size() - num_ended_jobs_ < shared_.config.limits.max_open_prompts) {
+      const auto job = static_cast<uint32_t>(handles_.size());
       const openai::planned_prompt& prompt = plan_.prompts[job];
       shared_.metrics->prompt_started(prompt.tokens.size());
       generation_job ordered{prompt.tokens, prompt.sampling, num_choices(), plan_.options.priority};
@@ -124,6 +127,11 @@ class run {
   task<bool> advance(const std::vector<generation_event>& events) {
     if (client_.gone())
       co_return false;
+    if (client_.time_is_up()) {
+      error_ = api_error_of(ec::shutting_down, "the gateway is shutting down");
+      shared_.metrics->rejected(reason_of(ec::shutting_down));
+      co_return false;
+    }
     if (queue_.overflowed()) {
       too_slow_ = true;
       client_.abandon();
@@ -136,6 +144,8 @@ class run {
     std::string out;
     for (const generation_event& event : events)
       take(event, out);
+    if (!error_)
+      start_prompts();
     if (streams() && !out.empty()) {
       const bool taken = co_await send(std::move(out));
       if (!taken)
@@ -189,7 +199,7 @@ class run {
     track& one = *tracks_[index];
     if (drops_new_tokens() || event.tokens.empty())
       return;
-    count(one, event);
+    count(one, event.at, event.tokens.size());
     for (const generated_token& token : event.tokens) {
       gain(index, one.state.push(token), out);
       if (one.state.finished())
@@ -205,21 +215,23 @@ class run {
     track& one = *tracks_[index];
     if (drops_new_tokens())
       one.state.finish(finish_reason::length, -1);
-    else
+    else {
+      if (event.stop_token >= 0) // generated too, and in the usage
+        count(one, event.at, 1);
       gain(index, one.state.finish(event.reason, event.stop_token), out);
+    }
     end(index, event.at, out);
   }
 
-  void count(track& one, const generation_event& event) {
-    size_t following = event.tokens.size();
+  void count(track& one, clock::time_point at, size_t num_tokens) {
     if (!one.first_token) {
-      one.first_token = one.last_token = event.at;
-      shared_.metrics->first_token(event.at - arrival_);
-      --following;
+      one.first_token = one.last_token = at;
+      shared_.metrics->first_token(at - arrival_);
+      --num_tokens;
     }
-    if (following > 0)
-      shared_.metrics->next_tokens(event.at - one.last_token, following);
-    one.last_token = event.at;
+    if (num_tokens > 0)
+      shared_.metrics->next_tokens(at - one.last_token, num_tokens);
+    one.last_token = at;
   }
 
   openai::finished_choice described(uint32_t index) const {
@@ -249,6 +261,8 @@ class run {
     track& one = *tracks_[index];
     one.ended = true;
     ++num_ended_;
+    if (job_finished(index / num_choices()))
+      ++num_ended_jobs_;
     shared_.metrics->choice_finished(one.state.reason(), at - arrival_,
                                      one.last_token - one.first_token.value_or(one.last_token),
                                      drops_new_tokens() ? 0 : one.state.num_tokens());
@@ -292,8 +306,9 @@ class run {
   event_queue queue_;
   std::vector<std::unique_ptr<track>> tracks_;                               // [prompts × n]
   std::vector<std::optional<std::vector<generated_token>>> prompt_logprobs_; // [prompts]
-  std::vector<std::unique_ptr<generation_handle>> handles_;                  // [prompts]
+  std::vector<std::unique_ptr<generation_handle>> handles_;                  // [prompts that have begun]
   size_t num_ended_ = 0;
+  size_t num_ended_jobs_ = 0;
   bool streaming_ = false;
   bool too_slow_ = false;
   std::optional<api_error> error_;

@@ -28,6 +28,8 @@ namespace {
 
 /// After a failed accept (out of descriptors), before the next.
 constexpr auto accept_pause = std::chrono::milliseconds{100};
+/// For clients to be told that their answers end here, once those have had their time to end by themselves.
+constexpr auto farewell_patience = std::chrono::seconds{1};
 /// For connections to end once they are cut.
 constexpr auto cut_patience = std::chrono::seconds{5};
 
@@ -79,7 +81,8 @@ class http_server::implementation {
       error_code ignored;
       acceptor_.close(ignored);
     });
-    if (!wait_for_connections(&http::connection::drain, patience))
+    if (!wait_for_connections(&http::connection::drain, patience)
+        && !wait_for_connections(&http::connection::hurry, farewell_patience))
       wait_for_connections(&http::connection::cut, cut_patience);
     work_->stop();
     io_.stop();

@@ -316,15 +316,41 @@ TEST_F(connection_test, draining_lets_requests_end_and_takes_no_more) {
   EXPECT_THROW(raw_client{port}, std::runtime_error);
 }
 
-TEST_F(connection_test, draining_cuts_what_does_not_end) {
-  play = [](fake_job& job) { EXPECT_TRUE(job.wait_cancelled()); };
+TEST_F(connection_test, draining_tells_those_whose_answers_do_not_end) {
+  play = [](fake_job& job) {
+    if (job.asked.prompt.back() == 's')
+      job.say(0, "x");
+    EXPECT_TRUE(job.wait_cancelled());
+  };
   serve();
-  raw_client busy{port};
-  busy.request("POST", "/v1/completions", R"({"prompt":"a"})");
+  raw_client whole{port};
+  whole.request("POST", "/v1/completions", R"({"prompt":"w"})");
+  raw_client stream{port};
+  stream.request("POST", "/v1/completions", R"({"prompt":"s","stream":true})");
+  EXPECT_NE(stream.read_until("\"x\"").find("\"x\""), std::string::npos);
+  ASSERT_NE(backend->job(1), nullptr);
+  server->stop(milliseconds{50});
+  const raw_response refused = whole.read();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(error_of(refused)["code"], "shutting_down");
+  EXPECT_TRUE(whole.ends());
+  const std::string rest = stream.read_until("\r\n0\r\n\r\n");
+  EXPECT_NE(rest.find("\"code\":\"shutting_down\""), std::string::npos) << rest;
+  EXPECT_NE(rest.find("data: [DONE]"), std::string::npos) << rest;
+  EXPECT_TRUE(stream.ends());
+}
+
+TEST_F(connection_test, draining_cuts_who_does_not_even_take_the_farewell) {
+  config.limits.send_buffer_bytes = 4096;
+  config.limits.max_unsent_bytes = size_t{1} << 30;
+  play = talk_at_length;
+  serve();
+  raw_client busy{port, 4096};
+  busy.request("POST", "/v1/completions", R"({"prompt":"a","stream":true})");
   ASSERT_NE(backend->job(0), nullptr);
   server->stop(milliseconds{50});
-  EXPECT_TRUE(backend->job(0)->wait_cancelled());
-  EXPECT_TRUE(busy.ends());
+  EXPECT_TRUE(backend->job(0)->cancelled());
+  EXPECT_FALSE(busy.read().complete);
 }
 
 TEST_F(connection_test, a_port_in_use_is_named) {

@@ -100,10 +100,11 @@ std::unique_ptr<generation_handle> fake_backend::start(generation_job job,
   return std::make_unique<fake_handle>(fresh);
 }
 
-void fake_backend::view(std::function<void(std::variant<cluster_view, backend_error>)> then) {
-  cluster_view seen;
-  seen.ready = ready;
-  seen.workers = {{{7}, worker_role::expert, "expert-0", "127.0.0.1:1"}};
+void fake_backend::view(std::function<void(std::variant<last_view, backend_error>)> then) {
+  last_view seen;
+  seen.cluster.ready = ready;
+  seen.cluster.workers = {{{7}, worker_role::expert, "expert-0", "127.0.0.1:1"}};
+  seen.scheduler_away = scheduler_away;
   then(seen);
 }
 
@@ -141,6 +142,11 @@ std::shared_ptr<fake_job> fake_backend::job(size_t n) {
   if (!begun_.wait_for(lock, patience, [this, n] { return jobs_.size() > n; }))
     return nullptr;
   return jobs_[n];
+}
+
+size_t fake_backend::num_jobs() {
+  const std::lock_guard lock{mutex_};
+  return jobs_.size();
 }
 
 } // namespace troupe::http_test

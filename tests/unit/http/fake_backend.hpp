@@ -52,7 +52,7 @@ class fake_backend final : public generation_backend {
 
   std::unique_ptr<generation_handle> start(generation_job job,
                                            std::shared_ptr<generation_listener> listener) override;
-  void view(std::function<void(std::variant<cluster_view, backend_error>)> then) override;
+  void view(std::function<void(std::variant<last_view, backend_error>)> then) override;
   void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override;
 
   /// Every choice says "hello wörld", as far as its tokens go, and ends with the end token.
@@ -63,6 +63,7 @@ class fake_backend final : public generation_backend {
   bool scheduler_away = false;
   /// Jobs begun; waits for the n-th, ten seconds at most.
   std::shared_ptr<fake_job> job(size_t n);
+  size_t num_jobs();
 
  private:
   std::mutex mutex_;

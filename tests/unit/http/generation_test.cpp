@@ -1,5 +1,8 @@
 // Completions and chats over HTTP: shapes, numbering, streams, failures of the cluster.
+#include <atomic>
+#include <future>
 #include <set>
+#include <thread>
 
 #include "tests/unit/http/http_server_fixture.hpp"
 
@@ -215,7 +218,7 @@ TEST_F(generation_test, what_the_cluster_refuses_has_its_status) {
   } const cases[] = {{ec::overloaded, 429, "1"},        {ec::not_ready, 503, "2"},
                      {ec::deadline_exceeded, 503, "5"}, {ec::context_exceeded, 400, nullptr},
                      {ec::engine_failed, 500, nullptr}, {ec::shutting_down, 503, "5"},
-                     {ec::none, 500, nullptr}};
+                     {ec::model_broken, 500, nullptr},  {ec::none, 500, nullptr}};
 
   ec code = ec::none;
   play = [&code](fake_job& job) { job.fail(code, "this is why"); };
@@ -263,16 +266,40 @@ TEST_F(generation_test, when_one_prompt_fails_the_others_are_cancelled) {
   EXPECT_EQ(post("/v1/completions", R"({"prompt":["a","b"]})").status, 429);
 }
 
+TEST_F(generation_test, only_so_many_prompts_of_a_request_are_open_at_once) {
+  config.limits.max_open_prompts = 2;
+  std::promise<void> release;
+  play = [go = release.get_future().share()](fake_job& job) {
+    go.wait();
+    job.say(0, std::string(1, static_cast<char>(job.asked.prompt.back())));
+    job.finish(0, finish_reason::length);
+  };
+  serve();
+  std::thread client{[this] {
+    const json answer = json::parse(post("/v1/completions", R"({"prompt":["a","b","c","d","e"]})").body);
+    std::string texts;
+    for (const json& choice : answer["choices"])
+      texts += choice["text"].get<std::string>();
+    EXPECT_EQ(texts, "abcde");
+  }};
+  backend->job(1);
+  get("/health"); // one thread does all: it has come back from starting prompts
+  EXPECT_EQ(backend->num_jobs(), 2U);
+  release.set_value();
+  client.join();
+  EXPECT_EQ(backend->num_jobs(), 5U);
+}
+
 TEST_F(generation_test, metrics_tell_the_life_of_requests) {
   serve();
   post("/v1/completions", R"({"prompt":"ab","max_tokens":4,"n":2})");
   post("/v1/completions", R"({"prompt":"ab"})");
   EXPECT_EQ(metric("troupe_prompt_tokens_total"), 6);
-  EXPECT_EQ(metric("troupe_generation_tokens_total"), 20);
+  EXPECT_EQ(metric("troupe_generation_tokens_total"), 21); // with the end token, as in the usage
   EXPECT_EQ(metric("troupe_request_success_total{finished_reason=\"length\"}"), 2);
   EXPECT_EQ(metric("troupe_request_success_total{finished_reason=\"stop\"}"), 1);
   EXPECT_EQ(metric("troupe_time_to_first_token_seconds_count"), 3);
-  EXPECT_EQ(metric("troupe_inter_token_latency_seconds_count"), 17);
+  EXPECT_EQ(metric("troupe_inter_token_latency_seconds_count"), 18);
   EXPECT_EQ(metric("troupe_e2e_request_latency_seconds_count"), 3);
   EXPECT_EQ(metric("troupe_request_generation_tokens_sum"), 21); // with the end token
   EXPECT_EQ(metric("troupe_request_time_per_output_token_seconds_count"), 3);
