@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""`troupe up` from its first second on: what is killed while it starts is started again, a port that is taken ends it with
+one clear line, SIGTERM while it starts stops everything with status 0, and /ready says so when the scheduler stands still.
+
+usage: supervised_cluster_test.py BINARIES MODEL_DIR WORK_DIR
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from cluster import Cluster
+
+PATIENCE = 60  # seconds
+QUESTION = {"model": "m", "prompt": [1, 2, 3], "max_tokens": 4, "temperature": 0}
+
+
+def main():
+    binaries, model, work = (pathlib.Path(a) for a in sys.argv[1:4])
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+
+    def cluster(name):
+        return Cluster(binaries, "up", model, "--served-model-name", "m", run_dir=work / name, log=work / f"{name}.log")
+
+    port_is_taken(binaries, model, work)
+    for victim in ("scheduler-0", "expert-1", "attention-0", "gateway-0"):
+        starting = cluster(f"killed-{victim}")
+        killed = pid_of(starting, victim)
+        os.kill(killed, signal.SIGKILL)
+        with starting:
+            assert starting.pids()[victim] != killed
+            starting.post("/v1/completions", QUESTION)
+    told_to_stop(cluster("told"))
+    scheduler_stands_still(cluster("still"))
+    print("up: 4 roles killed while they started, a taken port, a stop while starting, a scheduler that stood still")
+
+
+def wait_for(what, question):
+    end = time.monotonic() + PATIENCE
+    while not (answer := question()):
+        assert time.monotonic() < end, f"{what}: not within {PATIENCE} s"
+        time.sleep(0.002)  # between two looks at another process
+    return answer
+
+
+def pid_of(cluster, name):
+    """As soon as the supervisor has started it."""
+    return wait_for(f"{name} starts", lambda: (cluster.run_dir / "pids.json").exists() and cluster.pids().get(name))
+
+
+
+def port_is_taken(binaries, model, work):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = subprocess.run([binaries / "troupe", "up", model, "--port", str(port), "--run-dir", work / "taken"],
+                              capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 1, (done.returncode, done.stderr)
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr, done.stderr
+    assert "gateway-0 ended before it was ready" in done.stderr.splitlines()[-1], done.stderr
+    assert json.loads((work / "taken" / "pids.json").read_text()) == {}, "processes were left"
+
+
+def told_to_stop(cluster):
+    try:
+        pid_of(cluster, "expert-0")
+        cluster.process.send_signal(signal.SIGTERM)
+        status = cluster.process.wait(PATIENCE)
+    finally:
+        cluster.process.kill()
+    log = cluster.log_path.read_text(encoding="utf-8")
+    assert status == 0, f"ended with {status}:\n{log}"
+    assert cluster.pids() == {}, cluster.pids()
+
+
+def scheduler_stands_still(cluster):
+    def ready():
+        status, _, body = cluster.request("GET", "/ready")
+        return status, json.loads(body)
+
+    with cluster:
+        scheduler = cluster.pids()["scheduler-0"]
+        os.kill(scheduler, signal.SIGSTOP)
+        try:
+            wait_for("/ready sees it", lambda: ready()[0] == 503)
+            assert ready()[1] == {"ready": False, "reason": "the scheduler is away"}, ready()
+            assert json.loads(cluster.request("GET", "/cluster")[2])["ready"] is False
+        finally:
+            os.kill(scheduler, signal.SIGCONT)
+        wait_for("/ready sees it come back", lambda: ready()[0] == 200)
+        cluster.post("/v1/completions", QUESTION)
+
+
+if __name__ == "__main__":
+    main()
