@@ -119,7 +119,7 @@ caf::error admission_policy::enqueue(const admission_request& request, time_poin
   if (!is_replay && has_workers && !can_ever_place(need))
     return too_large(need);
   withdraw(request.id);
-  if (!is_replay && queued_.size() >= max_num_queued_reqs_)
+  if (!is_promised(request) && queued_.size() >= max_num_queued_reqs_)
     return make_error(ec::overloaded, std::to_string(queued_.size()) + " requests wait already");
   queue_key key{!is_replay, request.priority, next_arrival_++};
   queued_.emplace(request.id, key);

@@ -46,7 +46,7 @@ class admission_policy {
   /// Places of unknown requests (from `add_worker`) that the worker does not run any more, by its own count.
   void reconcile(const lease_renewal& load);
 
-  /// Takes a request into the queue. Errors: ec::overloaded (queue full; never for a replay),
+  /// Takes a request into the queue. Errors: ec::overloaded (queue full; never for what is promised),
   /// ec::context_exceeded (fits no worker that is here, however idle). A known id replaces the earlier
   /// request.
   caf::error enqueue(const admission_request& request, time_point now);

@@ -76,13 +76,13 @@ void tick_before(pointer self, time_point when) {
   self->delayed_send(self, at - now, caf::tick_atom_v);
 }
 
-/// Keeps the request until a scheduler is there: new ones for defaults::scheduler_away, replays until their
+/// Keeps the request until a scheduler is there: new ones for defaults::scheduler_away, others until their
 /// own deadline, because their clients have tokens already.
 void hold(pointer self, open_admission& admission) {
   auto now = self->clock().now();
   admission.flight = 0;
   admission.expires =
-      admission.request.attempt > 0
+      is_promised(admission.request)
           ? admission.deadline
           : std::min(admission.deadline, now + time_point::duration{defaults::scheduler_away});
   tick_before(self, admission.expires);
@@ -131,7 +131,7 @@ caf::result<assignment> on_admission(pointer self, const admission_request& requ
     answer(self, request.id, make_error(ec::cancelled, "the request was made again"));
   auto num_held = std::count_if(state.open.begin(), state.open.end(),
                                 [](const auto& entry) { return entry.second.flight == 0; });
-  if (!state.scheduler && request.attempt == 0 && static_cast<size_t>(num_held) >= defaults::max_held_reqs) {
+  if (!state.scheduler && !is_promised(request) && static_cast<size_t>(num_held) >= defaults::max_held_reqs) {
     promise.deliver(
         make_error(ec::overloaded, std::to_string(num_held) + " requests wait for the scheduler"));
     return promise;

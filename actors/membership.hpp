@@ -119,9 +119,17 @@ struct admission_request {
   int32_t priority = 0;
   uint64_t deadline_ms = 0; ///< how long it may wait for a place
   uint32_t attempt = 0;     ///< above 0: was admitted before and lost its worker; goes before all new ones
+  bool follows =
+      false; ///< its client has answers to earlier prompts already: waits as long as it may, in turn
   std::vector<worker_id> avoid; ///< workers that just failed it
   bool operator==(const admission_request&) const = default;
 };
+
+/// Nothing of this request may be refused because there is no room or no scheduler right now: its client has
+/// a part of the answer.
+inline bool is_promised(const admission_request& x) {
+  return x.attempt > 0 || x.follows;
+}
 
 /// The scheduler's yes. The session reports `done` to give the place back.
 struct assignment {
@@ -186,7 +194,7 @@ typename Inspector::result_type inspect(Inspector& f, lease_renewal& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, admission_request& x) {
   return f(caf::meta::type_name("admission_request"), x.id, x.prompt_tokens, x.max_new_tokens, x.num_choices,
-           x.priority, x.deadline_ms, x.attempt, x.avoid);
+           x.priority, x.deadline_ms, x.attempt, x.follows, x.avoid);
 }
 
 template <class Inspector>

@@ -164,6 +164,7 @@ void ask_for_place(pointer self) {
                              .priority = state.request.priority,
                              .deadline_ms = static_cast<uint64_t>(wait.count()),
                              .attempt = state.attempt,
+                             .follows = state.request.follows,
                              .avoid = state.avoid};
   auto attempt = state.attempt;
   // Scheduler and gateway answer by the request's own deadline; this one is for when they cannot.

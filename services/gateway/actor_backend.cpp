@@ -74,6 +74,7 @@ class actor_backend final : public generation_backend {
     request.sampling = std::move(job.sampling);
     request.num_choices = job.num_choices;
     request.priority = job.priority;
+    request.follows = job.follows;
     return std::make_unique<session_handle>(spawn_session(
         system_, gateway_, std::move(request), std::make_shared<session_events>(std::move(listener))));
   }

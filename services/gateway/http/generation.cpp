@@ -118,7 +118,8 @@ class run {
       const auto job = static_cast<uint32_t>(handles_.size());
       const openai::planned_prompt& prompt = plan_.prompts[job];
       shared_.metrics->prompt_started(prompt.tokens.size());
-      generation_job ordered{prompt.tokens, prompt.sampling, num_choices(), plan_.options.priority};
+      generation_job ordered{prompt.tokens, prompt.sampling, num_choices(), plan_.options.priority,
+                             /*follows=*/num_ended_jobs_ > 0};
       handles_.push_back(shared_.backend->start(std::move(ordered), queue_.listener(job)));
     }
   }

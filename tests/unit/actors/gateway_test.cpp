@@ -47,6 +47,19 @@ TEST_F(gateway_test, new_requests_wait_two_seconds_for_an_absent_scheduler) {
   EXPECT_EQ(load().waiting, 0U);
 }
 
+TEST_F(gateway_test, requests_whose_clients_have_answers_wait_as_long_as_they_may) {
+  auto request = request_of(1);
+  request.follows = true;
+  request.deadline_ms = 10'000;
+  auto& held = admit(request);
+  advance(9'999ms);
+  EXPECT_FALSE(held.is_here);
+  start_scheduler();
+  EXPECT_TRUE(script->asked.at(0).follows);
+  scheduler_answers(place(1, 4));
+  EXPECT_EQ(held.worker(), 4U);
+}
+
 TEST_F(gateway_test, requests_with_less_time_wait_less_and_say_so) {
   auto request = request_of(1);
   request.deadline_ms = 300;

@@ -147,7 +147,7 @@ lease_renewal sample() {
 
 template <>
 admission_request sample() {
-  return {sample<request_id>(), 100, 200, 3, -1, 5000, 2, {sample<worker_id>()}};
+  return {sample<request_id>(), 100, 200, 3, -1, 5000, 2, true, {sample<worker_id>()}};
 }
 
 template <>

@@ -103,11 +103,12 @@ TEST(admission_policy, property_budgets_hold_and_nobody_is_forgotten) {
         request.num_choices = 1 + random.below(3);
         request.priority = static_cast<int32_t>(random.below(3));
         request.attempt = random.below(5) == 0 ? 1 : 0;
+        request.follows = random.below(5) == 0;
         request.deadline_ms = 500 + random.below(5000);
         const auto was_full = policy.num_queued() >= 8;
         const auto error = policy.enqueue(request, now);
         if (!error) {
-          EXPECT_TRUE(!was_full || request.attempt > 0);
+          EXPECT_TRUE(!was_full || is_promised(request));
           waiting.insert(step);
           needs[step] = {request.num_choices, uint64_t{request.prompt_tokens} + request.max_new_tokens};
         } else {

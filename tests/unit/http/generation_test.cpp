@@ -271,6 +271,7 @@ TEST_F(generation_test, only_so_many_prompts_of_a_request_are_open_at_once) {
   std::promise<void> release;
   play = [go = release.get_future().share()](fake_job& job) {
     go.wait();
+    EXPECT_EQ(job.asked.follows, job.asked.prompt.back() > 'b');
     job.say(0, std::string(1, static_cast<char>(job.asked.prompt.back())));
     job.finish(0, finish_reason::length);
   };
