@@ -17,9 +17,14 @@ std::shared_ptr<const weight_source> open_packed_folder(const std::filesystem::p
     throw model_error(file.string() + ": packed for " + kernels::name_of(source->type())
                       + " activations, asked for " + kernels::name_of(wanted));
   const auto& packed = source->quant();
-  if (options.quant.any() && (options.quant.experts != packed.experts || options.quant.dense != packed.dense))
+  auto asked = options.quant;
+  if (asked.experts == expert_quant::none && options.experts_as_packed)
+    asked.experts = packed.experts;
+  if (asked.dense == dense_quant::none && options.dense_as_packed)
+    asked.dense = packed.dense;
+  if (asked.experts != packed.experts || asked.dense != packed.dense)
     throw model_error(file.string() + ": packed as " + packed.stored_name() + ", asked for "
-                      + options.quant.stored_name());
+                      + asked.stored_name());
   return source;
 }
 

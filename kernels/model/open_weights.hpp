@@ -14,6 +14,9 @@ namespace troupe::model {
 struct open_options {
   dtype_choice dtype = dtype_choice::automatic;
   quantization quant{};
+  /// Of a folder of packed weights: where `quant` says none, whatever is there will do.
+  bool experts_as_packed = true;
+  bool dense_as_packed = true;
   /// Whose kernels help to quantize (`select_isa`): with every set's the bytes are the same.
   kernels::isa set = kernels::isa::portable;
   /// Of a checkpoint; a folder of packed weights stays as it is.

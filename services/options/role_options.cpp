@@ -11,12 +11,15 @@ void model_options::declare(option_parser& parser) {
               "the model's name in the API and in metrics; default: the folder's name", &served_model_name);
   parser.choice("dtype", {"auto", "float32", "bfloat16"},
                 "type of weights and activations; auto: the checkpoint's", &dtype);
-  parser.choice("expert-quant", {"none", "int8", "int4"}, "weight-only quantization of experts",
+  parser.choice("expert-quant", {"auto", "none", "int8", "int4"},
+                "weight-only quantization of experts; auto: as packed weights are, none for a checkpoint",
                 &expert_quant);
   parser.choice("int4-group", {"32", "64", "channel"},
                 "weights that share a scale where --expert-quant is int4", &int4_group);
-  parser.choice("dense-quant", {"none", "int8", "int4"},
-                "quantization of attention, LM head, dense and shared MLPs (embeddings: int8)", &dense_quant);
+  parser.choice(
+      "dense-quant", {"auto", "none", "int8", "int4"},
+      "quantization of attention, LM head, dense and shared MLPs (embeddings: int8); auto: likewise",
+      &dense_quant);
   parser.choice("activation-quant", {"none", "int8"}, "quantization of rows that enter quantized weights",
                 &activation_quant);
   parser.choice("kv-cache-dtype", {"auto", "int8"},

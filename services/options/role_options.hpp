@@ -15,9 +15,9 @@ struct model_options {
   std::string model_dir;
   std::string served_model_name; ///< empty: the name of the folder
   std::string dtype = "auto";
-  std::string expert_quant = "none";
+  std::string expert_quant = "auto";
   std::string int4_group = "32";
-  std::string dense_quant = "none";
+  std::string dense_quant = "auto";
   std::string activation_quant = "none";
   std::string kv_cache_dtype = "auto";
   std::string weight_coding = "auto";

@@ -50,8 +50,10 @@ model::quantization quantization_of(const model_options& options) {
                     : options.int4_group == "64" ? model::expert_quant::int4_group64
                                                  : model::expert_quant::int4_channel;
   }
-  if (options.dense_quant != "none") {
-    quant.dense = options.dense_quant == "int8" ? model::dense_quant::int8 : model::dense_quant::int4_group32;
+  if (options.dense_quant == "int8") {
+    quant.dense = model::dense_quant::int8;
+  } else if (options.dense_quant == "int4") {
+    quant.dense = model::dense_quant::int4_group32;
   }
   if (options.activation_quant == "int8") {
     quant.rows = kernels::row_quant::int8;
@@ -75,6 +77,8 @@ model_source open_model(const model_options& options) {
       model::open_weights(options.model_dir, source.config,
                           {.dtype = dtype_choice_of(options.dtype),
                            .quant = quantization_of(options),
+                           .experts_as_packed = options.expert_quant == "auto",
+                           .dense_as_packed = options.dense_quant == "auto",
                            .set = set,
                            .coding = coding_of(options, set),
                            .memory = options.weights_memory == "copied" ? model::weight_memory::copied

@@ -80,6 +80,7 @@ int quantize_command(const std::vector<std::string>& arguments) {
   parser.text("out", "DIR", "the new folder (required)", &out);
   parser.choice("int4-group", {"32", "64", "channel"}, "weights that share a scale with --to int4",
                 &model.int4_group);
+  model.dense_quant = "none";
   parser.choice("dense-quant", {"none", "int8", "int4"},
                 "quantization of attention, LM head, dense and shared MLPs (embeddings: int8)",
                 &model.dense_quant);

@@ -444,6 +444,12 @@ TEST_F(packed_weights, a_packed_folder_must_hold_what_is_asked_for) {
             file().string() + ": packed for bf16 activations, asked for f32");
   EXPECT_EQ(error_of([&] { open(dtype_choice::automatic, all_quants[3]); }),
             file().string() + ": packed as int8, asked for int4-group32");
+  const auto exactly = [&](bool experts_as_packed, bool dense_as_packed) {
+    return open_weights(scratch_.path(), config_,
+                        {.experts_as_packed = experts_as_packed, .dense_as_packed = dense_as_packed});
+  };
+  EXPECT_EQ(exactly(true, false)->quant(), all_quants[1]);
+  EXPECT_EQ(error_of([&] { exactly(false, true); }), file().string() + ": packed as int8, asked for none");
 }
 
 } // namespace

@@ -11,6 +11,7 @@ namespace {
 TEST(quantization_of, names_what_the_flags_ask_for) {
   const std::tuple<const char*, const char*, const char*, const char*, const char*> cases[] = {
       {"none", "32", "none", "none", "none"},
+      {"auto", "32", "auto", "none", "none"},
       {"int8", "32", "none", "none", "int8"},
       {"int4", "32", "int8", "none", "int4-group32+dense-int8"},
       {"int4", "64", "int4", "int8", "int4-group64+dense-int4-group32+rows-int8"},
@@ -49,7 +50,7 @@ TEST(model_options, know_every_quantization_and_no_other) {
     parser.parse({"--dense-quant", value});
     return options.dense_quant;
   };
-  for (const char* value : {"none", "int8", "int4"})
+  for (const char* value : {"auto", "none", "int8", "int4"})
     EXPECT_EQ(parse(value), value);
   EXPECT_THROW(parse("int2"), option_error);
 }
