@@ -119,8 +119,10 @@ caf::error admission_policy::enqueue(const admission_request& request, time_poin
   if (!is_replay && has_workers && !can_ever_place(need))
     return too_large(need);
   withdraw(request.id);
-  if (!is_promised(request) && queued_.size() >= max_num_queued_reqs_)
-    return make_error(ec::overloaded, std::to_string(queued_.size()) + " requests wait already");
+  auto is_new = !is_promised(request);
+  if (is_new && num_new_queued_ >= max_num_queued_reqs_)
+    return make_error(ec::overloaded, std::to_string(num_new_queued_) + " requests wait already");
+  num_new_queued_ += is_new ? 1 : 0;
   queue_key key{!is_replay, request.priority, next_arrival_++};
   queued_.emplace(request.id, key);
   queue_.emplace(key, waiting{request, now, now + std::chrono::milliseconds{request.deadline_ms}});
@@ -145,8 +147,7 @@ std::vector<admission_policy::placed> admission_policy::place(time_point now) {
       break;
     take_place(request.id, {.worker = *worker, .num_seqs = need.num_seqs, .kv_tokens = need.kv_tokens()});
     result.push_back({request.id, *worker, now - entry->second.since});
-    queued_.erase(request.id);
-    entry = queue_.erase(entry);
+    entry = leave_queue(entry);
   }
   return result;
 }
@@ -165,16 +166,21 @@ std::vector<admission_policy::refused> admission_policy::expire(time_point now, 
     else
       result.push_back(
           {request.id, make_error(ec::not_ready, "the cluster could not serve within " + waited + " ms")});
-    queued_.erase(request.id);
-    entry = queue_.erase(entry);
+    entry = leave_queue(entry);
   }
   return result;
 }
 
+admission_policy::queue_map::iterator admission_policy::leave_queue(queue_map::iterator entry) {
+  const auto& request = entry->second.request;
+  num_new_queued_ -= is_promised(request) ? 0 : 1;
+  queued_.erase(request.id);
+  return queue_.erase(entry);
+}
+
 bool admission_policy::withdraw(request_id id) {
   if (auto found = queued_.find(id); found != queued_.end()) {
-    queue_.erase(found->second);
-    queued_.erase(found);
+    leave_queue(queue_.find(found->second));
     return true;
   }
   if (!places_.contains(id))

@@ -46,9 +46,9 @@ class admission_policy {
   /// Places of unknown requests (from `add_worker`) that the worker does not run any more, by its own count.
   void reconcile(const lease_renewal& load);
 
-  /// Takes a request into the queue. Errors: ec::overloaded (queue full; never for what is promised),
-  /// ec::context_exceeded (fits no worker that is here, however idle). A known id replaces the earlier
-  /// request.
+  /// Takes a request into the queue. Errors: ec::overloaded (as many new ones wait as may; what is promised
+  /// is not counted, and takes no room from them), ec::context_exceeded (fits no worker that is here, however
+  /// idle). A known id replaces the earlier request.
   caf::error enqueue(const admission_request& request, time_point now);
 
   /// Gives places to the first in the queue, until one has to wait. Requests that fit none of the workers
@@ -98,13 +98,17 @@ class admission_policy {
   static attention_need need_of(const admission_request& request);
   bool can_ever_place(const attention_need& need) const;
   caf::error too_large(const attention_need& need) const;
+  using queue_map = std::map<queue_key, waiting>;
+
+  queue_map::iterator leave_queue(queue_map::iterator entry);
   bool withdraw(request_id id);
   void free_place(request_id id);
   void take_place(request_id id, const place_entry& entry);
 
   size_t max_num_queued_reqs_;
   uint64_t next_arrival_ = 0;
-  std::map<queue_key, waiting> queue_;
+  queue_map queue_;
+  size_t num_new_queued_ = 0; ///< of those, what is not promised
   std::map<request_id, queue_key> queued_;
   std::map<request_id, place_entry> places_;
   std::map<worker_id, worker_entry> workers_;

@@ -119,14 +119,14 @@ struct admission_request {
   int32_t priority = 0;
   uint64_t deadline_ms = 0; ///< how long it may wait for a place
   uint32_t attempt = 0;     ///< above 0: was admitted before and lost its worker; goes before all new ones
-  bool follows =
-      false; ///< its client has answers to earlier prompts already: waits as long as it may, in turn
+  /// Asked for when other prompts of its client's request were under way: waits as long as it may, in turn.
+  bool follows = false;
   std::vector<worker_id> avoid; ///< workers that just failed it
   bool operator==(const admission_request&) const = default;
 };
 
-/// Nothing of this request may be refused because there is no room or no scheduler right now: its client has
-/// a part of the answer.
+/// Not to be refused because the queue is full or the scheduler away: that would end an answer that has
+/// begun.
 inline bool is_promised(const admission_request& x) {
   return x.attempt > 0 || x.follows;
 }

@@ -166,7 +166,7 @@ void serving_loop::finish(flying_batch flying, std::vector<sampled_sequence> sam
       erase(name);
       continue;
     }
-    sampled += by_sequence[i].has_token ? 1 : 0;
+    sampled += by_sequence[i].has_token && !by_sequence[i].is_broken ? 1 : 0;
     batches_.complete(name, by_sequence[i].has_token);
     take_sample(name, s, std::move(by_sequence[i]));
   }

@@ -49,19 +49,16 @@ openai::request_limits limits_of(const model_source& source, const model_options
   return limits;
 }
 
-/// As many connections as there are descriptors for, so that one too many is told so instead of waiting in
-/// the kernel.
-size_t connections_that_fit(size_t wanted, const process_log& log) {
-  constexpr size_t for_the_rest = 256; // peers, UCX, mapped files
+/// One connection too many is told so instead of waiting in the kernel for a descriptor.
+size_t connections_of(const gateway_options& options, const process_log& log) {
   size_t limit = raise_descriptor_limit();
-  size_t fit = limit > 2 * for_the_rest ? limit - for_the_rest : std::max<size_t>(1, limit / 2);
-  if (wanted <= fit) {
-    return wanted;
+  size_t fit = connections_that_fit(options.max_connections, limit);
+  if (fit < options.max_connections) {
+    log.line("few-descriptors", "this process may open " + std::to_string(limit)
+                                    + " files (ulimit -Hn), so that " + std::to_string(fit)
+                                    + " connections fit, not the " + std::to_string(options.max_connections)
+                                    + " of --max-connections");
   }
-  log.line("few-descriptors", "this process may open " + std::to_string(limit)
-                                  + " files (ulimit -Hn), so that " + std::to_string(fit)
-                                  + " connections fit, not the " + std::to_string(wanted)
-                                  + " of --max-connections");
   return fit;
 }
 
@@ -85,7 +82,7 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   config.details = {{"numerics_class", source.numerics_class},
                     {"instruction_set", instruction_set},
                     {"model_fingerprint", source.fingerprint}};
-  config.limits.max_connections = connections_that_fit(options.max_connections, site.log);
+  config.limits.max_connections = connections_of(options, site.log);
   auto codec = openai::make_text_codec(text::tokenizer::load(model.model_dir), load_template(model, options));
   actor_ = spawn_gateway(site.system, {.address = site.address, .directory = site.directory});
   server_ =

@@ -1,5 +1,6 @@
 #include "services/process/descriptor_limit.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include <sys/resource.h>
@@ -19,6 +20,12 @@ std::size_t raise_descriptor_limit() noexcept {
     }
   }
   return limit.rlim_cur;
+}
+
+std::size_t connections_that_fit(std::size_t wanted, std::size_t limit) noexcept {
+  constexpr std::size_t for_the_rest = 256;
+  std::size_t fit = limit > 2 * for_the_rest ? limit - for_the_rest : std::max<std::size_t>(1, limit / 2);
+  return std::min(wanted, fit);
 }
 
 } // namespace troupe

@@ -11,4 +11,8 @@ namespace troupe {
 /// @returns the limit that holds from then on
 std::size_t raise_descriptor_limit() noexcept;
 
+/// How many of `wanted` connections a process may take that may open `limit` files: 256 are left for the rest
+/// (peers, UCX, mapped files), or half of a small limit.
+std::size_t connections_that_fit(std::size_t wanted, std::size_t limit) noexcept;
+
 } // namespace troupe

@@ -15,6 +15,7 @@
 #include "services/options/role_options.hpp"
 #include "services/process/model_source.hpp"
 #include "services/process/process_log.hpp"
+#include "services/process/stop_signal.hpp"
 #include "services/troupe/commands.hpp"
 #include "services/troupe/supervisor.hpp"
 
@@ -167,6 +168,7 @@ int up_command(const std::vector<std::string>& arguments) {
     throw option_error("--port: " + std::to_string(up.gateways) + " gateways do not fit above "
                        + std::to_string(gateway.port));
   }
+  stop_signal stop; // the first packing of a cache takes minutes; from then on the supervisor listens
   process_log log("troupe-up");
   open_model(model); // one clear error here, rather than one from each process
 

@@ -52,7 +52,8 @@ def main():
     log = (work / "up.log").read_text(encoding="utf-8")
     assert "experts-unusable" in log and "ended with status 1" in log, f"no worker found the damage:\n{log}"
 
-    waits_until_told(binaries, model, flags, file)
+    for command in ("serve", "up"):
+        waits_until_told(binaries, command, model, flags, file)
     not_numbers(binaries, model, work)
     print("damaged experts ended servers with status 1; caches were written again by the next start")
 
@@ -77,11 +78,11 @@ def fails(cluster):
     return log
 
 
-def waits_until_told(binaries, model, flags, file):
-    file.unlink()
+def waits_until_told(binaries, command, model, flags, file):
+    file.unlink(missing_ok=True)
     with open(f"{file}.lock", "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        process = subprocess.Popen([binaries / "troupe", "serve", model, "--port", "0", *flags],
+        process = subprocess.Popen([binaries / "troupe", command, model, "--port", "0", *flags],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         watchdog = threading.Timer(PATIENCE, process.kill)
         watchdog.start()

@@ -54,7 +54,6 @@ def pid_of(cluster, name):
     return wait_for(f"{name} starts", lambda: (cluster.run_dir / "pids.json").exists() and cluster.pids().get(name))
 
 
-
 def port_is_taken(binaries, model, work):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -24,8 +24,8 @@ namespace {
 /// A refused request with at most so much body is read to its end, so that the connection can be kept.
 constexpr size_t small_body = 64 << 10;
 /// After an answer to a request that was not read to its end: closing at once would make the kernel throw the
-/// answer away, so what still comes is read for a moment.
-/// Many clients write a whole body before they look for an answer.
+/// answer away, so what still comes is read for a while; many clients write a whole body before they look for
+/// an answer.
 constexpr auto linger_time = std::chrono::seconds{5};
 constexpr size_t linger_bytes = 64 << 20;
 /// What one read may bring.

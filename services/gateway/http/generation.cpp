@@ -111,15 +111,17 @@ class run {
     return result;
   }
 
-  /// As many as may be open. All at once, a long list would find the scheduler's queue full by itself.
+  /// As many as may be open: a long list would find the scheduler's queue full by itself. Those that follow a
+  /// first token are not refused any more, because that would end the whole answer.
   void start_prompts() {
-    while (handles_.size() < plan_.prompts.size()
-           && handles_.size() - num_ended_jobs_ < shared_.config.limits.max_open_prompts) {
+    const auto& limits = shared_.config.limits;
+    const size_t most = has_begun_ ? limits.max_open_prompts : limits.max_first_prompts;
+    while (handles_.size() < plan_.prompts.size() && handles_.size() - num_ended_jobs_ < most) {
       const auto job = static_cast<uint32_t>(handles_.size());
       const openai::planned_prompt& prompt = plan_.prompts[job];
       shared_.metrics->prompt_started(prompt.tokens.size());
       generation_job ordered{prompt.tokens, prompt.sampling, num_choices(), plan_.options.priority,
-                             /*follows=*/num_ended_jobs_ > 0};
+                             /*follows=*/has_begun_};
       handles_.push_back(shared_.backend->start(std::move(ordered), queue_.listener(job)));
     }
   }
@@ -190,6 +192,7 @@ class run {
     const uint32_t index = event.job * num_choices() + event.choice;
     if (event.choice >= num_choices() || tracks_[index]->ended)
       return;
+    has_begun_ = true;
     if (event.what == kind::tokens)
       take_tokens(index, event, out);
     else
@@ -214,9 +217,9 @@ class run {
 
   void take_finish(uint32_t index, const generation_event& event, std::string& out) {
     track& one = *tracks_[index];
-    if (drops_new_tokens())
+    if (drops_new_tokens()) {
       one.state.finish(finish_reason::length, -1);
-    else {
+    } else {
       if (event.stop_token >= 0) // generated too, and in the usage
         count(one, event.at, 1);
       gain(index, one.state.finish(event.reason, event.stop_token), out);
@@ -310,6 +313,7 @@ class run {
   std::vector<std::unique_ptr<generation_handle>> handles_;                  // [prompts that have begun]
   size_t num_ended_ = 0;
   size_t num_ended_jobs_ = 0;
+  bool has_begun_ = false; // a prompt has a token, or has ended
   bool streaming_ = false;
   bool too_slow_ = false;
   std::optional<api_error> error_;

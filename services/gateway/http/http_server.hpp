@@ -26,7 +26,8 @@ struct http_limits {
   size_t max_buffered_body_bytes = 256 << 20; ///< of all connections together
   size_t max_pipelined_bytes = 64 << 10;      ///< read ahead while a request is answered
   size_t max_unsent_bytes = 4 << 20;          ///< tokens that wait for a client that does not read
-  size_t max_open_prompts = 128;              ///< of one request; the next ones follow as these end
+  size_t max_first_prompts = 32;              ///< of one request that are open before any of them has a token
+  size_t max_open_prompts = 128;              ///< then; the next ones follow as these end
   size_t send_buffer_bytes = 0;               ///< of each socket; 0: the system's choice
   size_t max_background_jobs = 256;           ///< requests being tokenized or waiting for it
   std::chrono::milliseconds idle{75000};      ///< between requests of a kept connection

@@ -35,6 +35,15 @@ TEST_F(session_test, submits_streams_and_ends) {
   EXPECT_EQ(listener->calls_after_end, 0U);
 }
 
+TEST_F(session_test, says_that_it_follows) {
+  add_worker(1);
+  auto request = make_request(1);
+  request.follows = true;
+  open(request);
+  ASSERT_EQ(log->asked.size(), 1U);
+  EXPECT_TRUE(log->asked[0].follows);
+}
+
 TEST_F(session_test, drops_duplicates_and_older_attempts) {
   auto worker = add_worker(1);
   add_worker(2);

@@ -19,7 +19,9 @@ namespace {
 /// Refuses every request as overloaded, and knows a view and a status.
 gateway_actor::behavior_type refusing_gateway(gateway_actor::pointer self) {
   return {
-      [](const admission_request&) -> caf::result<assignment> { return make_error(ec::overloaded, "full"); },
+      [](const admission_request& request) -> caf::result<assignment> {
+        return make_error(ec::overloaded, request.follows ? "full, and it follows" : "full");
+      },
       [](done_atom, request_id) {},
       [](caf::resolve_atom, const worker_address&) -> caf::result<caf::strong_actor_ptr> {
         return make_error(ec::peer_down, "nobody");
@@ -90,6 +92,16 @@ TEST_F(actor_backend_test, a_refusal_reaches_the_listener_with_its_code) {
   // The session is gone: telling it anything does no harm.
   handle->stop(0);
   handle->cancel();
+}
+
+TEST_F(actor_backend_test, a_job_that_follows_says_so) {
+  const auto backend = make_actor_backend(system_, gateway_);
+  const auto listener = std::make_shared<error_listener>();
+  generation_job job;
+  job.prompt = {1, 2, 3};
+  job.follows = true;
+  const auto handle = backend->start(job, listener);
+  EXPECT_EQ(wait_for(listener->heard).text, "full, and it follows");
 }
 
 TEST_F(actor_backend_test, view_and_status_are_the_gateways) {

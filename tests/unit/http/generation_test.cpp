@@ -267,12 +267,20 @@ TEST_F(generation_test, when_one_prompt_fails_the_others_are_cancelled) {
 }
 
 TEST_F(generation_test, only_so_many_prompts_of_a_request_are_open_at_once) {
-  config.limits.max_open_prompts = 2;
+  config.limits.max_first_prompts = 2;
+  config.limits.max_open_prompts = 3;
+  std::promise<void> release_first;
   std::promise<void> release;
-  play = [go = release.get_future().share()](fake_job& job) {
+  play = [first = release_first.get_future().share(), go = release.get_future().share()](fake_job& job) {
+    const auto letter = static_cast<char>(job.asked.prompt.back());
+    EXPECT_EQ(job.asked.follows, letter > 'b');
+    if (letter == 'a') {
+      first.wait();
+      job.say(0, "a");
+    }
     go.wait();
-    EXPECT_EQ(job.asked.follows, job.asked.prompt.back() > 'b');
-    job.say(0, std::string(1, static_cast<char>(job.asked.prompt.back())));
+    if (letter != 'a')
+      job.say(0, std::string(1, letter));
     job.finish(0, finish_reason::length);
   };
   serve();
@@ -286,6 +294,10 @@ TEST_F(generation_test, only_so_many_prompts_of_a_request_are_open_at_once) {
   backend->job(1);
   get("/health"); // one thread does all: it has come back from starting prompts
   EXPECT_EQ(backend->num_jobs(), 2U);
+  release_first.set_value();
+  backend->job(2);
+  get("/health");
+  EXPECT_EQ(backend->num_jobs(), 3U);
   release.set_value();
   client.join();
   EXPECT_EQ(backend->num_jobs(), 5U);

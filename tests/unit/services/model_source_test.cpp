@@ -42,6 +42,16 @@ TEST(coding_of, follows_the_flag_or_what_the_instruction_set_is_faster_with) {
   }
 }
 
+TEST(model_options, name_the_model_as_told_or_as_its_folder) {
+  model_options options;
+  for (const char* folder : {"/models/tiny", "/models/tiny/", "/models/x/../tiny"}) {
+    options.model_dir = folder;
+    EXPECT_EQ(options.model_name(), "tiny") << folder;
+  }
+  options.served_model_name = "org/tiny";
+  EXPECT_EQ(options.model_name(), "org/tiny");
+}
+
 TEST(model_options, know_every_quantization_and_no_other) {
   const auto parse = [](const std::string& value) {
     model_options options;
