@@ -52,9 +52,9 @@ struct terse_backend final : generation_backend {
     return std::make_unique<no_handle>();
   }
 
-  void view(std::function<void(std::variant<cluster_view, backend_error>)> then) override {
-    cluster_view ready;
-    ready.ready = true;
+  void view(std::function<void(std::variant<last_view, backend_error>)> then) override {
+    last_view ready;
+    ready.cluster.ready = true;
     then(ready);
   }
 
