@@ -83,6 +83,8 @@ class admission_policy {
     time_point deadline;
   };
 
+  using queue_map = std::map<queue_key, waiting>;
+
   struct place_entry {
     worker_id worker;
     uint64_t num_seqs = 0;
@@ -98,8 +100,6 @@ class admission_policy {
   static attention_need need_of(const admission_request& request);
   bool can_ever_place(const attention_need& need) const;
   caf::error too_large(const attention_need& need) const;
-  using queue_map = std::map<queue_key, waiting>;
-
   queue_map::iterator leave_queue(queue_map::iterator entry);
   bool withdraw(request_id id);
   void free_place(request_id id);

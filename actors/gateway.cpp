@@ -76,8 +76,8 @@ void tick_before(pointer self, time_point when) {
   self->delayed_send(self, at - now, caf::tick_atom_v);
 }
 
-/// Keeps the request until a scheduler is there: new ones for defaults::scheduler_away, others until their
-/// own deadline, because their clients have tokens already.
+/// Keeps the request until a scheduler is there: new ones for defaults::scheduler_away, promised ones until
+/// their own deadline.
 void hold(pointer self, open_admission& admission) {
   auto now = self->clock().now();
   admission.flight = 0;

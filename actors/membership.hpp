@@ -119,7 +119,8 @@ struct admission_request {
   int32_t priority = 0;
   uint64_t deadline_ms = 0; ///< how long it may wait for a place
   uint32_t attempt = 0;     ///< above 0: was admitted before and lost its worker; goes before all new ones
-  /// Asked for when other prompts of its client's request were under way: waits as long as it may, in turn.
+  /// Another prompt of its client's request had a token when this was asked for: waits as long as it may, in
+  /// turn.
   bool follows = false;
   std::vector<worker_id> avoid; ///< workers that just failed it
   bool operator==(const admission_request&) const = default;

@@ -30,6 +30,7 @@ constexpr auto settled = std::chrono::seconds{10};
 constexpr uint32_t max_failed_starts = 3;
 /// What role_main returns for a command line that cannot be.
 constexpr int usage_status = 2;
+/// For children to end by themselves when this one gives up.
 constexpr auto abandoned_grace = std::chrono::seconds{2};
 
 std::system_error last_error(const std::string& what) {

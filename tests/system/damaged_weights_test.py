@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Expert weights are read after a server listens. Damaged ones end it with status 1 and one line that says where; where
 they lay in the weights' cache, the next start has made them again, which `troupe up` is by itself. Whoever waits for a
-cache that another process fills ends at SIGTERM, with status 0. A model whose weights are not numbers answers with an
-error instead of a text.
+cache that another process fills, or converts weights, ends at SIGTERM with status 0. A model whose weights are not
+numbers answers with an error instead of a text.
 
 usage: damaged_weights_test.py BINARIES MODEL_DIR WORK_DIR
 """
 import fcntl
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -54,6 +55,7 @@ def main():
 
     for command in ("serve", "up"):
         waits_until_told(binaries, command, model, flags, file)
+        told_before_it_loads(binaries, command, model)
     not_numbers(binaries, model, work)
     print("damaged experts ended servers with status 1; caches were written again by the next start")
 
@@ -95,6 +97,21 @@ def waits_until_told(binaries, command, model, flags, file):
         watchdog.cancel()
     assert status == 0 and "waiting-for-cache" in log and "stopped before" in log, f"ended with {status}:\n{log}"
     assert not file.exists(), "who waited has written the file"
+
+
+def told_before_it_loads(binaries, command, model):
+    """SIGTERM lies there, blocked, from the program's first instruction on."""
+
+    def tell():
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    done = subprocess.run([binaries / "troupe", command, model, "--port", "0"], preexec_fn=tell, capture_output=True,
+                          text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, (command, done.returncode, done.stderr)
+    assert "listening: http" not in done.stderr, f"{command} began to serve:\n{done.stderr}"
+    if command == "serve":
+        assert "stopped before the weights of the attention side were loaded" in done.stderr, done.stderr
 
 
 def not_numbers(binaries, model, work):

@@ -31,8 +31,12 @@ def main():
     port_is_taken(binaries, model, work)
     for victim in ("scheduler-0", "expert-1", "attention-0", "gateway-0"):
         starting = cluster(f"killed-{victim}")
-        killed = pid_of(starting, victim)
-        os.kill(killed, signal.SIGKILL)
+        try:
+            killed = pid_of(starting, victim)
+            os.kill(killed, signal.SIGKILL)
+        except BaseException:
+            starting.stop(check=False)
+            raise
         with starting:
             assert starting.pids()[victim] != killed
             starting.post("/v1/completions", QUESTION)

@@ -23,7 +23,7 @@ struct generation_job {
   sampling_params sampling;
   uint32_t num_choices = 1;
   int32_t priority = 0;
-  bool follows = false; ///< other prompts of the same request have been answered already
+  bool follows = false; ///< another prompt of the same request has a token already
 };
 
 /// Hears what becomes of a job. Called on the backend's threads; an implementation hands over and returns, it

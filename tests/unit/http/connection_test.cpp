@@ -1,4 +1,7 @@
 // What clients do wrong, or do rarely: the protocol's edge.
+#include <future>
+#include <thread>
+
 #include "tests/unit/http/http_server_fixture.hpp"
 
 namespace troupe::http_test {
@@ -338,6 +341,36 @@ TEST_F(connection_test, draining_tells_those_whose_answers_do_not_end) {
   EXPECT_NE(rest.find("\"code\":\"shutting_down\""), std::string::npos) << rest;
   EXPECT_NE(rest.find("data: [DONE]"), std::string::npos) << rest;
   EXPECT_TRUE(stream.ends());
+}
+
+TEST_F(connection_test, draining_tells_those_whose_prompts_are_still_tokenized) {
+  std::promise<void> begun;
+  std::promise<void> release;
+  codec->before_encode = [&begun, go = release.get_future().share()](std::string_view text) {
+    if (text == "late") {
+      begun.set_value();
+      go.wait();
+    }
+  };
+  play = [](fake_job& job) {
+    if (job.asked.prompt.back() == 's')
+      job.say(0, "x");
+    EXPECT_TRUE(job.wait_cancelled());
+  };
+  serve();
+  raw_client stream{port};
+  stream.request("POST", "/v1/completions", R"({"prompt":"s","stream":true})");
+  stream.read_until("\"x\"");
+  raw_client late{port};
+  late.request("POST", "/v1/completions", R"({"prompt":"late"})");
+  begun.get_future().wait();
+  std::thread stopping{[this] { server->stop(milliseconds{50}); }};
+  EXPECT_NE(stream.read_until("shutting_down").find("shutting_down"), std::string::npos);
+  release.set_value(); // who is told is told before its prompt is ready
+  const raw_response refused = late.read();
+  stopping.join();
+  ASSERT_EQ(refused.status, 503);
+  EXPECT_EQ(error_of(refused)["code"], "shutting_down");
 }
 
 TEST_F(connection_test, draining_cuts_who_does_not_even_take_the_farewell) {

@@ -41,6 +41,8 @@ class byte_stream final : public openai::text_stream {
 } // namespace
 
 std::vector<int32_t> fake_codec::encode(std::string_view text, bool add_special_tokens) const {
+  if (before_encode)
+    before_encode(text);
   if (text.find("untokenizable") != std::string_view::npos)
     throw text::text_error("it is too hard");
   std::vector<int32_t> tokens;

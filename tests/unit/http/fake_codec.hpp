@@ -2,6 +2,7 @@
 // "Hello".
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,7 @@ class fake_codec final : public openai::text_codec {
   std::string render(const text::chat_request& request) const override;
 
   bool has_template = true;
+  std::function<void(std::string_view text)> before_encode; ///< called where it is set
 };
 
 } // namespace troupe::http_test

@@ -33,8 +33,8 @@ class http_server_test : public testing::Test {
     backend = std::make_shared<fake_backend>();
     if (play)
       backend->play = play;
-    server = std::make_unique<http_server>(config, backend, std::make_shared<fake_codec>(),
-                                           std::make_shared<gateway_metrics>(families));
+    server =
+        std::make_unique<http_server>(config, backend, codec, std::make_shared<gateway_metrics>(families));
     port = server->port();
   }
 
@@ -56,6 +56,7 @@ class http_server_test : public testing::Test {
   http_server_config config;
   fake_backend::script play;
   std::shared_ptr<metrics::registry> families = std::make_shared<metrics::registry>("troupe_");
+  std::shared_ptr<fake_codec> codec = std::make_shared<fake_codec>();
   std::shared_ptr<fake_backend> backend;
   std::unique_ptr<http_server> server;
   uint16_t port = 0;
