@@ -3,17 +3,18 @@
 #
 #   deploy/install-deps.sh GROUP...
 #
-# Groups: build (what the binaries need), test (what tests/run.sh needs on top), train (the demo-model recipe).
+# Groups: build (what the programs and deploy/quickstart.sh need), test (what tests/run.sh needs on top), train (the
+# demo-model recipe).
 # A package that is already there is left alone; when none is missing, nothing is run and no root is needed.
 set -euo pipefail
 
 packages_build=(
-  ccache clang cmake g++ git lld ninja-build pkg-config
+  ccache cmake curl g++ git lld ninja-build pkg-config
   libboost-dev libcaf-dev libpcre2-dev libssl-dev libucx-dev libutf8proc-dev libxxhash-dev nlohmann-json3-dev prometheus-cpp-dev
   libpython3-dev python3 python3-jinja2 # chat templates run in Jinja2 itself
 )
 packages_test=(
-  clang-format clang-tidy curl iproute2 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev
+  clang clang-format clang-tidy iproute2 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev
   nodejs npm python3-numpy python3-torch
 )
 # OpenBLAS: with Debian's reference BLAS, PyTorch trains some fifty times slower.

@@ -6,8 +6,9 @@
 #
 # Environment: TROUPE_PORT (default 8000; another free port is taken when it is in use).
 set -euo pipefail
+model=${1:+$(realpath "$1")}
 cd "$(dirname "$0")/.."
-model=${1:-deploy/demo-model/model}
+model=${model:-deploy/demo-model/model}
 port=${TROUPE_PORT:-8000}
 export CCACHE_NOHASHDIR=1
 
@@ -21,7 +22,8 @@ step() {
 
 build() {
   mkdir -p build
-  cmake --preset release >build/release.configure.log 2>&1 || { cat build/release.configure.log; return 1; }
+  # Tests need packages of their own.
+  cmake --preset release -DBUILD_TESTING=OFF >build/release.configure.log 2>&1 || { cat build/release.configure.log; return 1; }
   cmake --build --preset release
 }
 
