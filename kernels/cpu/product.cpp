@@ -147,9 +147,14 @@ tile_shape part_of(const tile_work& work) {
 std::size_t tile_scratch_bytes(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
                                const tile_shape& tile) {
   const row_layout layout = layout_for(table, weight, rows);
-  const tile_shape part = part_of(layout, weight, tile);
-  return unpacked_size(layout, weight, tile.rows)
-         + ceil_div(part.rows, 16) * 16 * part.panels * panel_columns * sizeof(float);
+  const auto bytes_of_tile = [&](std::size_t tile_rows) {
+    const tile_shape part = part_of(layout, weight, {tile_rows, tile.panels, tile.runs});
+    return unpacked_size(layout, weight, tile_rows)
+           + ceil_div(part.rows, 16) * 16 * part.panels * panel_columns * sizeof(float);
+  };
+  // The last tile of rows may have fewer and take more: few rows meet all of a tile's panels at once.
+  const std::size_t last = tile.rows == 0 ? 0 : rows % tile.rows;
+  return std::max(bytes_of_tile(tile.rows), last == 0 ? 0 : bytes_of_tile(last));
 }
 
 void begin_panels(const tile_work& work, const panel_range& panels, const panel_range& next,

@@ -120,6 +120,8 @@ bool unpacks_panels(row_layout layout, const packed_matrix& weight, std::size_t 
 }
 
 bool streams_panels(row_layout layout, const packed_matrix& weight, std::size_t rows) {
+  if (unpacks_panels(layout, weight, rows)) // also for the few rows of a large product's last tile
+    return false;
   const bool as_they_come = layout == row_layout::int8_tiles ? weight.format() == packed_format::int8_channel
                                                              : !is_quantized(weight.format());
   return rows <= (as_they_come ? 32U : 16U);

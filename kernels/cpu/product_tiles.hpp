@@ -30,7 +30,7 @@ inline constexpr tile_shape tile_part{96, 8};
 /// Tiles for `rows` rows: few rows stream four panels at a time (that many streams reach the memory limit),
 /// of four runs where the instruction set wants them; many rows take as many rows as keep their K chunk (or,
 /// on a matrix unit, all of them) in L2. Small products get smaller tiles, so that all threads have some.
-/// Tiles begin at multiples of 16 rows if there are several.
+/// On a matrix unit tiles begin at multiples of 16 rows if there are several.
 tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
                      unsigned threads);
 

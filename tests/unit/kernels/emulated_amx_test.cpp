@@ -5,6 +5,7 @@
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/self_test.hpp"
+#include "tests/unit/kernels/cut_products.hpp"
 
 namespace troupe::kernels {
 
@@ -20,6 +21,18 @@ TEST(emulated_amx, gives_the_bits_of_the_portable_reference) {
   const kernel_table& table = cpu::emulated_amx_table();
   ASSERT_NE(table.bf16_tiles, nullptr);
   EXPECT_EQ(self_test(table), std::nullopt);
+}
+
+TEST(emulated_amx, rows_of_gemm_are_as_alone) {
+  if (!is_supported(isa::avx512_bf16))
+    GTEST_SKIP() << "no AVX-512 with BF16 here";
+  expect_rows_as_alone_in_gemm(cpu::emulated_amx_table());
+}
+
+TEST(emulated_amx, rows_of_expert_ffn_are_as_alone) {
+  if (!is_supported(isa::avx512_bf16))
+    GTEST_SKIP() << "no AVX-512 with BF16 here";
+  expect_rows_as_alone_in_expert_ffn(cpu::emulated_amx_table());
 }
 
 } // namespace troupe::kernels
