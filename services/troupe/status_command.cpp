@@ -77,7 +77,7 @@ int status_command(const std::vector<std::string>& arguments) {
     std::cout << page << '\n';
     return 0;
   }
-  auto cluster = nlohmann::json::parse(page);
+  auto cluster = nlohmann::ordered_json::parse(page);
   std::cout << cluster.dump(2) << '\n';
   return 0;
 }

@@ -39,7 +39,7 @@ void answer(const generation_plan& plan, std::string_view bytes, const http_test
   std::vector<generated_token> prompt_logprobs;
   for (size_t i = 1; i < plan.prompts[0].tokens.size(); ++i)
     prompt_logprobs.push_back(token_of(plan.prompts[0].tokens[i]));
-  choice state{codec, plan.options};
+  choice state{codec, plan.options, plan.prompts[0].tokens};
   finished_choice whole{0, {}, &state, &plan.prompts[0], &prompt_logprobs};
   const auto check = [](const std::string& text) {
     if (!nlohmann::json::accept(text))

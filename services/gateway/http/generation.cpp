@@ -39,7 +39,8 @@ class run {
     for (const auto& prompt : plan_.prompts) {
       const size_t offset = plan_.options.echo ? openai::count_characters(prompt.echo) : 0;
       for (uint32_t i = 0; i < plan_.options.num_choices; ++i)
-        tracks_.push_back(std::make_unique<track>(openai::choice{*shared.codec, plan_.options, offset}));
+        tracks_.push_back(
+            std::make_unique<track>(openai::choice{*shared.codec, plan_.options, prompt.tokens, offset}));
     }
     prompt_logprobs_.resize(plan_.prompts.size());
   }

@@ -6,8 +6,6 @@
 
 namespace troupe::openai {
 
-using nlohmann::json;
-
 namespace {
 
 void refuse_unserved_in_chat(const fields& body) {

@@ -19,9 +19,10 @@ void append(choice_delta& delta, choice_delta more) {
   delta.token_ids.insert(delta.token_ids.end(), more.token_ids.begin(), more.token_ids.end());
 }
 
-choice::choice(const text_codec& codec, const generation_options& options, size_t text_offset)
+choice::choice(const text_codec& codec, const generation_options& options, std::span<const int32_t> prompt,
+               size_t text_offset)
     : options_(options),
-      stream_(codec.stream(options.skip_special_tokens)),
+      stream_(codec.stream(options.skip_special_tokens, prompt)),
       stops_(options.stop, options.include_stop),
       produced_characters_(text_offset) {}
 

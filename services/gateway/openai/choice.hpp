@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -44,8 +45,10 @@ using stop_cause = std::variant<std::monostate, int32_t, std::string>;
 class choice {
  public:
   /// @param options      outlives the choice
+  /// @param prompt       the tokens that it continues
   /// @param text_offset  characters that stand before its text in the response (an echoed prompt)
-  choice(const text_codec& codec, const generation_options& options, size_t text_offset = 0);
+  choice(const text_codec& codec, const generation_options& options, std::span<const int32_t> prompt,
+         size_t text_offset = 0);
 
   /// Takes the next token; none count any more once finished.
   choice_delta push(const generated_token& token);

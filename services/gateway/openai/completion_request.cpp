@@ -5,8 +5,6 @@
 
 namespace troupe::openai {
 
-using nlohmann::json;
-
 namespace {
 
 constexpr const char* prompt_forms =

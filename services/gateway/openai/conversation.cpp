@@ -4,8 +4,6 @@
 
 namespace troupe::openai {
 
-using nlohmann::json;
-
 namespace {
 
 /// Text parts joined by line feeds, as vLLM joins them for templates that take strings.
@@ -62,6 +60,7 @@ void normalize(json& message, const std::string& name) {
     if (*in.string("role") != "assistant")
       throw invalid_request("'" + name + ".content' is required", name + ".content",
                             "missing_required_parameter");
+    message["content"] = ""; // what comes with calls of tools; templates write `None`, or fail
   } else if (content->is_array()) {
     *content = join_parts(*content, name + ".content");
   } else if (!content->is_string()) {

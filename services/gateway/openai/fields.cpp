@@ -9,18 +9,25 @@
 
 namespace troupe::openai {
 
-using nlohmann::json;
-
 namespace {
 
 /// Rendering values is recursive, so nesting is bounded. Far above what requests need: tools with JSON
 /// schemas reach some 20 levels.
 constexpr int max_depth = 64;
 
-/// How deeply `body` nests; strings are skipped, validity is the parser's business.
-int depth_of(std::string_view body) {
+/// The parser looks for each member among those before it: about a tenth of a second of that.
+constexpr size_t max_comparisons = size_t{1} << 25;
+
+/// What parsing `body` would take; strings are skipped, validity is the parser's business.
+struct extent {
   int depth = 0;
-  int deepest = 0;
+  size_t comparisons = 0;
+};
+
+extent extent_of(std::string_view body) {
+  extent result;
+  size_t members[max_depth + 1] = {}; // of the objects that are open, by their depth
+  int depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < body.size(); ++i) {
     const char c = body[i];
@@ -32,12 +39,16 @@ int depth_of(std::string_view body) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
+      result.depth = std::max(result.depth, ++depth);
+      if (depth > 0 && depth <= max_depth)
+        members[depth] = 0;
     } else if (c == '}' || c == ']') {
       --depth;
+    } else if (c == ':' && depth > 0 && depth <= max_depth) {
+      result.comparisons += members[depth]++;
     }
   }
-  return deepest;
+  return result;
 }
 
 api_error wrong_type(const std::string& name, const char* wanted, const json& got) {
@@ -54,8 +65,11 @@ std::string plain(double value) {
 } // namespace
 
 json parse_body(std::string_view body) {
-  if (depth_of(body) > max_depth)
+  const extent size = extent_of(body);
+  if (size.depth > max_depth)
     throw invalid_request("the JSON body nests deeper than " + std::to_string(max_depth) + " levels");
+  if (size.comparisons > max_comparisons)
+    throw invalid_request("the JSON body holds objects with too many members");
   json parsed;
   try {
     parsed = json::parse(body);

@@ -10,19 +10,24 @@
 
 namespace troupe::openai {
 
+/// Objects keep the order of their members: chat templates write tools and the arguments of calls into the
+/// prompt as the client sent them.
+using json = nlohmann::ordered_json;
+
 /// Parses a request body.
-/// @throws api_error 400 when it is not a JSON object in UTF-8, or nested deeper than 64 levels
-nlohmann::json parse_body(std::string_view body);
+/// @throws api_error 400 when it is not a JSON object in UTF-8, nested deeper than 64 levels, or has objects
+/// of so many members that finding them would take long (8,000 in one are not too many)
+json parse_body(std::string_view body);
 
 /// A view of an object's fields. An absent field and `null` are the same. All members throw api_error 400
 /// naming the field when its type or value is wrong.
 class fields {
  public:
   /// @param path  what stands before a field's name in errors, with its dot: "stream_options."
-  explicit fields(const nlohmann::json& object, std::string path = {});
+  explicit fields(const json& object, std::string path = {});
 
   /// The value, or nullptr when absent or null.
-  const nlohmann::json* find(const char* name) const;
+  const json* find(const char* name) const;
   /// The field's name as errors write it.
   std::string name_of(const char* name) const;
 
@@ -32,19 +37,19 @@ class fields {
   /// Both ends included.
   std::optional<double> number(const char* name, double least, double most) const;
   std::optional<std::string> string(const char* name) const;
-  const nlohmann::json* array(const char* name) const;
-  const nlohmann::json* object(const char* name) const;
+  const json* array(const char* name) const;
+  const json* object(const char* name) const;
 
  private:
-  const nlohmann::json& object_;
+  const json& object_;
   std::string path_;
 };
 
 /// "an integer", "a string", … for messages.
-const char* kind_of(const nlohmann::json& value);
+const char* kind_of(const json& value);
 
 /// `value` as an integer in range.
 /// @throws api_error 400 naming `name`
-int64_t to_integer(const nlohmann::json& value, const std::string& name, int64_t least, int64_t most);
+int64_t to_integer(const json& value, const std::string& name, int64_t least, int64_t most);
 
 } // namespace troupe::openai

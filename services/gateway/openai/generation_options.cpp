@@ -9,8 +9,6 @@
 
 namespace troupe::openai {
 
-using nlohmann::json;
-
 namespace {
 
 constexpr int64_t max_choices = 128; // OpenAI's bound of n

@@ -14,7 +14,6 @@ inline constexpr int64_t max_logprobs = 20;
 generation_options parse_generation_options(const fields& body, const request_limits& limits);
 
 /// Token ids of an array, each within the vocabulary.
-std::vector<int32_t> parse_token_ids(const nlohmann::json& array, const std::string& name,
-                                     int32_t vocab_size);
+std::vector<int32_t> parse_token_ids(const json& array, const std::string& name, int32_t vocab_size);
 
 } // namespace troupe::openai

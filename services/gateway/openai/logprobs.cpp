@@ -109,7 +109,7 @@ std::vector<placed_token> place_prompt(const std::vector<int32_t>& prompt,
                                        bool skip_special_tokens) {
   std::vector<placed_token> result;
   result.reserve(prompt.size());
-  const auto stream = codec.stream(skip_special_tokens);
+  const auto stream = codec.stream(skip_special_tokens, {});
   size_t offset = 0;
   for (size_t i = 0; i < prompt.size(); ++i) {
     placed_token placed{{}, offset};

@@ -11,8 +11,9 @@ namespace {
 
 class tokenizer_stream final : public text_stream {
  public:
-  tokenizer_stream(std::shared_ptr<const text::tokenizer> source, bool skip_special_tokens)
-      : detokenizer_(std::move(source), skip_special_tokens) {}
+  tokenizer_stream(std::shared_ptr<const text::tokenizer> source, bool skip_special_tokens,
+                   std::span<const int32_t> before)
+      : detokenizer_(std::move(source), skip_special_tokens, before) {}
 
   std::string push(int32_t token) override { return detokenizer_.push(token); }
 
@@ -36,8 +37,9 @@ class tokenizer_codec final : public text_codec {
     return tokenizer_->decode(tokens, skip_special_tokens);
   }
 
-  std::unique_ptr<text_stream> stream(bool skip_special_tokens) const override {
-    return std::make_unique<tokenizer_stream>(tokenizer_, skip_special_tokens);
+  std::unique_ptr<text_stream> stream(bool skip_special_tokens,
+                                      std::span<const int32_t> before) const override {
+    return std::make_unique<tokenizer_stream>(tokenizer_, skip_special_tokens, before);
   }
 
   std::string token_text(int32_t token) const override { return tokenizer_->token_text(token); }

@@ -33,7 +33,9 @@ class text_codec {
   /// @throws text::text_error when the text is too long or too hard for the tokenizer
   virtual std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const = 0;
   virtual std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const = 0;
-  virtual std::unique_ptr<text_stream> stream(bool skip_special_tokens) const = 0;
+  /// @param before  the tokens of what the sequence continues
+  virtual std::unique_ptr<text_stream> stream(bool skip_special_tokens,
+                                              std::span<const int32_t> before) const = 0;
   /// Valid UTF-8; what logprobs call the token.
   virtual std::string token_text(int32_t token) const = 0;
   /// The bytes it stands for; may be part of a character.

@@ -4,8 +4,6 @@
 
 namespace troupe::openai {
 
-using nlohmann::json;
-
 tokenize_request parse_tokenize_request(std::string_view body) {
   const json parsed = parse_body(body);
   const fields in{parsed};

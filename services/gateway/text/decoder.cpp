@@ -149,7 +149,13 @@ std::string decoder::bytes_of(std::string_view token) const {
   return text;
 }
 
-decoder_stream::decoder_stream(const decoder& source) : source_(&source), states_(source.steps_.size()) {}
+decoder_stream::decoder_stream(const decoder& source, bool continues)
+    : source_(&source), states_(source.steps_.size()) {
+  for (auto& state : states_) {
+    state.started = continues;
+    state.open = !continues;
+  }
+}
 
 void decoder_stream::push(std::string_view token, std::string& out) {
   feed(0, std::string(token), out);

@@ -17,12 +17,13 @@ class decoder;
 /// One text being put together from tokens by a decoder, as far as it is certain. Not thread-safe.
 class decoder_stream {
  public:
-  /// @p source must outlive the stream.
-  explicit decoder_stream(const decoder& source);
+  /// @p source must outlive the stream. @p continues: text stands before it, so that what only the beginning
+  /// of a text loses (the blank of `▁there`) stays.
+  explicit decoder_stream(const decoder& source, bool continues = false);
 
   /// Takes the next token's string; appends what has become certain to @p out.
   void push(std::string_view token, std::string& out);
-  /// Ends the text: appends what was held back to @p out, and starts anew.
+  /// Ends the text: appends what was held back to @p out, and starts a new one.
   void flush(std::string& out);
 
  private:

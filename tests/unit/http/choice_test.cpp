@@ -43,7 +43,7 @@ std::vector<size_t> offsets(const choice_delta& delta) {
 } // namespace
 
 TEST_F(choice_test, never_gives_half_a_character) {
-  choice one{codec, options};
+  choice one{codec, options, {}};
   EXPECT_EQ(one.push(token(0xC3)).text, "");
   EXPECT_EQ(one.push(token(0xA4)).text, "ä");
   EXPECT_EQ(one.push(token(0xC3)).text, "");
@@ -54,7 +54,7 @@ TEST_F(choice_test, never_gives_half_a_character) {
 
 TEST_F(choice_test, a_stop_string_ends_it_and_later_tokens_do_not_count) {
   options.stop = {"lo w"};
-  choice one{codec, options};
+  choice one{codec, options, {}};
   EXPECT_EQ(push(one, "hello wide world").text, "hel");
   EXPECT_TRUE(one.finished());
   EXPECT_STREQ(one.reason(), "stop");
@@ -66,7 +66,7 @@ TEST_F(choice_test, a_stop_string_ends_it_and_later_tokens_do_not_count) {
 
 TEST_F(choice_test, a_stop_string_may_be_completed_by_the_flush) {
   options.stop = {"\xEF\xBF\xBD"};
-  choice one{codec, options};
+  choice one{codec, options, {}};
   EXPECT_EQ(push(one, "a\xC3").text, "a");
   EXPECT_EQ(one.finish(finish_reason::length, -1).text, "");
   EXPECT_STREQ(one.reason(), "stop");
@@ -75,20 +75,20 @@ TEST_F(choice_test, a_stop_string_may_be_completed_by_the_flush) {
 TEST_F(choice_test, min_tokens_delays_stop_strings) {
   options.stop = {"b"};
   options.sampling.min_tokens = 3;
-  choice one{codec, options};
+  choice one{codec, options, {}};
   EXPECT_EQ(push(one, "abab").text, "aba");
   EXPECT_TRUE(one.finished());
 }
 
 TEST_F(choice_test, the_end_token_is_no_cause_and_the_clients_own_is) {
   options.stop_token_ids = {7};
-  choice ended{codec, options};
+  choice ended{codec, options, {}};
   push(ended, "x");
   ended.finish(finish_reason::stop, eos);
   EXPECT_STREQ(ended.reason(), "stop");
   EXPECT_EQ(ended.cause(), stop_cause{});
   EXPECT_EQ(ended.num_tokens(), 2U);
-  choice stopped{codec, options};
+  choice stopped{codec, options, {}};
   stopped.finish(finish_reason::stop, 7);
   EXPECT_EQ(stopped.cause(), stop_cause{7});
 }
@@ -96,7 +96,7 @@ TEST_F(choice_test, the_end_token_is_no_cause_and_the_clients_own_is) {
 TEST_F(choice_test, logprobs_come_with_their_text) {
   options.logprobs = 0;
   options.stop = {"xyz"};
-  choice one{codec, options, 10};
+  choice one{codec, options, {}, 10};
   EXPECT_EQ(offsets(push(one, "a")), (std::vector<size_t>{10}));
   EXPECT_TRUE(push(one, "xy").empty());
   const choice_delta released = push(one, "!");
@@ -108,7 +108,7 @@ TEST_F(choice_test, tokens_of_a_stop_string_are_no_part_of_the_answer) {
   options.logprobs = 0;
   options.stop = {"xyz"};
   options.return_token_ids = true;
-  choice one{codec, options};
+  choice one{codec, options, {}};
   const choice_delta all = push(one, "abxyz");
   EXPECT_EQ(all.text, "ab");
   EXPECT_EQ(offsets(all), (std::vector<size_t>{0, 1}));
@@ -118,7 +118,7 @@ TEST_F(choice_test, tokens_of_a_stop_string_are_no_part_of_the_answer) {
 TEST_F(choice_test, a_token_that_is_partly_text_and_partly_stop_stays) {
   options.logprobs = 0;
   options.stop = {"lo!"};
-  choice one{codec, options};
+  choice one{codec, options, {}};
   EXPECT_TRUE(one.push(token(http_test::hello)).tokens.empty());
   const choice_delta end = push(one, "!");
   EXPECT_EQ(end.text, "");
@@ -127,17 +127,17 @@ TEST_F(choice_test, a_token_that_is_partly_text_and_partly_stop_stays) {
 
 TEST_F(choice_test, offsets_count_characters_and_parts_share_theirs) {
   options.logprobs = 0;
-  choice one{codec, options};
+  choice one{codec, options, {}};
   const choice_delta all = push(one, "äb");
   EXPECT_EQ(all.text, "äb");
   EXPECT_EQ(offsets(all), (std::vector<size_t>{0, 0, 1}));
 }
 
 TEST_F(choice_test, special_tokens_are_shown_on_request) {
-  choice silent{codec, options};
+  choice silent{codec, options, {}};
   EXPECT_EQ(silent.push(token(http_test::bos)).text, "");
   options.skip_special_tokens = false;
-  choice verbose{codec, options};
+  choice verbose{codec, options, {}};
   EXPECT_EQ(verbose.push(token(http_test::bos)).text, "<bos>");
 }
 

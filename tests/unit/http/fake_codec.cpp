@@ -61,7 +61,10 @@ std::string fake_codec::decode(std::span<const int32_t> tokens, bool skip_specia
   return text + all.flush();
 }
 
-std::unique_ptr<openai::text_stream> fake_codec::stream(bool skip_special_tokens) const {
+std::unique_ptr<openai::text_stream> fake_codec::stream(bool skip_special_tokens,
+                                                        std::span<const int32_t> before) const {
+  if (on_stream)
+    on_stream(before);
   return std::make_unique<byte_stream>(*this, skip_special_tokens);
 }
 

@@ -19,7 +19,8 @@ class fake_codec final : public openai::text_codec {
  public:
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const override;
   std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const override;
-  std::unique_ptr<openai::text_stream> stream(bool skip_special_tokens) const override;
+  std::unique_ptr<openai::text_stream> stream(bool skip_special_tokens,
+                                              std::span<const int32_t> before) const override;
   std::string token_text(int32_t token) const override;
   std::string token_bytes(int32_t token) const override;
   std::string token_entry(int32_t token) const override;
@@ -32,7 +33,8 @@ class fake_codec final : public openai::text_codec {
   std::string render(const text::chat_request& request) const override;
 
   bool has_template = true;
-  std::function<void(std::string_view text)> before_encode; ///< called where it is set
+  std::function<void(std::string_view text)> before_encode;       ///< called where it is set
+  std::function<void(std::span<const int32_t> before)> on_stream; ///< likewise
 };
 
 } // namespace troupe::http_test

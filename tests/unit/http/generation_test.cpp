@@ -74,6 +74,17 @@ TEST_F(generation_test, a_seed_is_drawn_and_reported) {
   EXPECT_EQ(seeds.size(), 3U);
 }
 
+TEST_F(generation_test, a_choices_text_continues_its_prompt) {
+  std::vector<std::vector<int32_t>> continued;
+  codec->on_stream = [&](std::span<const int32_t> before) {
+    continued.emplace_back(before.begin(), before.end());
+  };
+  serve();
+  ASSERT_EQ(post("/v1/completions", R"({"prompt":["a","bc"],"n":2})").status, 200);
+  EXPECT_EQ(continued,
+            (std::vector<std::vector<int32_t>>{{bos, 'a'}, {bos, 'a'}, {bos, 'b', 'c'}, {bos, 'b', 'c'}}));
+}
+
 TEST_F(generation_test, several_prompts_and_choices_are_numbered_as_openai_does) {
   play = [](fake_job& job) {
     for (uint32_t choice = job.asked.num_choices; choice-- > 0;) {

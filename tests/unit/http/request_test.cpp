@@ -227,6 +227,23 @@ TEST(completion_request, nesting_is_bounded) {
   expect_refused({deep, "", "nests deeper"}, false);
 }
 
+TEST(completion_request, members_of_an_object_are_bounded) {
+  const auto with_members = [](size_t count) {
+    std::string body = R"({"prompt":"a","x":{)";
+    for (size_t i = 0; i < count; ++i)
+      body += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":0";
+    return body + "}}";
+  };
+  EXPECT_EQ(plan(with_members(8000)).prompts.size(), 1U);
+  expect_refused({with_members(9000), "", "too many members"}, false);
+  // Many objects of a few are as many comparisons.
+  std::string objects = R"({"prompt":"a","x":[{})";
+  const std::string object = with_members(100).substr(18); // {"0":0, … }}
+  for (int i = 0; i < 7000; ++i)
+    objects += "," + object.substr(0, object.size() - 1);
+  expect_refused({objects + "]}", "", "too many members"}, false);
+}
+
 TEST(completion_request, beyond_the_context_both_numbers_are_said) {
   expect_refused({R"({"prompt":")" + std::string(100, 'a') + R"("})", "prompt", "101 tokens"}, false);
   expect_refused({R"({"prompt":")" + std::string(100, 'a') + R"("})", "prompt", "length is 100 tokens"},
@@ -239,7 +256,7 @@ TEST(completion_request, beyond_the_context_both_numbers_are_said) {
 TEST(chat_request, the_rest_of_the_context_is_the_default) {
   const auto one =
       make_plan(chat(R"({"messages":[{"role":"user","content":"hi"}]})"), fake_codec{}, limits(), 1);
-  const std::string prompt = R"([{"content":"hi","role":"user"}]A:)";
+  const std::string prompt = R"([{"role":"user","content":"hi"}]A:)";
   EXPECT_EQ(one.prompts[0].tokens.size(), prompt.size()); // no BOS: templates write it themselves
   EXPECT_EQ(one.prompts[0].sampling.max_tokens, static_cast<int32_t>(100 - prompt.size()));
 }
@@ -258,6 +275,29 @@ TEST(chat_request, contents_and_tool_calls_become_what_templates_expect) {
   EXPECT_EQ(json::parse(asked.chat.tools)[0]["function"]["name"], "f");
   EXPECT_EQ(json::parse(asked.chat.extra), json::parse(R"({"enable_thinking":false})"));
   EXPECT_FALSE(asked.chat.add_generation_prompt);
+}
+
+TEST(chat_request, templates_get_members_in_the_order_in_which_they_were_sent) {
+  const std::string tools =
+      R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{"to":{},"by":{}}}}}])";
+  const std::string call = R"({"id":"1","type":"function","function":{"name":"f","arguments":)";
+  const auto asked =
+      chat(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","tool_calls":[)"
+           + call + R"("{\"to\":1,\"by\":2}"}}]}],"tools":)" + tools
+           + R"(,"chat_template_kwargs":{"z":1,"a":2},"documents":[{"title":"t","body":"b"}]})");
+  EXPECT_EQ(asked.chat.messages,
+            R"([{"role":"user","content":"a"},{"role":"assistant","content":"b","tool_calls":[)" + call
+                + R"({"to":1,"by":2}}}]}])");
+  EXPECT_EQ(asked.chat.tools, tools);
+  EXPECT_EQ(asked.chat.extra, R"({"z":1,"a":2,"documents":[{"title":"t","body":"b"}]})");
+}
+
+TEST(chat_request, an_assistant_that_only_calls_tools_has_said_nothing) {
+  const std::string calls = R"("tool_calls":[{"function":{"name":"f","arguments":{}}}])";
+  EXPECT_EQ(chat(R"({"messages":[{"role":"assistant","content":null,)" + calls + "}]}").chat.messages,
+            R"([{"role":"assistant","content":"",)" + calls + "}]");
+  EXPECT_EQ(chat(R"({"messages":[{"role":"assistant",)" + calls + "}]}").chat.messages,
+            R"([{"role":"assistant",)" + calls + R"(,"content":""}])");
 }
 
 TEST(chat_request, tool_choice_none_hides_the_tools) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -62,6 +63,27 @@ void expect_decodes(const std::shared_ptr<const tokenizer>& t, const std::vector
   EXPECT_EQ(joined + stream.flush(), expected) << written(ids, *t);
 }
 
+/// Cuts the ids in two wherever the first part alone has its text whole: the second adds the rest.
+void expect_continues(const std::shared_ptr<const tokenizer>& t, const std::vector<std::int32_t>& ids,
+                      bool skip, const std::string& expected) {
+  constexpr std::size_t most = 64; // of a long text's
+  const std::span<const std::int32_t> all(ids);
+  detokenizer stream(t, skip);
+  std::string head;
+  for (std::size_t cut = 1; cut <= std::min(most, ids.size()); ++cut) {
+    head += stream.push(ids[cut - 1]);
+    if (head != t->decode(all.first(cut), skip)) {
+      continue;
+    }
+    detokenizer rest(t, skip, all.first(cut));
+    std::string tail;
+    for (const auto id : all.subspan(cut)) {
+      tail += rest.push(id);
+    }
+    EXPECT_EQ(head + tail + rest.flush(), expected) << cut << " of " << written(ids, *t);
+  }
+}
+
 void expect_golden(const std::shared_ptr<const tokenizer>& t, const std::string& name) {
   std::istringstream lines(read_file(golden_dir / "ids" / (name + ".jsonl")));
   const auto inputs = texts();
@@ -79,6 +101,8 @@ void expect_golden(const std::shared_ptr<const tokenizer>& t, const std::string&
     SCOPED_TRACE("line " + std::to_string(index));
     expect_decodes(t, ids, false, json.at(2).get<std::string>());
     expect_decodes(t, ids, true, json.at(3).get<std::string>());
+    expect_continues(t, ids, false, json.at(2).get<std::string>());
+    expect_continues(t, ids, true, json.at(3).get<std::string>());
   }
   EXPECT_GT(index, inputs.size());
 }

@@ -143,6 +143,28 @@ TEST(detokenizer, never_gives_half_a_character) {
   EXPECT_EQ(d.push(3), "ab"); // as new
 }
 
+TEST(detokenizer, what_continues_a_text_keeps_the_blank_it_begins_with) {
+  auto j = small_tokenizer();
+  j["model"]["vocab"] = json::parse(R"({"▁a": 0, "b": 1, "▁c": 2})");
+  j["model"]["merges"] = json::array();
+  constexpr std::int32_t bos = 3; // behind the model's
+  const std::vector<std::int32_t> only_special{bos};
+  const std::vector<std::int32_t> text{bos, 0};
+  for (const char* decoder :
+       {R"({"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+             {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})",
+        R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"})"}) {
+    j["decoder"] = json::parse(decoder);
+    const auto t = parse(j);
+    ASSERT_EQ(t->token_to_id("<s>"), bos);
+    EXPECT_EQ(detokenizer(t).push(2), "c");
+    EXPECT_EQ(detokenizer(t, true, only_special).push(2), "c");
+    EXPECT_EQ(detokenizer(t, true, text).push(2), " c");
+    EXPECT_EQ(detokenizer(t, true, text).push(1), "b");
+    EXPECT_EQ(detokenizer(t, false, only_special).push(2), " c"); // "<s>" is text then
+  }
+}
+
 TEST(detokenizer, holds_a_run_of_bytes_until_it_ends) {
   auto j = small_tokenizer();
   j["decoder"] =
