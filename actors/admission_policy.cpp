@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "actors/defaults.hpp"
+
 namespace troupe {
 
 namespace {
@@ -96,7 +98,11 @@ void admission_policy::retire_worker(worker_id id) {
 }
 
 void admission_policy::reconcile(const lease_renewal& load) {
-  auto reported = load.running + load.waiting;
+  // What the worker runs and is nobody's that we have placed there.
+  uint64_t reported = load.running + load.waiting;
+  for (const auto& [id, entry] : places_)
+    if (entry.worker == load.id && !entry.restored)
+      reported -= std::min(reported, entry.num_seqs);
   uint64_t restored = 0;
   std::vector<request_id> over;
   for (const auto& [id, entry] : places_)
@@ -116,9 +122,9 @@ caf::error admission_policy::enqueue(const admission_request& request, time_poin
     return make_error(ec::bad_request, "a request needs a prompt, a choice and a new token");
   auto has_workers =
       std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.retired; });
+  withdraw(request.id); // also when it is refused now: whoever asks again does not wait any more
   if (!is_replay && has_workers && !can_ever_place(need))
     return too_large(need);
-  withdraw(request.id);
   auto is_new = !is_promised(request);
   if (is_new && num_new_queued_ >= max_num_queued_reqs_)
     return make_error(ec::overloaded, std::to_string(num_new_queued_) + " requests wait already");
@@ -143,8 +149,17 @@ std::vector<admission_policy::placed> admission_policy::place(time_point now) {
       if (!worker.retired)
         candidates.push_back({.id = id, .budget = worker.budget});
     auto worker = choose_worker(candidates, need, request.avoid);
-    if (!worker)
-      break;
+    if (!worker) {
+      // Has only a worker that it is not to go to room? It may be back: rather that than a long wait, and
+      // nobody else waits for it.
+      worker = choose_worker(candidates, need, {});
+      if (!worker)
+        break;
+      if (now - entry->second.since < defaults::avoid_wait) {
+        ++entry;
+        continue;
+      }
+    }
     take_place(request.id, {.worker = *worker, .num_seqs = need.num_seqs, .kv_tokens = need.kv_tokens()});
     result.push_back({request.id, *worker, now - entry->second.since});
     entry = leave_queue(entry);

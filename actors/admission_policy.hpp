@@ -43,7 +43,8 @@ class admission_policy {
   /// Nothing new for this worker.
   void retire_worker(worker_id id);
 
-  /// Places of unknown requests (from `add_worker`) that the worker does not run any more, by its own count.
+  /// Places of unknown requests (from `add_worker`) that the worker does not run any more, by its own count
+  /// less what is placed there otherwise. One that is freed too early is over-admission, which queues there.
   void reconcile(const lease_renewal& load);
 
   /// Takes a request into the queue. Errors: ec::overloaded (as many new ones wait as may; what is promised
@@ -52,7 +53,8 @@ class admission_policy {
   caf::error enqueue(const admission_request& request, time_point now);
 
   /// Gives places to the first in the queue, until one has to wait. Requests that fit none of the workers
-  /// that are here are passed over.
+  /// that are here are passed over, and for `defaults::avoid_wait` those for which only a worker that they
+  /// avoid has room.
   std::vector<placed> place(time_point now);
 
   /// Takes requests out whose time is up: ec::not_ready when `is_ready` is false or nobody could run it,

@@ -28,15 +28,19 @@ inline constexpr auto scheduler_tick = milliseconds{100};
 inline constexpr auto scheduler_recovery = lease + reconnect_max;
 /// How long new requests wait at the gateway while the scheduler is away.
 inline constexpr auto scheduler_away = seconds{2};
+/// How long a replay waits for another worker than those that have failed it, while one of these has room.
+inline constexpr auto avoid_wait = lease;
 /// A request that waits longer than this for a place is refused.
 inline constexpr auto admission_wait = seconds{120};
-/// An expert batch without an answer is sent elsewhere after this; a dead connection is noticed far sooner.
+/// An expert batch without an answer is sent once more after max(this, 5 × the expected time); a dead
+/// connection is noticed far sooner. An answer that comes after all still counts.
 inline constexpr auto expert_batch_timeout = seconds{10};
 /// Hedge to a replica after max(this, 5 × the expected time): a worker may be slow, not dead.
 inline constexpr auto hedge_min = milliseconds{50};
 /// The expected time of an expert batch before any was measured: cold caches and a first long prefill.
 inline constexpr auto unmeasured_expert_batch = milliseconds{400};
-/// How long a micro-batch waits for an expert that nobody hosts before its requests are given back.
+/// How long a micro-batch waits for an expert that nobody hosts, or answers for, before its requests are
+/// given back.
 inline constexpr auto unhosted_wait = seconds{60};
 /// Loading experts from disk.
 inline constexpr auto host_order_timeout = seconds{600};
@@ -45,8 +49,9 @@ inline constexpr auto host_order_timeout = seconds{600};
 inline constexpr auto host_order_retry_max = seconds{10};
 /// How often a session looks at its deadlines, and the longest that its memory outlives it.
 inline constexpr auto session_tick = seconds{1};
-/// A session without a token for so long replays elsewhere: the safeguard behind connections and leases. A
-/// long prefill on a slow worker stays below it.
+/// An attention worker that gets on tells the sessions whose sequences have no token yet, or wait.
+inline constexpr auto progress_interval = seconds{60};
+/// A session that hears nothing for so long replays elsewhere: the safeguard behind connections and leases.
 inline constexpr auto token_wait = seconds{600};
 /// A question between actors of one process.
 inline constexpr auto local_request = seconds{5};

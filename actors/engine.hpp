@@ -167,7 +167,8 @@ class expert_engine {
   virtual const model_shape& shape() const = 0;
   virtual uint64_t expert_bytes() const = 0; ///< packed size of the largest expert
 
-  /// Loads what is missing of `experts`, then drops what is not in it; steps go on meanwhile. Reports once.
+  /// Drops what is not in `experts`, then loads what is missing of it, so that no more is held than an order
+  /// names; steps go on meanwhile. Reports once.
   virtual void host(std::vector<expert_id> experts, expert_load_done done) = 0;
 
   /// Computes one grouped step; all its experts are hosted.

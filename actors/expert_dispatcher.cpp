@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <caf/actor_system.hpp>
-#include <caf/sec.hpp>
 #include <caf/send.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
@@ -81,18 +80,23 @@ void expert_dispatcher::look_around() {
   for (const auto micro_batch : waiting)
     if (const auto found = flights_.find(micro_batch); found != flights_.end())
       retry_parked(micro_batch, found->second);
-  std::vector<uint64_t> lost;
+  std::vector<uint64_t> overdue;
   std::vector<uint64_t> late;
   const auto now = self_->clock().now();
+  std::erase_if(sent_, [this](const auto& entry) { // nobody waits for its answer any more
+    return entry.second.repeated && flight_of(entry.second) == nullptr;
+  });
   for (const auto& [number, batch] : sent_)
-    if (now - batch.since >= defaults::expert_batch_timeout)
-      lost.push_back(number);
+    if (batch.repeated)
+      continue;
+    else if (now - batch.since >= patience(batch))
+      overdue.push_back(number);
     else if (!batch.hedged
              && now - batch.since >= std::max<std::chrono::nanoseconds>(
                     defaults::hedge_min, 5 * expected(batch.share.slots.size())))
       late.push_back(number);
-  for (const auto number : lost)
-    on_error(number, caf::make_error(caf::sec::request_timeout));
+  for (const auto number : overdue)
+    repeat(number);
   for (const auto number : late)
     if (const auto found = sent_.find(number); found != sent_.end())
       hedge(found->second);
@@ -169,7 +173,8 @@ void expert_dispatcher::on_result(uint64_t number, expert_result& result) {
   auto batch = std::move(found->second);
   sent_.erase(found);
   auto& link = hosts_.at(batch.host);
-  link.outstanding_rows -= batch.share.slots.size();
+  if (!batch.repeated)
+    link.outstanding_rows -= batch.share.slots.size();
   link.pause = {};
   const auto elapsed = static_cast<double>((self_->clock().now() - batch.since).count());
   const auto per_row = elapsed / static_cast<double>(batch.share.slots.size());
@@ -210,6 +215,8 @@ void expert_dispatcher::on_error(uint64_t number, const caf::error& error) {
     return;
   const auto batch = std::move(found->second);
   sent_.erase(found);
+  if (batch.repeated)
+    return; // the rows are on their way elsewhere
   auto& link = hosts_.at(batch.host);
   link.outstanding_rows -= batch.share.slots.size();
   const auto code = code_of(error);
@@ -236,12 +243,49 @@ void expert_dispatcher::on_error(uint64_t number, const caf::error& error) {
   route(batch.micro_batch, *present, std::move(entries), {}, true);
 }
 
+/// Measured batches are waited for in proportion, but not beyond what a request may wait for its experts.
+std::chrono::nanoseconds expert_dispatcher::patience(const sent_batch& batch) {
+  constexpr uint32_t most_doublings = 4;
+  const auto measured = std::clamp<std::chrono::nanoseconds>(
+      5 * expected(batch.share.slots.size()), defaults::expert_batch_timeout, defaults::unhosted_wait);
+  const auto* present = flight_of(batch);
+  return measured * (1U << std::min(present == nullptr ? 0 : present->repeats, most_doublings));
+}
+
+/// Its host may have lost it. Or it is slow: then the copy waits behind the original, whose answer still
+/// counts, so that whatever time a batch takes, its flight gets on.
+void expert_dispatcher::repeat(uint64_t number) {
+  const auto found = sent_.find(number);
+  if (found == sent_.end())
+    return;
+  auto& batch = found->second;
+  auto& link = hosts_.at(batch.host);
+  avoid(link);
+  link.outstanding_rows -= batch.share.slots.size();
+  auto* present = flight_of(batch);
+  auto entries = present == nullptr ? std::vector<expert_entries>{} : unanswered(batch, *present);
+  if (entries.empty()) {
+    sent_.erase(found);
+    return;
+  }
+  batch.repeated = true;
+  ++present->repeats;
+  ++retries_;
+  if (config_.metrics)
+    config_.metrics->on_expert_retry(ec::none);
+  route(batch.micro_batch, *present, std::move(entries), {}, true);
+}
+
 void expert_dispatcher::retry_parked(uint32_t micro_batch, flight& present) {
-  route(micro_batch, present, std::exchange(present.parked, {}), {}, true);
+  auto parked = std::exchange(present.parked, {});
+  for (auto& entries : parked) // a late answer may have come
+    std::erase_if(entries.slots, [&](uint32_t slot) { return present.answered[slot]; });
+  std::erase_if(parked, [](const auto& entries) { return entries.slots.empty(); });
+  route(micro_batch, present, std::move(parked), {}, true);
   if (present.parked.empty() || self_->clock().now() - present.progress < defaults::unhosted_wait)
     return;
   fail(micro_batch, ec::not_ready,
-       "nobody has hosted expert " + std::to_string(present.parked.front().expert) + " of layer "
+       "no host has answered for expert " + std::to_string(present.parked.front().expert) + " of layer "
            + std::to_string(present.dispatch.layer) + " for "
            + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(defaults::unhosted_wait).count())
            + " s");

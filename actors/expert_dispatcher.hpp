@@ -22,7 +22,8 @@ namespace troupe {
 ///
 /// An expert batch that fails goes to another host at once; where there is none its rows wait for a view that
 /// brings one, or for the host to be worth asking again. A batch that takes too long is sent to a replica as
-/// well. Batches are pure, so the first answer wins and later ones are dropped.
+/// well, and one that takes far too long once more to whoever there is. Batches are pure, so the first answer
+/// wins, from whichever copy, and later ones are dropped.
 class expert_dispatcher {
  public:
   /// What came of a dispatch.
@@ -84,6 +85,7 @@ class expert_dispatcher {
     std::vector<expert_entries> parked; ///< wait for a host
     time_point progress{};              ///< the dispatch, or the last answer that was news
     uint32_t faults = 0;                ///< answers that a sound host would not give
+    uint32_t repeats = 0;               ///< batches that were sent once more; each doubles the patience
     uint64_t expert_ns = 0;
   };
 
@@ -95,7 +97,8 @@ class expert_dispatcher {
     host_share share;    ///< without `travelling`
     time_point since;
     bool hedged = false;
-    expert_batch message; ///< until the host's handle is known
+    bool repeated = false; ///< its rows have been sent once more, and no longer count as outstanding
+    expert_batch message;  ///< until the host's handle is known
   };
 
   void route(uint32_t micro_batch, flight& present, std::vector<expert_entries> entries, worker_id except,
@@ -110,6 +113,8 @@ class expert_dispatcher {
   bool usable(worker_id host, uint32_t layer);
   void retry_parked(uint32_t micro_batch, flight& present);
   void hedge(sent_batch& late);
+  void repeat(uint64_t number);
+  std::chrono::nanoseconds patience(const sent_batch& batch);
   void look_around();
   std::chrono::nanoseconds expected(size_t num_rows) const;
   std::vector<expert_entries> unanswered(const sent_batch& batch, const flight& present) const;

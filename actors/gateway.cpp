@@ -29,9 +29,10 @@ struct open_admission {
   caf::typed_response_promise<assignment> promise;
   caf::weak_actor_ptr session;
   uint64_t arrival = 0;
-  uint64_t flight = 0; ///< names the question to the scheduler that may answer it; 0: held
-  time_point deadline; ///< of the request
-  time_point expires;  ///< while held
+  uint64_t flight = 0;    ///< names the question to the scheduler that may answer it; 0: held
+  bool was_asked = false; ///< of some scheduler, which may still have it, fenced or not
+  time_point deadline;    ///< of the request
+  time_point expires;     ///< while held
 };
 
 struct gateway_place {
@@ -53,7 +54,8 @@ struct gateway_state {
   time_point next_tick = time_point::max(); ///< the earliest that is on its way
   std::map<request_id, open_admission> open;
   std::map<request_id, gateway_place> places;
-  std::set<request_id> unsent_done; ///< ended while the scheduler was away; at most as many as had places
+  /// Ended while the scheduler was away; at most as many as it had been asked for.
+  std::set<request_id> unsent_done;
   std::map<worker_id, caf::strong_actor_ptr> workers; ///< under monitor
   std::map<worker_id, std::vector<caf::typed_response_promise<caf::strong_actor_ptr>>> resolving;
 };
@@ -90,15 +92,23 @@ void hold(pointer self, open_admission& admission) {
 
 void forward(pointer self, open_admission& admission);
 
+void tell_done(pointer self, request_id id) {
+  if (self->state.scheduler)
+    self->send(self->state.scheduler, done_atom_v, id);
+  else
+    self->state.unsent_done.insert(id);
+}
+
 void admission_failed(pointer self, request_id id, uint64_t flight, const caf::error& error) {
   auto found = self->state.open.find(id);
   if (found == self->state.open.end() || found->second.flight != flight)
     return;
   if (is_peer_down(error) || code_of(error) == ec::shutting_down)
     hold(self, found->second); // the member will tell when there is a scheduler again
-  else if (error == caf::sec::request_timeout)
+  else if (error == caf::sec::request_timeout) {
     answer(self, id, make_error(ec::deadline_exceeded, "the scheduler did not answer in time"));
-  else
+    tell_done(self, id); // it may answer yet, and give a place
+  } else
     answer(self, id, error);
 }
 
@@ -106,6 +116,7 @@ void forward(pointer self, open_admission& admission) {
   auto id = admission.request.id;
   auto flight = ++self->state.next_flight;
   admission.flight = flight;
+  admission.was_asked = true;
   auto request = admission.request;
   auto left = std::chrono::duration_cast<std::chrono::milliseconds>(admission.deadline - self->clock().now());
   left = std::max(left, std::chrono::milliseconds{0});
@@ -153,15 +164,11 @@ void on_done(pointer self, request_id id) {
   auto& state = self->state;
   auto was_asked = state.places.erase(id) > 0;
   if (auto found = state.open.find(id); found != state.open.end()) {
-    was_asked = was_asked || found->second.flight != 0;
+    was_asked = was_asked || found->second.was_asked;
     answer(self, id, make_error(ec::cancelled, "the request is no longer wanted"));
   }
-  if (!was_asked)
-    return;
-  if (state.scheduler)
-    self->send(state.scheduler, done_atom_v, id);
-  else
-    state.unsent_done.insert(id);
+  if (was_asked)
+    tell_done(self, id);
 }
 
 void on_scheduler(pointer self, const caf::strong_actor_ptr& handle) {

@@ -149,6 +149,7 @@ class model_expert_engine : public expert_engine {
   }
 
   expert_load_result carry_out(const order& wanted) {
+    keep_only(wanted.experts);
     expert_load_result result;
     std::exception_ptr failure; // the first
     for (size_t i = 0; i < wanted.experts.size(); ++i) {
@@ -172,15 +173,20 @@ class model_expert_engine : public expert_engine {
       }
     }
     std::sort(result.hosted.begin(), result.hosted.end());
+    keep_only(result.hosted);
+    report(failure, !result.hosted.empty());
+    return result;
+  }
+
+  void keep_only(std::vector<expert_id> experts) {
+    std::sort(experts.begin(), experts.end());
     for (uint32_t layer = 0; layer < shape_.layer_experts.size(); ++layer) {
       for (uint32_t index = 0; index < shape_.layer_experts[layer]; ++index) {
-        if (!std::binary_search(result.hosted.begin(), result.hosted.end(), expert_id{layer, index})) {
+        if (!std::binary_search(experts.begin(), experts.end(), expert_id{layer, index})) {
           store_->unload(layer, index);
         }
       }
     }
-    report(failure, !result.hosted.empty());
-    return result;
   }
 
   void report(const std::exception_ptr& failure, bool has_any) {

@@ -182,10 +182,12 @@ void scheduler_state::remove_worker(worker_id id, const std::string& why) {
 
 void scheduler_state::down(const caf::actor_addr& source, const caf::error& reason) {
   // Whoever shuts down has no time to say good-bye when nobody needs it any more; that is no death.
-  const auto* what = reason == caf::exit_reason::user_shutdown ? "has left" : "has died";
+  const auto has_left = reason == caf::exit_reason::user_shutdown;
   for (const auto& [id, entry] : links_)
     if (entry.member.address() == source) {
-      remove_worker(id, what);
+      if (!has_left && was_held_up())
+        expect_back(id);
+      remove_worker(id, has_left ? "has left" : "has died");
       break;
     }
   if (std::erase(watched_, source) > 0) {
@@ -200,11 +202,27 @@ void scheduler_state::down(const caf::actor_addr& source, const caf::error& reas
   step();
 }
 
+bool scheduler_state::was_held_up() const {
+  return now() < held_up_until_ || now() - next_tick_ > defaults::lease_interval;
+}
+
+void scheduler_state::expect_back(worker_id id) {
+  const auto* member = leases_.find(id);
+  if (member == nullptr || member->hello.address.role == worker_role::gateway)
+    return;
+  // What is published stands meanwhile: half of the workers would be a view by which the others' requests
+  // are given up and their experts loaded elsewhere.
+  expected_.push_back(member->hello.address);
+  knows_workers_ = true;
+  recovery_end_ = now() + defaults::scheduler_recovery;
+}
+
 void scheduler_state::tick() {
   // A scheduler that was held up itself (starved of processor time, stopped) has renewals in its mailbox that
   // it has not read. That is nobody's death.
   const auto late = now() - next_tick_;
   if (late > defaults::lease_interval) {
+    held_up_until_ = now() + defaults::lease;
     leases_.extend(late, now());
     event("scheduler-late",
           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(late).count())

@@ -68,6 +68,10 @@ struct scheduler_state {
   void adopt_model();
   void watch_recovery(const worker_hello& hello);
   void remove_worker(worker_id id, const std::string& why);
+  /// Whether this process did not run just now, so that peers have taken it for dead.
+  bool was_held_up() const;
+  /// Waits for a worker that has lost its connection, as after a restart.
+  void expect_back(worker_id id);
   void refuse(request_id id, const caf::error& error);
   /// Takes a request out, wherever it is, without giving its place to another yet.
   void forget(request_id id);
@@ -92,7 +96,8 @@ struct scheduler_state {
   uint64_t last_order_ = 0; ///< of all workers: a worker that joins again must see a greater one
 
   lease_table leases_;
-  time_point next_tick_; ///< when it is due
+  time_point next_tick_;     ///< when it is due
+  time_point held_up_until_; ///< what connections end until then is ours, not the workers'
   admission_policy admission_{defaults::max_num_queued_reqs};
   hosting_policy hosting_;
   std::vector<uint32_t> layers_; ///< that hosting_ works with
@@ -105,9 +110,10 @@ struct scheduler_state {
   std::vector<caf::actor_addr> watched_;         ///< gateway actors under monitor
 
   std::optional<time_point> recovery_end_;
-  std::vector<worker_address> expected_; ///< workers of the last scheduler that are not back yet
-  bool knows_workers_ = false;           ///< recovery ends early once all of expected_ are back
-  bool wants_target_ = false;            ///< the target no longer fits the workers
+  std::vector<worker_address>
+      expected_;               ///< workers that are not back yet, of the last scheduler or of this one
+  bool knows_workers_ = false; ///< recovery ends early once all of expected_ are back
+  bool wants_target_ = false;  ///< the target no longer fits the workers
   bool has_target_ = false;
   bool hosting_changed_ = false; ///< look at routing and orders again
   bool view_changed_ = false;    ///< workers came or went since the last publication

@@ -7,6 +7,7 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/actor_runner.hpp"
+#include "actors/defaults.hpp"
 #include "actors/serving_loop.hpp"
 
 namespace troupe {
@@ -173,6 +174,24 @@ void serving_loop::finish(flying_batch flying, std::vector<sampled_sequence> sam
   if (config_.metrics) {
     config_.metrics->on_iteration(flying.iteration);
     config_.metrics->on_tokens(flying.iteration.rows, sampled);
+  }
+  tell_progress();
+}
+
+/// A long prefill, and who waits behind it, have no tokens to send for a long time.
+void serving_loop::tell_progress() {
+  const auto now = self_->clock().now();
+  if (now < next_progress_)
+    return;
+  next_progress_ = now + defaults::progress_interval;
+  for (const auto& [name, s] : sequences_) {
+    if (s.cancelled)
+      continue;
+    token_update update;
+    update.id = s.tokens->id;
+    update.attempt = s.attempt;
+    update.first_index = static_cast<uint32_t>(num_new(*s.tokens));
+    self_->send(s.session, std::move(update));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <caf/send.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/defaults.hpp"
 #include "actors/generation_check.hpp"
 
 namespace troupe {
@@ -112,6 +113,8 @@ void serving_loop::submit(const generation_request& request, const caf::strong_a
   added.session = session;
   added.wants_prompt_logprobs = request.sampling.prompt_logprobs >= 0 && request.emitted.empty();
   added.arrived = self_->clock().now();
+  if (sequences_.empty())
+    next_progress_ = added.arrived + defaults::progress_interval;
   sequences_.emplace(name, std::move(added));
   by_id_.insert_or_assign(request.id, name);
   if (++sessions_[session.address()] == 1)

@@ -97,6 +97,7 @@ class serving_loop {
   void from_experts(uint32_t number, std::vector<expert_outputs> outputs, uint64_t expert_ns);
   void finish(flying_batch flying, std::vector<sampled_sequence> samples);
   void take_sample(key name, sequence& s, sampled_sequence sample);
+  void tell_progress();
   void fail_batch(uint32_t number, ec code, const std::string& text);
   void fail(const token_receiver_actor& session, const sequence_id& id, uint32_t attempt, ec code,
             const std::string& text);
@@ -117,6 +118,7 @@ class serving_loop {
   std::map<uint32_t, flying_batch> flying_;    ///< by micro-batch number
   std::vector<caf::typed_response_promise<caf::unit_t>> drained_;
   std::vector<std::vector<uint64_t>> activations_; ///< [layer][expert] rows since the last `load`
+  time_point next_progress_{};                     ///< when sessions that hear nothing are told next
   bool draining_ = false;
   key last_key_ = 0;
   uint32_t last_batch_ = 0;

@@ -42,7 +42,7 @@ struct session_state {
   std::vector<worker_id> avoid;
   time_point next_tick;                    ///< of the regular ones; pauses have their own
   time_point resume_at;                    ///< while pausing
-  time_point last_token;                   ///< or the time of submission
+  time_point last_word;                    ///< of the worker, or the time of submission
   time_point deadline = time_point::max(); ///< of the whole request
 };
 
@@ -111,7 +111,7 @@ void replay(pointer self, const caf::error& why) {
 void submit(pointer self) {
   auto& state = self->state;
   state.now = phase::running;
-  state.last_token = self->clock().now();
+  state.last_word = self->clock().now();
   self->monitor(state.handle);
   for (uint32_t choice = 0; choice < state.choices.size(); ++choice) {
     const auto& log = state.choices[choice];
@@ -204,8 +204,10 @@ void on_update(pointer self, token_update& update) {
     replay(self, make_error(ec::engine_failed, "the worker lost tokens of choice " + std::to_string(choice)));
     return;
   }
-  state.last_token = self->clock().now();
-  if (state.request.sampling.prompt_logprobs >= 0 && !state.has_prompt_logprobs) {
+  state.last_word = self->clock().now();
+  // Logprobs of the prompt come with the first token, or the end; without either it is a word of progress.
+  auto is_answer = verdict == choice_log::verdict::fresh || update.finish != finish_reason::none;
+  if (is_answer && state.request.sampling.prompt_logprobs >= 0 && !state.has_prompt_logprobs) {
     state.has_prompt_logprobs = true;
     state.listener->on_prompt_logprobs(update.prompt_logprobs);
   }
@@ -250,7 +252,7 @@ void on_tick(pointer self) {
     fail(self, make_error(ec::deadline_exceeded, "the request took longer than its timeout"));
   else if (state.now == phase::pausing && now >= state.resume_at)
     ask_for_place(self);
-  else if (state.now == phase::running && now - state.last_token >= defaults::token_wait)
+  else if (state.now == phase::running && now - state.last_word >= defaults::token_wait)
     replay(self, make_error(ec::peer_down, "the worker has been silent for too long"));
 }
 

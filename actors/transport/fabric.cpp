@@ -176,7 +176,7 @@ void fabric::bury_broken() {
       return;
     signals_.broken = false;
     for (const auto& [token, peer] : by_token_)
-      if (!peer->failure.empty())
+      if (!peer->failure.empty() && peer->current() != link::state::meeting) // else once it is met
         broken.emplace_back(peer, peer->failure);
   }
   for (const auto& [peer, why] : broken)

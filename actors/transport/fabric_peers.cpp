@@ -105,6 +105,8 @@ void fabric::met(acquaintance who) {
     connected = peer->endpoint != nullptr;
     if (connected)
       peer->become(link::state::up);
+    if (!peer->failure.empty()) // a frame that came before the handshake's end was refused
+      signals_.broken = true;
   }
   const auto advertised = peer->peer.endpoint;
   if (!connected) {

@@ -117,6 +117,21 @@ TEST_F(attention_worker_test, a_newer_attempt_replaces_the_older_one_and_an_olde
   EXPECT_EQ(status_of(attention).kv_blocks_used, 0U);
 }
 
+TEST_F(attention_worker_test, tells_those_that_hear_nothing_that_it_gets_on) {
+  start();
+  one.device->slow_down(15'000);
+  auto request = make_request(1, 40, 50);
+  request.sampling.ignore_eos = true;
+  submit_expecting(request);
+  const auto words = [&] { return of(1).attempts.size() - of(1).output.tokens.size(); };
+  const auto before = now();
+  ASSERT_TRUE(run_until([&] { return words() >= 3; }, 600s)) << of(1).failure_text;
+  EXPECT_GE(now() - before, 3 * defaults::progress_interval);
+  EXPECT_LT(now() - before, 4 * defaults::progress_interval);
+  ASSERT_TRUE(run_until([&] { return of(1).finished; }, 600s));
+  finish_all();
+}
+
 TEST_F(attention_worker_test, drains_what_runs_and_takes_nothing_new) {
   start();
   submit_expecting(make_request(1, 5, 20));

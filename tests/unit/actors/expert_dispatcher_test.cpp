@@ -314,6 +314,21 @@ TEST_F(expert_dispatcher_test, a_slow_host_alone_is_waited_for) {
   EXPECT_EQ(attention.metrics->hedges, 0U);
 }
 
+TEST_F(expert_dispatcher_test, a_host_that_needs_longer_than_the_timeout_gets_on) {
+  one = add_host("expert-0");
+  load(one, all_experts());
+  start_worker();
+  publish(attention, one);
+  one.device->slow_down(90'000);
+  const auto before = now();
+  submit_expecting(make_request(1, 5, 3));
+  ASSERT_TRUE(run_until([&] { return all_finished(results, 1); }, 2000s));
+  EXPECT_GT(now() - before, 9 * defaults::expert_batch_timeout) << "three layers, three times";
+  EXPECT_GT(status_of(attention).expert_retries, 0U) << "it could have been mute";
+  EXPECT_LE(status_of(attention).expert_retries, 9U) << "what has been measured is waited for";
+  finish_all();
+}
+
 TEST_F(expert_dispatcher_test, a_mute_host_times_out_and_another_answers) {
   two = add_host("expert-1");
   load(two, all_experts());

@@ -331,6 +331,19 @@ TEST_F(placement_test, what_a_worker_no_longer_runs_gives_its_place_back) {
   EXPECT_EQ(status().assigned, 1U);
 }
 
+TEST_F(placement_test, what_a_worker_runs_for_others_does_not_keep_the_place_of_what_it_no_longer_runs) {
+  start();
+  auto hello = attention_hello(1);
+  hello.running = {{{70}, 0}, {{71}, 0}};
+  join(hello);
+  join(expert_hello(11));
+  EXPECT_EQ(admit(request_of(1)).worker(), 1U);
+  EXPECT_EQ(status().assigned, 3U);
+  peers[0].load.running = 1; // the gateway of the other two has died
+  renew(peers[0]);
+  EXPECT_EQ(status().assigned, 1U);
+}
+
 TEST_F(placement_test, is_durable_before_it_is_published) {
   start_ready(2, {.state_dir = state_dir()});
   const auto stored = placement_store{state_dir()}.load();

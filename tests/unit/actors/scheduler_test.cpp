@@ -124,6 +124,34 @@ TEST_F(scheduler_test, a_scheduler_that_was_held_up_counts_that_against_nobody) 
   EXPECT_EQ(peers[0].log->fences, 0U);
 }
 
+TEST_F(scheduler_test, a_scheduler_that_was_held_up_waits_for_those_who_took_it_for_dead) {
+  start_ready();
+  const auto epoch = peers[0].log->epoch();
+  for (size_t i = 1; i < peers.size(); ++i)
+    peers[i].renews = false;
+  coordinator.advance_time(3s); // nothing runs meanwhile, and the connections of two end
+  for (size_t i = 1; i < peers.size(); ++i)
+    die(peers[i]);
+  run();
+  pass(defaults::reconnect_max);
+  EXPECT_EQ(peers[0].log->epoch(), epoch) << "no view without workers that are only on their way back";
+  for (size_t i = 1; i < peers.size(); ++i) {
+    peers[i].member = root(system.spawn(fake_member, peers[i].log));
+    join_again(peers[i]);
+    peers[i].renews = true;
+  }
+  EXPECT_TRUE(peers[0].log->is_ready());
+  EXPECT_EQ(status().workers.size(), peers.size());
+  EXPECT_GT(peers[0].log->epoch(), epoch);
+  // Who does not come back is waited for no longer than after a restart.
+  coordinator.advance_time(3s);
+  die(peers[1]);
+  run();
+  pass(defaults::scheduler_recovery + 1s);
+  EXPECT_TRUE(peers[0].log->is_ready()) << "its experts have moved";
+  EXPECT_EQ(status().workers.size(), peers.size() - 1);
+}
+
 TEST_F(scheduler_test, joining_twice_is_joining_once) {
   start_ready();
   const auto epoch = peers[0].log->epoch();
@@ -177,6 +205,23 @@ TEST_F(scheduler_test, avoids_the_workers_that_just_failed) {
   request.id = {2};
   request.avoid = {{1}, {2}};
   EXPECT_EQ(admit(request).worker(), 1U) << "better an avoided one than none";
+}
+
+TEST_F(scheduler_test, who_avoids_the_only_worker_with_room_holds_up_nobody_and_takes_it_in_the_end) {
+  start_ready();
+  join(attention_hello(2));
+  auto full = request_of(1);
+  full.num_choices = 4;
+  full.avoid = {{1}};
+  EXPECT_EQ(admit(full).worker(), 2U);
+  auto replay = request_of(2);
+  replay.attempt = 1;
+  replay.avoid = {{1}};
+  auto& waiting = admit(replay);
+  EXPECT_EQ(admit(request_of(3)).worker(), 1U) << "behind it, and not held up";
+  EXPECT_FALSE(waiting.is_here) << "the other may soon have room";
+  pass(defaults::avoid_wait);
+  EXPECT_EQ(waiting.worker(), 1U);
 }
 
 TEST_F(scheduler_test, queues_by_priority_then_arrival_and_bounds_the_queue) {
@@ -276,6 +321,17 @@ TEST_F(scheduler_test, a_request_that_is_no_longer_wanted_leaves_the_queue) {
   done(5);
   EXPECT_EQ(waiting.code(), ec::cancelled);
   EXPECT_EQ(status().queued, 0U);
+}
+
+TEST_F(scheduler_test, asking_again_for_too_much_takes_the_earlier_question_back) {
+  start();
+  auto& first = admit(request_of(1)); // nobody is here yet
+  join(attention_hello(1));
+  EXPECT_EQ(admit(request_of(1, 400, 200)).code(), ec::context_exceeded);
+  EXPECT_EQ(first.code(), ec::cancelled);
+  EXPECT_EQ(status().queued, 0U);
+  join(expert_hello(11));
+  EXPECT_EQ(status().assigned, 0U);
 }
 
 TEST_F(scheduler_test, asking_again_replaces_the_earlier_question) {

@@ -183,6 +183,24 @@ TEST_F(session_test, a_silent_worker_is_left_in_the_end) {
   EXPECT_EQ(second->submitted.size(), 1U);
 }
 
+TEST_F(session_test, a_worker_that_gets_on_is_not_silent) {
+  add_worker(1);
+  auto second = add_worker(2);
+  auto request = make_request();
+  request.sampling.prompt_logprobs = 1;
+  open(request);
+  for (int i = 0; i < 3; ++i) {
+    advance(defaults::token_wait - 2s);
+    tell(update(0, 0, 0)); // a long prefill
+  }
+  EXPECT_TRUE(second->submitted.empty());
+  EXPECT_TRUE(listener->prompt_logprobs.empty()) << "they come with the first token";
+  auto first = update(0, 0, 1);
+  first.prompt_logprobs = {{.token = 2, .logprob = -1.0F, .rank = 1, .top = {}}};
+  tell(first);
+  EXPECT_EQ(listener->prompt_logprobs.size(), 1U);
+}
+
 TEST_F(session_test, prompt_logprobs_come_once_and_first) {
   add_worker(1);
   auto second = add_worker(2);
