@@ -15,7 +15,8 @@ enum class activation : std::uint8_t {
   gelu_erf = 2,  ///< 0.5 x (1 + erf(x / √2))
 };
 
-/// out = act(x), element by element; [rows, cols], f32 or bf16 each. In place allowed.
+/// out = act(x), element by element; [rows, cols], f32 or bf16 each. In place allowed. For tests, as
+/// `gated_activation`.
 void activate(context& ctx, activation kind, const_tensor_view input, tensor_view output);
 
 } // namespace troupe::kernels

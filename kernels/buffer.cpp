@@ -12,8 +12,6 @@ namespace troupe::kernels {
 
 namespace {
 
-constexpr std::size_t line = 64;
-
 // Under the address sanitizer each buffer has memory of its own, so that it sees what lies behind them.
 #if defined(__SANITIZE_ADDRESS__)
 #  define TROUPE_ADDRESS_SANITIZER
@@ -28,10 +26,6 @@ constexpr bool shares_pages = false;
 constexpr bool shares_pages = true;
 #endif
 constexpr std::size_t least_in_huge_pages = std::size_t{64} << 10;
-
-std::size_t round_up(std::size_t value, std::size_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 enum class place { lines, shared_pages, own_pages };
 
@@ -58,8 +52,8 @@ buffer::buffer(std::size_t num_bytes) : size_(num_bytes) {
     data_ = huge_page_heap::instance().allocate(num_bytes);
     break;
   case place::lines: {
-    const std::size_t padded = round_up(num_bytes, line);
-    data_ = static_cast<std::byte*>(::operator new (padded, std::align_val_t{line}));
+    const std::size_t padded = round_up(num_bytes, cache_line);
+    data_ = static_cast<std::byte*>(::operator new (padded, std::align_val_t{cache_line}));
     std::memset(data_, 0, padded);
     break;
   }
@@ -86,14 +80,14 @@ buffer::~buffer() {
     huge_page_heap::instance().release(data_, size_);
     break;
   case place::lines:
-    ::operator delete (data_, std::align_val_t{line});
+    ::operator delete (data_, std::align_val_t{cache_line});
     break;
   }
 }
 
 tensor::tensor(dtype type, std::size_t rows, std::size_t cols)
-    : storage_(bytes_of(type, round_up(cols, line * 8 / bits_of(type)) * rows)) {
-  view_ = {storage_.data(), type, rows, cols, round_up(cols, line * 8 / bits_of(type)), {}};
+    : storage_(bytes_of(type, round_up(cols, cache_line * 8 / bits_of(type)) * rows)) {
+  view_ = {storage_.data(), type, rows, cols, round_up(cols, cache_line * 8 / bits_of(type)), {}};
 }
 
 } // namespace troupe::kernels

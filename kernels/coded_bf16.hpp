@@ -60,7 +60,7 @@ inline __attribute__((always_inline)) const std::uint32_t* exceptions_from(const
 }
 
 /// Codes a panel of `packed_format::bf16_pair` into `coded_panel_bytes(blocks)` at `out`.
-/// @returns false where it has more exceptions than fit, or is longer than 2²⁰ − 32 of K
+/// @returns false where it has more exceptions than fit, or 2²⁰ − 32 of K or more
 bool code_panel(const bfloat16* pairs, std::size_t blocks, std::byte* out);
 
 /// Whether a panel's exceptions are as `code_panel` writes them: inside the panel, in order, and ended.

@@ -15,8 +15,9 @@ struct kernel_table;
 /// Passed first to every op. One thread uses a context at a time; contexts may share a pool.
 ///
 /// Ops neither log nor read the environment, and allocate only while scratch still grows: after one call at
-/// the largest shapes, never again. Shape mistakes are programming errors: they end the process with one line
-/// that names the op and the shape. Bad input must be refused before.
+/// the largest shapes, never again. Out of memory, they throw std::bad_alloc, but inside a parallel range
+/// that ends the process (std::terminate). Shape mistakes are programming errors: they end the process with
+/// one line that names the op and the shape. Bad input must be refused before.
 class context {
  public:
   /// @param pool  borrowed, must outlive the context
@@ -38,7 +39,8 @@ class context {
   const kernel_table& table() const { return table_; }
 
   /// At least `num_bytes` of 64-byte aligned memory of thread `thread`; content undefined. The next call for
-  /// the same thread may give the same memory. Safe to call inside a parallel range for one's own thread.
+  /// the same thread may give the same memory. Safe to call inside a parallel range for one's own thread; out
+  /// of memory there ends the process.
   std::byte* thread_scratch(unsigned thread, std::size_t num_bytes);
 
   /// The same, shared by all threads: only called outside parallel ranges.

@@ -9,13 +9,13 @@
 
 namespace troupe::kernels {
 
-/// output[i] = table[tokens[i]] · scale, int8 rows times their own scale first.
+/// output[i] = table[tokens[i]] · scale; of int8 rows table[tokens[i]] · (row_scales[tokens[i]] · scale).
 ///
 /// @param table   [vocab, hidden], f32, bf16 or f16, row-major as in the checkpoint, or int8
 /// @param tokens  ids below vocab
 /// @param output  [tokens.size(), hidden], f32 or bf16
 /// @param row_scales  [vocab], for int8 rows; null otherwise
-/// @param scale   1, or √hidden for models that ask for it; one multiplication in f32
+/// @param scale   1, or √hidden for models that ask for it; multiplications are in f32
 void embed(context& ctx, const_tensor_view table, std::span<const std::uint32_t> tokens, tensor_view output,
            float scale = 1.0F, const float* row_scales = nullptr);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/product.hpp"
+#include "kernels/cpu/row_ranges.hpp"
 #include "kernels/error.hpp"
 
 namespace troupe::kernels {
@@ -11,7 +12,6 @@ namespace {
 
 // Rows of one pass, all segments together: bounds scratch. 2048 rows of hidden 1024 and FFN 1792: 23 MiB.
 constexpr std::size_t pass_rows = 2048;
-constexpr std::size_t serial_rows = 8;
 
 // Rows of a segment that a pass takes.
 struct piece {
@@ -98,7 +98,7 @@ std::span<tile> list_tiles(context& ctx, const pass_memory& memory,
 
 void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& memory, std::size_t rows) {
   // Row r of the pass: which piece it lies in is found by walking on from the last one.
-  const auto pack = [&](std::size_t begin, std::size_t end) {
+  const auto pack = [&](unsigned, std::size_t begin, std::size_t end) {
     std::size_t base = 0;
     for (const piece& p : memory.pieces) {
       const expert_weights& weights = *p.segment->weights;
@@ -109,10 +109,7 @@ void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& m
       base += p.rows;
     }
   };
-  if (rows <= serial_rows)
-    ctx.pool().parallel_dynamic(1, 1, [&](unsigned, std::size_t, std::size_t) { pack(0, rows); });
-  else
-    ctx.pool().parallel_static(rows, [&](unsigned, std::size_t begin, std::size_t end) { pack(begin, end); });
+  cpu::over_row_parts(ctx, rows, rows > cpu::serial_rows, pack);
 }
 
 // h = act(gate) · up of a part of a tile, as rows for the second product.
@@ -166,11 +163,7 @@ void quantize_hidden(context& ctx, const pass_memory& memory, std::size_t rows) 
       base += p.rows;
     }
   };
-  if (rows <= serial_rows)
-    ctx.pool().parallel_dynamic(
-        1, 1, [&](unsigned thread, std::size_t, std::size_t) { quantize(thread, 0, rows); });
-  else
-    ctx.pool().parallel_static(rows, quantize);
+  cpu::over_row_parts(ctx, rows, rows > cpu::serial_rows, quantize);
 }
 
 void output_part(const kernel_table& table, const expert_ffn_args& args, const pass_memory& memory,

@@ -51,10 +51,11 @@ struct expert_ffn_args {
 
 /// For every row: down(act(gate x) · (up x)), or down(act(gate_up x)) where not gated.
 ///
-/// Rounds in these places and no others: bf16 rows: h = act(gate) · up in f32, rounded to bf16; output
-/// rounded to bf16. f32 rows: nowhere, except that quantized weights take all
-/// rows, h included, rounded to bf16 or as int8 (`packed_matrix::rows`). Products as in `gemm`. A row's bits
-/// do not depend on other rows or segments. Unweighted: combining belongs to the caller (combine.hpp).
+/// Rounds in these places and no others. bf16 rows: h = act(gate) · up in f32, rounded to bf16; output
+/// rounded to bf16. f32 rows with f32 weights: nowhere; with quantized weights: input and h rounded to bf16.
+/// Weights that take int8 rows (`packed_matrix::rows`) have both quantized: the input as it comes, f32 or
+/// bf16, h after it was rounded to bf16. Products as in `gemm`. A row's bits do not depend on other rows or
+/// segments. Unweighted: combining belongs to the caller (combine.hpp).
 /// @threads all; split by expert, rows and panels, so that one row in two experts and 512 rows in one use
 /// them all
 void expert_ffn(context& ctx, const expert_ffn_args& args);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/product.hpp"
+#include "kernels/cpu/row_ranges.hpp"
 #include "kernels/error.hpp"
 
 namespace troupe::kernels {
@@ -11,9 +12,6 @@ namespace {
 
 // Rows of one pass: bounds the scratch that the expanded rows take (1024 rows of K 4096: 16 MiB).
 constexpr std::size_t pass_rows = 1024;
-
-// So few rows are packed by the caller alone: waking threads costs more.
-constexpr std::size_t serial_rows = 8;
 
 void check(const gemm_args& args) {
   expect(args.weight != nullptr && args.weight->shape().interleave == 1, "gemm: one plain weight is needed");
@@ -40,11 +38,7 @@ void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_
       map.pack(table, args.input.row(from), args.input.type, a, r);
     }
   };
-  if (rows <= serial_rows)
-    ctx.pool().parallel_dynamic(1, 1,
-                                [&](unsigned thread, std::size_t, std::size_t) { pack(thread, 0, rows); });
-  else
-    ctx.pool().parallel_static(rows, pack);
+  cpu::over_row_parts(ctx, rows, rows > cpu::serial_rows, pack);
 
   const cpu::tile_shape tile = cpu::tiles_for(table, weight, rows, ctx.threads());
   const std::size_t panel_tiles = cpu::panel_tiles(weight, tile);

@@ -17,8 +17,9 @@ enum class gemm_output : std::uint8_t {
 };
 
 struct gemm_args {
-  /// [rows, K]; bf16 for bf16 and quantized weights, f32 for f32 weights (f32 rows on others are rounded to
-  /// bf16 first).
+  /// [rows, K]; bf16 for bf16 and quantized weights, f32 for f32 weights. f32 rows on others are rounded to
+  /// bf16 first, but where the weights take int8 rows (`packed_matrix::rows`) they are quantized as they
+  /// come.
   const_tensor_view input;
   /// [N, K], interleave 1.
   const packed_matrix* weight = nullptr;

@@ -10,16 +10,6 @@
 
 namespace troupe::kernels {
 
-namespace {
-
-constexpr std::size_t line = 64;
-
-std::size_t round_up(std::size_t value, std::size_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-
-} // namespace
-
 std::byte* map_huge_pages(std::size_t num_bytes) {
   // Over-map and trim; anonymous pages come zeroed and are placed at first touch.
   void* mapped =
@@ -38,7 +28,7 @@ std::byte* map_huge_pages(std::size_t num_bytes) {
 }
 
 std::byte* huge_page_heap::allocate(std::size_t num_bytes) {
-  const std::size_t padded = round_up(num_bytes, line);
+  const std::size_t padded = round_up(num_bytes, cache_line);
   std::unique_lock lock(mutex_);
   for (auto& [begin, parts] : regions_)
     for (auto part = parts.begin(); part != parts.end(); ++part)
@@ -65,7 +55,7 @@ void huge_page_heap::release(std::byte* data, std::size_t num_bytes) {
   const std::scoped_lock lock(mutex_);
   const auto found = --regions_.upper_bound(data);
   auto& [begin, parts] = *found;
-  auto [part, added] = parts.emplace(data - begin, round_up(num_bytes, line));
+  auto [part, added] = parts.emplace(data - begin, round_up(num_bytes, cache_line));
   if (const auto next = std::next(part); next != parts.end() && part->first + part->second == next->first) {
     part->second += next->second;
     parts.erase(next);

@@ -9,6 +9,14 @@ namespace troupe::kernels {
 
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 
+/// What all memory is aligned to, and dealt out in.
+inline constexpr std::size_t cache_line = 64;
+
+/// The next multiple of `unit`, or `value` where that is one.
+constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
 /// Deals out parts of regions that huge pages are asked for: an expert's matrix of less than 2 MiB would lie
 /// in small ones otherwise, and is read a tenth slower there; one of a little more would take two. Parts that
 /// come back are joined with their neighbours and dealt out again; a region without any goes back to the

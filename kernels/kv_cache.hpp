@@ -60,7 +60,7 @@ class kv_cache {
 
   std::size_t blocks() const { return blocks_; }
 
-  /// Copies a block in every layer (copy-on-write when sequences fork).
+  /// Copies a block in every layer: copy-on-write for forked sequences, which are still to come.
   void copy_block(std::uint32_t from, std::uint32_t to);
 
   const kv_layer_group& group_of(std::size_t layer) const { return config_.groups[layer_group_[layer]]; }
@@ -95,7 +95,8 @@ struct kv_write_args {
 /// Writes one layer's keys and values of each row into its slot.
 void kv_write(context& ctx, const kv_write_args& args);
 
-/// Reads one token back as f32, [kv_heads · head_dim] each: for tests and for moving sequences.
+/// Reads one token back as f32, [kv_heads · head_dim] each: for tests, and for moving sequences,
+/// which is still to come.
 void kv_read(const kv_cache& cache, std::size_t layer, std::uint32_t slot, std::span<float> key,
              std::span<float> value);
 

@@ -39,7 +39,8 @@ struct layer_norm_args {
   tensor_view output;
 };
 
-/// y = (x − mean) / √(var + ε) · weight + bias, two passes, sums as in `rms_norm`.
+/// y = (x − mean) / √(var + ε) · weight + bias, two passes, sums as in `rms_norm`. For GPT-MoE, which is
+/// still to come.
 void layer_norm(context& ctx, const layer_norm_args& args);
 
 } // namespace troupe::kernels

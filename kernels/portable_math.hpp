@@ -11,7 +11,8 @@ struct sine_cosine {
   double cosine;
 };
 
-/// Within a few 1e-16 of sin x and cos x for |x| below 2³⁰; angles of positions are far below.
+/// Within a few 1e-16 of sin x and cos x for |x| below 1.6 million (2²⁰ · π / 2), so for positions up to
+/// that; beyond, the error grows.
 sine_cosine portable_sin_cos(double x);
 
 /// Natural logarithm, within a few ulp; −infinity for 0, NaN below.

@@ -15,7 +15,7 @@ namespace troupe::kernels {
 /// Which elements form the rotated pairs.
 enum class rope_style : std::uint8_t {
   rotate_half, ///< (i, i + rotary_dim / 2): Hugging Face
-  interleaved, ///< (2i, 2i + 1): GPT-J, original Llama
+  interleaved, ///< (2i, 2i + 1): GPT-J, original Llama; for DeepSeek, which is still to come
 };
 
 /// How frequencies are stretched for long contexts. None depends on the sequence's length.

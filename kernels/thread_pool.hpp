@@ -10,7 +10,8 @@
 
 namespace troupe::kernels {
 
-/// What one thread runs on a part of the work. Borrowed for the call; never allocates.
+/// What one thread runs on a part of the work. Borrowed for the call; never allocates. An exception from it
+/// ends the process (std::terminate): other threads still run parts of their own.
 class range_function {
  public:
   template <class Function>
@@ -22,7 +23,7 @@ class range_function {
           (*static_cast<const Function*>(object))(thread, begin, end);
         }) {}
 
-  void operator()(unsigned thread, std::size_t begin, std::size_t end) const {
+  void operator()(unsigned thread, std::size_t begin, std::size_t end) const noexcept {
     call_(object_, thread, begin, end);
   }
 
@@ -60,9 +61,10 @@ struct thread_pool_options {
   std::chrono::microseconds spin{50};
 };
 
-/// Fork-join threads, one pool per process. Several threads may call at once: calls take turns, so the
-/// machine is never oversubscribed. Threads that wait spin for some microseconds, then sleep on a futex. A
-/// range function must not call the pool again and must not throw.
+/// Fork-join threads, one pool per process. Several threads may call at once: calls that share their work
+/// with the workers take turns, while what is one part, or meets a pool of one thread, runs on its caller at
+/// once. Threads that wait spin for some microseconds, then sleep on a futex. A range function must not call
+/// the pool again; one that throws, be it for want of memory, ends the process (std::terminate).
 class thread_pool {
  public:
   /// @errors std::system_error when a thread cannot start
@@ -75,9 +77,10 @@ class thread_pool {
   unsigned threads() const;
 
   /// Splits [0, count) into one contiguous part per thread, equal to within one; returns when all are done.
-  /// The function sees (thread, begin, end) with thread < threads(). Part t is thread t's, so that it finds
-  /// in its core's cache what it wrote an op before; a thread that comes late may find its part taken by
-  /// another, so the thread number only says whose scratch to use.
+  /// The function sees (thread, begin, end) with thread < threads(). With a part for every thread, part t is
+  /// thread t's, so that it finds in its core's cache what it wrote an op before; fewer parts are spread over
+  /// the threads. A thread that comes late may find its part taken by another, so the thread number only says
+  /// whose scratch to use.
   void parallel_static(std::size_t count, range_function function);
 
   /// Hands out [0, count) in parts of `grain`: each thread has a contiguous share of them, takes those first,

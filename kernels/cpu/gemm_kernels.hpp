@@ -178,9 +178,8 @@ struct f32_kernel {
   }
 };
 
-/// Runs a kernel over any number of rows, in register blocks as even as they
-/// come: 8 rows are 4 + 4, not 6
-/// + 2.
+/// Runs a kernel over any number of rows, in register blocks as even as they come: 8 rows are 4 + 4, not 6
+/// + 2. Not by `in_row_blocks`: BF16 comes here for every block of K and panel, where a switch jumps at once.
 template <class Kernel, class Panel>
 TROUPE_INLINE void over_rows(const float* a, std::size_t a_stride, std::size_t rows, const Panel* panel,
                              std::size_t length, float* c, std::size_t c_stride) {

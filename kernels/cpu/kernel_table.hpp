@@ -282,6 +282,7 @@ struct kernel_table {
   void (*finish_rows)(const finish_block& block) = nullptr;
   void (*activate_rows)(const activation_block& block) = nullptr;
 
+  /// out = act(gate) · up, or act(gate) where `up` is null: what tests compare `activate_rows` with.
   void (*activate_row)(activation kind, const std::byte* gate, dtype gate_type, const std::byte* up,
                        dtype up_type, std::size_t count, std::byte* out, dtype out_type) = nullptr;
   void (*rms_norm_row)(const std::byte* in, dtype in_type, const float* weight, float offset, float epsilon,

@@ -1,5 +1,5 @@
-// Few rows of int8 on AVX-512's dot products of bytes, where a single stream is the fastest way to read:
-// AMD's processors. Included by avx512_bf16_kernels.cpp only.
+// Few rows of int8, and one of int4, on AVX-512's dot products of bytes, where a single stream is the fastest
+// way to read: AMD's processors. Included by avx512_bf16_kernels.cpp only.
 #pragma once
 
 #include <utility>
@@ -48,12 +48,41 @@ constexpr std::size_t stream_rows(std::size_t k) {
   return (most_stream_rows + 16) * k <= cache_bytes ? most_stream_rows : 3;
 }
 
+/// A row and a panel of int4. Sums of lower and of upper half bytes apart: of one row alone, dot products
+/// would wait for one another.
+TROUPE_VNNI static void vnni_int4_row(const std::byte* a, const quant_panel& panel, std::size_t k, float* c) {
+  __m512i sum = _mm512_setzero_si512();
+  const std::size_t blocks = (k + block_k - 1) / block_k;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const std::byte* from = panel.int4_block(b);
+    const std::byte* x = a + b * block_k;
+    __m512i low = _mm512_set1_epi32(block_offsets(a, k)[b]);
+    __m512i high = _mm512_setzero_si512();
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < block_k; i += 8) {
+      const __m512i bytes = _mm512_loadu_si512(from + i * 8);
+      low = _mm512_dpbusd_epi32(low, low_half_bytes(bytes), broadcast_bytes(x + i));
+      high = _mm512_dpbusd_epi32(high, high_half_bytes(bytes), broadcast_bytes(x + i + 4));
+    }
+    __m512i g = _mm512_set1_epi32(1);
+    if (panel.has_groups())
+      g = _mm512_and_si512(load_int8_int(panel.group_scales_of(b)), _mm512_set1_epi32(0xffff));
+    sum = _mm512_dpwssd_epi32(sum, _mm512_add_epi32(low, high), g); // 16 bits each, as in `vnni_int4_block`
+  }
+  store_integer_result(c, sum, a, k, panel.scales);
+}
+
 /// Products of integers with the fetching that AMD's processors want.
 static void integer_panels_in_order(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                     const quant_panel& first, std::size_t panels, const upcoming_panels& next,
                                     std::size_t k, float* c) {
-  if (first.format != packed_format::int8_channel || rows > stream_rows(k)
-      || !__builtin_cpu_supports("avx512vnni")) {
+  const bool has_dots = __builtin_cpu_supports("avx512vnni");
+  if (has_dots && rows == 1 && first.format != packed_format::int8_channel) {
+    for (std::size_t p = 0; p < panels; ++p)
+      vnni_int4_row(a, first.next(p), k, c + p * 16);
+    return;
+  }
+  if (first.format != packed_format::int8_channel || rows > stream_rows(k) || !has_dots) {
     integer_panels_vnni<group_fetcher>(a, a_stride, rows, first, panels, next, k, c);
     return;
   }

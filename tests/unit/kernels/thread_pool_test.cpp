@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -136,6 +137,16 @@ TEST(thread_pool, pins_workers_to_cores) {
       seen = true;
     });
   EXPECT_EQ(elsewhere.load(), 0);
+}
+
+TEST(thread_pool_death, a_range_that_throws_ends_the_process) {
+  const auto run = [](unsigned threads, std::size_t count) {
+    thread_pool pool({.threads = threads});
+    pool.parallel_static(count, [](unsigned, std::size_t, std::size_t) { throw std::bad_alloc{}; });
+  };
+  EXPECT_DEATH(run(1, 1), "terminat"); // on the caller alone
+  EXPECT_DEATH(run(3, 1), "terminat");
+  EXPECT_DEATH(run(3, 3), "terminat");
 }
 
 TEST(thread_pool, refuses_a_core_that_does_not_exist) {
