@@ -25,7 +25,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 TIMEOUT_SECONDS = 120
-_COUNTER = re.compile(r"^\w*expert_rows_total\{([^}]*)\} (\S+)", re.M)
+_COUNTER = re.compile(r"^[\w:]*expert_rows_total\{([^}]*)\} (\S+)", re.M)
 
 
 def read_counters(pages):

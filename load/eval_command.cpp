@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -14,6 +13,7 @@
 
 #include "load/commands.hpp"
 #include "load/http_client.hpp"
+#include "load/score.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe::load {
@@ -22,23 +22,6 @@ namespace asio = boost::asio;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// Sums over scored tokens: every token but a record's first, which has nothing before it.
-struct score {
-  double nats = 0.0;
-  uint64_t tokens = 0;
-  uint64_t bytes = 0;
-
-  void add(const score& other) {
-    nats += other.nats;
-    tokens += other.tokens;
-    bytes += other.bytes;
-  }
-
-  double perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
-
-  double bits_per_byte() const { return nats / std::log(2.0) / static_cast<double>(bytes); }
-};
 
 std::vector<std::string> read_texts(const fs::path& file) {
   std::ifstream in(file);
@@ -69,17 +52,7 @@ asio::awaitable<score> score_text(const server_url& server, const std::string& m
   if (answer.status != 200 || !parsed.is_object()) {
     throw http_error("status " + std::to_string(answer.status) + ": " + answer.body.substr(0, 500));
   }
-  const auto& logprobs = parsed.at("choices").at(0).at("logprobs");
-  const auto& tokens = logprobs.at("tokens");
-  const auto& values = logprobs.at("token_logprobs");
-  score s;
-  for (size_t i = 1; i < values.size(); ++i) {
-    s.nats -= values[i].get<double>();
-    ++s.tokens;
-  }
-  // Tokens may split characters, so bytes are counted on the text; the first token is not scored.
-  s.bytes = text.size() - std::min(text.size(), tokens.at(0).get<std::string>().size());
-  co_return s;
+  co_return score_echo(text, parsed.at("choices").at(0).at("logprobs"));
 }
 
 /// The scores of all texts, `concurrency` at a time, on one thread; sums in the order of the texts.

@@ -16,6 +16,7 @@
 #include "load/http_client.hpp"
 #include "load/prompt_set.hpp"
 #include "load/report.hpp"
+#include "load/stream_reader.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe::load {
@@ -98,36 +99,13 @@ class load_run {
     }
     body["prompt"] = p.tokens.empty() ? nlohmann::json(p.text) : nlohmann::json(p.tokens);
     auto begin = clock::now();
-    auto last = begin;
-    bool done = false;
     record.start = std::chrono::duration<double>(begin - start_).count();
-    auto on_event = [&](const std::string& data) {
-      if (data == "[DONE]") {
-        done = true;
-        return;
-      }
-      auto chunk = nlohmann::json::parse(data, nullptr, /*allow_exceptions=*/false);
-      if (chunk.contains("error")) {
-        record.error = chunk["error"].value("message", data);
-      } else if (chunk.contains("usage") && chunk["usage"].is_object()) {
-        record.input_tokens = chunk["usage"].value("prompt_tokens", 0U);
-        record.output_tokens = chunk["usage"].value("completion_tokens", 0U);
-      }
-      if (chunk.contains("choices") && !chunk["choices"].empty()) {
-        auto now = clock::now();
-        double gap = std::chrono::duration<double>(now - last).count();
-        if (last == begin) {
-          record.ttft = gap;
-        } else {
-          record.gaps.push_back(gap);
-        }
-        last = now;
-      }
-    };
+    stream_reader stream(record);
+    auto on_event = [&](const std::string& data) { stream.take(data, seconds_since(begin)); };
     try {
       auto answer = co_await exchange(server_, "POST", "/v1/completions", body.dump(),
                                       std::chrono::seconds(options_.timeout_seconds), on_event);
-      record.ok = answer.status == 200 && done && record.error.empty();
+      record.ok = answer.status == 200 && stream.done() && record.error.empty();
       if (!record.ok && record.error.empty()) {
         record.error =
             answer.status == 200 ? "the stream ended early" : "status " + std::to_string(answer.status);

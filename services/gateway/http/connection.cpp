@@ -21,7 +21,8 @@ using openai::invalid_request;
 
 namespace {
 
-/// A refused request with at most so much body is read to its end, so that the connection can be kept.
+/// A request that is refused, or has no use for a body, may have so much of one: it is read to its end, so
+/// that the connection can be kept.
 constexpr size_t small_body = 64 << 10;
 /// After an answer to a request that was not read to its end: closing at once would make the kernel throw the
 /// answer away, so what still comes is read for a while; many clients write a whole body before they look for
@@ -63,7 +64,7 @@ task<void> connection::run() {
     idle_ = false;
     more = co_await serve_request();
     idle_ = true;
-    account_body(0);
+    drop_body();
   }
   beast::error_code ignored;
   stream_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
@@ -113,6 +114,7 @@ void connection::begin_request() {
   incoming_ = request{};
   origin_.clear();
   route_name_ = "other";
+  body_limit_ = limits_.bounds.max_body_bytes;
   http_1_0_ = false;
   head_ = false;
   keep_alive_ = false;
@@ -130,13 +132,13 @@ task<bool> connection::serve_request() {
   response early;
   early.status = 0;
   const route* where = nullptr;
-  std::optional<api_error> refusal;
+  std::optional<response> refusal;
   try {
     where = check_header(early);
   } catch (const api_error& e) {
-    refusal = e;
-    for (auto& extra : error_response(e).headers)
-      early.headers.push_back(std::move(extra));
+    refusal = error_response(e);
+    for (auto& extra : early.headers)
+      refusal->headers.push_back(std::move(extra));
   }
   if (refusal && (close_ || has_large_body())) {
     co_await refuse_and_close(std::move(*refusal));
@@ -146,9 +148,7 @@ task<bool> connection::serve_request() {
   if (!body)
     co_return false;
   if (refusal) {
-    response answer = error_response(*refusal);
-    answer.headers = std::move(early.headers);
-    co_await send(std::move(answer));
+    co_await send(std::move(*refusal));
   } else if (where == nullptr) {
     co_await send(std::move(early));
   } else {
@@ -160,7 +160,7 @@ task<bool> connection::serve_request() {
 task<bool> connection::read_header() {
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(limits_.bounds.max_header_bytes));
-  parser_->body_limit(limits_.bounds.max_body_bytes);
+  parser_->body_limit(body_limit_);
   stream_.expires_after(limits_.bounds.header);
   beast::error_code error;
   co_await bhttp::async_read_header(stream_, buffer_, *parser_, redirect_error(use_awaitable, error));
@@ -181,7 +181,7 @@ task<bool> connection::read_header() {
            && error.category() == bhttp::make_error_code(bhttp::error::bad_method).category())
     refusal = invalid_request("malformed HTTP request: " + error.message());
   if (refusal)
-    co_await refuse_and_close(std::move(*refusal));
+    co_await refuse_and_close(error_response(*refusal));
   co_return false;
 }
 
@@ -225,6 +225,7 @@ const route* connection::check_header(response& early) {
   close_ = false;
 
   if (is_preflight()) {
+    allow_small_body();
     early.status = 204;
     early.headers = {{"access-control-allow-methods", "GET, HEAD, POST"},
                      {"access-control-allow-headers",
@@ -251,6 +252,8 @@ const route* connection::check_header(response& early) {
                         : "The API key is wrong",
                     {}, "invalid_api_key");
   }
+  if (!where->post)
+    allow_small_body();
   // Browsers send other types across origins without asking first.
   if (const std::string_view type = view(message[bhttp::field::content_type]); where->post && !type.empty()) {
     const std::string_view media = type.substr(0, std::min(type.find(';'), type.find(' ')));
@@ -269,6 +272,16 @@ bool connection::has_large_body() const {
   return message.count(bhttp::field::expect) > 0 || parser_->chunked() || (length && *length > small_body);
 }
 
+/// For requests that have no use for a body: many of them need no key, and their bodies must not take the
+/// room of those that have one.
+/// @throws api_error 413 when a larger one is announced
+void connection::allow_small_body() {
+  body_limit_ = std::min(small_body, body_limit_);
+  parser_->body_limit(body_limit_); // of chunks
+  if (const auto length = parser_->content_length(); length && *length > body_limit_)
+    throw too_large();
+}
+
 bool connection::account_body(size_t bytes) {
   // Only the difference, so that others never see a sum that was not there.
   if (bytes > accounted_bytes_)
@@ -280,16 +293,17 @@ bool connection::account_body(size_t bytes) {
 }
 
 void connection::drop_body() {
-  incoming_.body = std::string{};
+  std::string{}.swap(incoming_.body); // an empty one that is assigned would leave it its memory
   account_body(0);
 }
 
-/// Room for the body, and the client's leave to send it.
+/// Room for the body, and the client's leave to send it. The room is taken as bytes arrive: a length that is
+/// only announced keeps nobody out.
 task<bool> connection::prepare_body() {
   const auto length = parser_->content_length();
-  if (length && !account_body(*length)) {
-    account_body(0);
-    co_await refuse_and_close(api_error_of(ec::overloaded, "too many large requests are being read"));
+  if (length && limits_.buffered_body_bytes + *length > limits_.bounds.max_buffered_body_bytes) {
+    const api_error full = api_error_of(ec::overloaded, "too many large requests are being read");
+    co_await refuse_and_close(error_response(full));
     co_return false;
   }
   if (parser_->get().count(bhttp::field::expect) > 0 && buffer_.size() == 0) {
@@ -322,12 +336,13 @@ task<bool> connection::read_body() {
     } else {
       refusal = invalid_request("malformed HTTP body: " + error.message());
     }
-    const size_t bytes = std::max(accounted_bytes_, parser_->get().body().size());
-    if (!refusal && !account_body(bytes))
+    if (!refusal && !account_body(parser_->get().body().size()))
       refusal = api_error_of(ec::overloaded, "too many large requests are being read");
   }
   if (refusal) {
-    co_await refuse_and_close(std::move(*refusal));
+    std::string{}.swap(parser_->get().body());
+    account_body(0); // before the client has been told, which may take a while
+    co_await refuse_and_close(error_response(*refusal));
     co_return false;
   }
   incoming_.body = std::move(parser_->get().body());
@@ -336,15 +351,12 @@ task<bool> connection::read_body() {
 
 api_error connection::too_large() const {
   return {413, "invalid_request_error",
-          "the request body is larger than " + std::to_string(limits_.bounds.max_body_bytes) + " bytes"};
+          "the request body is larger than " + std::to_string(body_limit_) + " bytes"};
 }
 
-task<void> connection::refuse_and_close(api_error error) {
+task<void> connection::refuse_and_close(response refusal) {
   close_ = true;
-  response answer = error_response(error);
-  if (error.status == 401)
-    answer.headers.emplace_back("www-authenticate", "Bearer");
-  co_await send(std::move(answer));
+  co_await send(std::move(refusal));
   co_await linger();
 }
 

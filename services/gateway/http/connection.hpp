@@ -4,6 +4,8 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "services/gateway/http/api.hpp"
 
@@ -68,20 +70,21 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   task<bool> read_header();
   task<bool> read_body();
   task<bool> prepare_body();
-  task<void> refuse_and_close(openai::api_error error);
+  task<void> refuse_and_close(response refusal);
   task<void> linger();
   void begin_request();
   void note_header();
   const route* check_header(response& early);
   bool is_preflight() const;
   bool has_large_body() const;
+  void allow_small_body();
   bool account_body(size_t bytes);
   openai::api_error too_large() const;
 
   // Answering (connection_answer.cpp).
   template <class Fields>
   void add_common_headers(Fields& fields, const header_list& own) const;
-  task<bool> write_bytes(const std::string& bytes);
+  task<bool> write_bytes(std::string_view bytes);
   void note_write_error(const boost::system::error_code& error);
   bool keeps_alive() const;
   void watch_on();
@@ -100,12 +103,13 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   bool read_ended_ = false; // the client has said its last; what it said before may still wait in buffer_
   bool too_slow_ = false;
   bool time_is_up_ = false;
-  size_t accounted_bytes_ = 0;
+  size_t accounted_bytes_ = 0; // of the body, as far as it has arrived
 
   // The request in progress.
   request incoming_;
   std::string origin_;
   const char* route_name_ = "other";
+  size_t body_limit_ = 0;
   bool http_1_0_ = false;
   bool head_ = false;
   bool keep_alive_ = false; // the client would like to

@@ -22,6 +22,16 @@ namespace {
 
 /// How often a connection whose read-ahead is full is looked at for its end.
 constexpr auto full_buffer_look = std::chrono::milliseconds{100};
+/// Of a whole answer, what the client has one write's time for.
+constexpr size_t part_bytes = 256 << 10;
+
+/// Status line and header fields, up to the body.
+template <class Message>
+std::string head_of(const Message& message) {
+  std::ostringstream head;
+  head << message.base();
+  return head.str();
+}
 
 } // namespace
 
@@ -50,7 +60,7 @@ task<void> connection::send(response answer) {
     co_return;
   }
   answered_ = true;
-  bhttp::response<bhttp::string_body> message;
+  bhttp::response<bhttp::empty_body> message;
   message.result(answer.status);
   message.version(http_1_0_ ? 10 : 11);
   if (answer.status != 204)
@@ -59,13 +69,21 @@ task<void> connection::send(response answer) {
   message.keep_alive(keeps_alive());
   if (answer.status != 204)
     message.content_length(answer.body.size());
-  if (!head_)
-    message.body() = std::move(answer.body);
-  stream_.expires_after(limits_.bounds.write);
-  beast::error_code error;
-  co_await bhttp::async_write(stream_, message, redirect_error(use_awaitable, error));
-  if (error)
-    note_write_error(error);
+  std::string_view rest = answer.body;
+  if (head_)
+    rest = {};
+  // The head does not travel alone, and is small enough to be copied together with what follows.
+  std::string first = head_of(message);
+  first += rest.substr(0, part_bytes);
+  rest.remove_prefix(std::min(part_bytes, rest.size()));
+  bool taken = co_await write_bytes(first);
+  while (taken && !rest.empty()) {
+    const std::string_view part = rest.substr(0, part_bytes);
+    rest.remove_prefix(part.size());
+    taken = co_await write_bytes(part);
+  }
+  if (!taken)
+    shared_.metrics->client_gone(too_slow_);
   shared_.metrics->responded(route_name_, answer.status);
 }
 
@@ -83,9 +101,7 @@ task<bool> connection::begin_stream(std::string content_type, header_list header
   message.keep_alive(keeps_alive());
   if (chunked_)
     message.chunked(true);
-  std::ostringstream head;
-  head << message.base();
-  stream_head_ = head.str();
+  stream_head_ = head_of(message);
   shared_.metrics->responded(route_name_, 200);
   co_return !gone_;
 }
@@ -113,12 +129,13 @@ task<void> connection::end_stream() {
   }
 }
 
-task<bool> connection::write_bytes(const std::string& bytes) {
+task<bool> connection::write_bytes(std::string_view bytes) {
   if (gone_)
     co_return false;
   stream_.expires_after(limits_.bounds.write);
   beast::error_code error;
-  co_await asio::async_write(stream_, asio::buffer(bytes), redirect_error(use_awaitable, error));
+  co_await asio::async_write(stream_, asio::buffer(bytes.data(), bytes.size()),
+                             redirect_error(use_awaitable, error));
   if (error)
     note_write_error(error);
   co_return !error;

@@ -48,7 +48,8 @@ class exchange {
   virtual void drop_body() = 0;
   virtual boost::asio::any_io_executor executor() = 0;
 
-  /// Sends a whole answer. After begin_stream it is too late for one: the connection is cut.
+  /// Sends a whole answer, in parts, each of them before the write deadline. After begin_stream it is too
+  /// late for one: the connection is cut.
   virtual task<void> send(response answer) = 0;
 
   /// Sends the head of an answer of unknown length. False when the client is gone or does not read.

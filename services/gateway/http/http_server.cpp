@@ -8,6 +8,8 @@
 
 #include "services/gateway/http/connection.hpp"
 #include "services/gateway/http/error_status.hpp"
+#include "services/gateway/http/request_id.hpp"
+#include "services/options/listen_address.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -94,7 +96,7 @@ class http_server::implementation {
  private:
   void listen() {
     try {
-      const tcp::endpoint address{asio::ip::make_address(config_.host), config_.port};
+      const tcp::endpoint address = listen_address(config_.host, config_.port);
       acceptor_.open(address.protocol());
       acceptor_.set_option(asio::socket_base::reuse_address(true));
       acceptor_.bind(address);
@@ -151,7 +153,8 @@ class http_server::implementation {
     const http::response refusal =
         http::error_response(http::api_error_of(ec::overloaded, "too many connections are open"));
     const std::string answer = "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n"
-                               "content-type: application/json\r\ncontent-length: "
+                               "content-type: application/json\r\nx-request-id: "
+                               + http::draw_request_id() + "\r\ncontent-length: "
                                + std::to_string(refusal.body.size()) + "\r\n\r\n" + refusal.body;
     error_code ignored;
     socket.non_blocking(true, ignored);

@@ -23,7 +23,7 @@ struct http_limits {
   size_t max_connections = 1024;
   size_t max_header_bytes = 32 << 10;
   size_t max_body_bytes = 16 << 20;           ///< of one request; a context of 1M tokens fits as ids
-  size_t max_buffered_body_bytes = 256 << 20; ///< of all connections together
+  size_t max_buffered_body_bytes = 256 << 20; ///< of all connections together, as they arrive
   size_t max_pipelined_bytes = 64 << 10;      ///< read ahead while a request is answered
   size_t max_unsent_bytes = 4 << 20;          ///< tokens that wait for a client that does not read
   size_t max_first_prompts = 32;              ///< of one request that are open before any of them has a token

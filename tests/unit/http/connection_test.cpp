@@ -20,6 +20,17 @@ class connection_test : public http_server_test {
   }
 };
 
+/// Of a request for tokens, up to further fields.
+constexpr const char* large_header = "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 2900\r\n";
+
+/// The body that it announces.
+std::string large_body() {
+  return R"({"prompt":")" + std::string(2887, 'a') + "\"}";
+}
+
+/// One of 213 bytes.
+const std::string small_body = R"({"prompt":")" + std::string(200, 'a') + "\"}";
+
 /// Says some 13,000 tokens, 2 MB as events, and waits to be cancelled.
 void talk_at_length(fake_job& job) {
   for (int i = 0; i < 200; ++i)
@@ -103,16 +114,78 @@ TEST_F(connection_test, bodies_of_all_connections_are_bounded_together) {
   config.limits.max_buffered_body_bytes = 3000;
   serve();
   raw_client holder{port};
-  holder.send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 2900\r\n\r\n");
-  // Until the holder's header has been read the other one is served.
+  const std::string body = large_body();
+  holder.send(large_header + ("\r\n" + body.substr(0, 2899)));
+  // Until the holder's bytes have been read others may send theirs. These do not: they would be in its way.
   raw_response refused;
   for (int i = 0; i < 1000 && refused.status != 429; ++i)
-    refused = post("/tokenize", R"({"prompt":")" + std::string(200, 'a') + "\"}");
+    refused =
+        tell("POST /tokenize HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 200\r\n\r\n");
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(refused.headers.at("retry-after"), "1");
-  holder.send(R"({"prompt":")" + std::string(2887, 'a') + "\"}");
+  EXPECT_EQ(post("/tokenize", small_body).status, 429);
+  // Chunks: as soon as they are too much.
+  EXPECT_EQ(tell("POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nc8\r\n"
+                 + std::string(200, 'a') + "\r\n")
+                .status,
+            429);
+  holder.send(body.substr(2899));
   EXPECT_EQ(holder.read().status, 200);
-  EXPECT_EQ(post("/tokenize", R"({"prompt":")" + std::string(200, 'a') + "\"}").status, 200);
+  get("/health"); // one thread does all: it has left the holder's request behind
+  EXPECT_EQ(post("/tokenize", small_body).status, 200);
+}
+
+TEST_F(connection_test, a_body_that_is_only_announced_keeps_nobody_out) {
+  config.limits.max_buffered_body_bytes = 3000;
+  serve();
+  raw_client holder{port};
+  holder.send(large_header + std::string("Expect: 100-continue\r\n\r\n"));
+  EXPECT_EQ(holder.read().status, 100); // it may send
+  EXPECT_EQ(post("/tokenize", small_body).status, 200);
+  get("/health"); // one thread does all: it has left that request behind
+  holder.send(large_body());
+  EXPECT_EQ(holder.read().status, 200);
+}
+
+TEST_F(connection_test, a_large_body_that_nothing_needs_is_413) {
+  config.allowed_origins = {"*"};
+  serve();
+  const std::string large = "Host: a\r\nContent-Length: 16777216\r\n\r\n";
+  for (const std::string& request :
+       {"GET /health HTTP/1.1\r\n" + large, "GET /v1/models HTTP/1.1\r\n" + large,
+        "OPTIONS /tokenize HTTP/1.1\r\nOrigin: b\r\nAccess-Control-Request-Method: POST\r\n" + large,
+        "GET /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n10001\r\n"
+            + std::string(0x10001, 'x') + "\r\n0\r\n\r\n"}) {
+    raw_client client{port};
+    client.send(request);
+    const raw_response response = client.read();
+    EXPECT_EQ(response.status, 413) << request.substr(0, 100);
+    EXPECT_NE(response.body.find("larger than 65536 bytes"), std::string::npos) << response.body;
+    EXPECT_TRUE(client.ends()) << request.substr(0, 100);
+  }
+  // A small one is read over.
+  raw_client client{port};
+  for (int i = 0; i < 2; ++i) {
+    client.request("GET", "/health", "{}");
+    EXPECT_EQ(client.read().status, 200);
+  }
+}
+
+// Whatever body it came with: one that is read to its end, or one that is not waited for.
+TEST_F(connection_test, a_refusal_has_its_headers) {
+  config.keys = http::api_keys{std::vector<std::string>{"key"}};
+  serve();
+  for (const std::string body :
+       {"Content-Length: 2\r\n\r\n{}", "Content-Length: 70000\r\n\r\n",
+        "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"}) {
+    const raw_response wrong = tell("POST /health HTTP/1.1\r\nHost: a\r\n" + body);
+    EXPECT_EQ(wrong.status, 405) << body;
+    EXPECT_EQ(wrong.headers.count("allow"), 1U) << body;
+    EXPECT_EQ(wrong.headers.count("www-authenticate"), 0U) << body;
+    const raw_response unknown = tell("POST /tokenize HTTP/1.1\r\nHost: a\r\n" + body);
+    EXPECT_EQ(unknown.status, 401) << body;
+    EXPECT_EQ(unknown.headers.count("www-authenticate"), 1U) << body;
+  }
 }
 
 TEST_F(connection_test, chunked_bodies_and_pieces_are_put_together) {
@@ -249,6 +322,59 @@ TEST_F(connection_test, a_client_that_does_not_read_is_cut) {
   EXPECT_TRUE(backend->job(0)->wait_cancelled());
 }
 
+// Each part of it has the write's time, not all of it together.
+TEST_F(connection_test, a_whole_answer_may_take_its_reader_longer_than_one_write) {
+  config.limits.write = milliseconds{2000};
+  config.limits.header = milliseconds{50};
+  config.limits.send_buffer_bytes = 128 << 10;
+  config.model_root = std::string(6 << 20, 'r');
+  serve();
+  raw_client reader{port, 128 << 10};
+  reader.request("GET", "/v1/models/tiny");
+  // 2.5 s of the server's, told by headers that do not end. The half that is not read meanwhile fits no
+  // socket.
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(reader.take(64 << 10)) << i;
+    raw_client clock{port};
+    clock.send("G");
+    ASSERT_TRUE(clock.ends());
+  }
+  const raw_response whole = reader.read();
+  EXPECT_EQ(whole.status, 200);
+  ASSERT_TRUE(whole.complete);
+  EXPECT_TRUE(json::parse(whole.body)["root"] == config.model_root);
+  reader.request("HEAD", "/v1/models/tiny");
+  EXPECT_EQ(reader.read(true).headers.at("content-length"), std::to_string(whole.body.size()));
+  reader.request("GET", "/health");
+  EXPECT_EQ(reader.read().status, 200);
+}
+
+TEST_F(connection_test, a_client_that_leaves_a_whole_answer_is_counted) {
+  config.requests.max_model_len = 2 << 20;
+  config.limits.send_buffer_bytes = 4096;
+  serve();
+  {
+    raw_client client{port, 4096};
+    client.request("POST", "/v1/completions",
+                   R"({"echo":true,"prompt":")" + std::string(1 << 20, 'a') + "\"}");
+    client.read_until("\r\n\r\n"); // the rest is on its way
+  }
+  server->stop(milliseconds{10000}); // returns when the connection has ended
+  EXPECT_NE(families->text().find("troupe_http_clients_gone_total{how=\"left\"} 1\n"), std::string::npos);
+}
+
+TEST_F(connection_test, a_client_that_does_not_take_a_whole_answer_is_counted) {
+  config.limits.write = milliseconds{200};
+  config.requests.max_model_len = 2 << 20;
+  config.limits.send_buffer_bytes = 4096;
+  serve();
+  raw_client client{port, 4096};
+  client.request("POST", "/v1/completions", R"({"echo":true,"prompt":")" + std::string(1 << 20, 'a') + "\"}");
+  client.read_until("\r\n\r\n");
+  server->stop(milliseconds{10000});
+  EXPECT_NE(families->text().find("troupe_http_clients_gone_total{how=\"too_slow\"} 1\n"), std::string::npos);
+}
+
 TEST_F(connection_test, tokens_that_wait_for_a_client_are_bounded) {
   config.limits.write = milliseconds{60000};
   config.limits.max_unsent_bytes = 100000;
@@ -290,6 +416,7 @@ TEST_F(connection_test, connections_are_bounded) {
   const raw_response refused = third.read();
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(error_of(refused)["code"], "overloaded");
+  EXPECT_EQ(refused.headers.at("x-request-id").size(), 32U);
   second.request("GET", "/metrics");
   EXPECT_NE(second.read().body.find("\ntroupe_http_connections 2\n"), std::string::npos);
 }

@@ -67,6 +67,14 @@ bool raw_client::fill() {
   return true;
 }
 
+bool raw_client::take(size_t bytes) {
+  const size_t until = buffer_.size() + bytes;
+  while (buffer_.size() < until)
+    if (!fill())
+      return false;
+  return true;
+}
+
 std::string raw_client::read_until(std::string_view end) {
   size_t at = 0;
   while ((at = buffer_.find(end)) == std::string::npos)

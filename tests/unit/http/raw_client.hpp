@@ -32,6 +32,8 @@ class raw_client {
                const std::string& headers = {});
   /// The next response. `head`: it has no body whatever its length says.
   raw_response read(bool head = false);
+  /// Takes at least so many further bytes, for the next read; false when the server closes before.
+  bool take(size_t bytes);
   /// Bytes up to and with `end`; all there are when the server closes before.
   std::string read_until(std::string_view end);
   /// Whether the server closes without another byte.

@@ -1,0 +1,64 @@
+#include "load/stream_reader.hpp"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace troupe::load {
+namespace {
+
+constexpr const char* token = R"({"choices":[{"index":0,"text":"a","finish_reason":null}],"usage":null})";
+/// A token whose text is held back.
+constexpr const char* silent = R"({"choices":[{"index":0,"text":"","finish_reason":null}]})";
+constexpr const char* finish = R"({"choices":[{"index":0,"text":"","finish_reason":"length"}],"usage":null})";
+/// Text that was held back until the end.
+constexpr const char* last_text = R"({"choices":[{"index":0,"text":"a","finish_reason":"stop"}]})";
+constexpr const char* usage = R"({"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3}})";
+
+using gaps = std::vector<double>;
+
+TEST(stream_reader, counts_gaps_between_chunks_that_carry_tokens) {
+  request_record record;
+  stream_reader reader(record);
+  reader.take(token, 0.5);
+  reader.take(silent, 0.75);
+  reader.take(token, 1.25);
+  reader.take(finish, 1.5);
+  reader.take(usage, 1.75);
+  EXPECT_FALSE(reader.done());
+  reader.take("[DONE]", 1.75);
+  EXPECT_TRUE(reader.done());
+  EXPECT_DOUBLE_EQ(record.ttft, 0.5);
+  EXPECT_EQ(record.gaps, (gaps{0.25, 0.5}));
+  EXPECT_EQ(record.input_tokens, 7U);
+  EXPECT_EQ(record.output_tokens, 3U);
+  EXPECT_EQ(record.error, "");
+}
+
+TEST(stream_reader, counts_an_end_that_carries_text) {
+  request_record record;
+  stream_reader reader(record);
+  reader.take(token, 0.5);
+  reader.take(last_text, 0.75);
+  EXPECT_EQ(record.gaps, gaps{0.25});
+}
+
+TEST(stream_reader, knows_the_first_token_of_an_answer_without_text) {
+  request_record record;
+  stream_reader reader(record);
+  reader.take(finish, 0.5);
+  EXPECT_DOUBLE_EQ(record.ttft, 0.5);
+  EXPECT_EQ(record.gaps, gaps{});
+}
+
+TEST(stream_reader, keeps_the_message_of_an_error) {
+  request_record record;
+  stream_reader reader(record);
+  reader.take(token, 0.5);
+  reader.take(R"({"error":{"message":"out of memory"}})", 0.75);
+  EXPECT_EQ(record.error, "out of memory");
+  EXPECT_EQ(record.gaps, gaps{});
+}
+
+} // namespace
+} // namespace troupe::load
