@@ -27,6 +27,7 @@ constexpr const char* harmless[] = {
     "attn_implementation",
     "bad_words_ids",
     "begin_suppress_tokens",
+    "bos_token_id",
     "chunk_size_feed_forward",
     "decoder_start_token_id",
     "diversity_penalty",
@@ -78,19 +79,14 @@ constexpr const char* harmless[] = {
     "use_cache",
 };
 
-declared_dtype read_dtype(const json_object& json) {
+/// The dtype that the checkpoint says it was saved in. What is used is chosen when its tensors are loaded;
+/// this is one clear error about the config where they would be refused one by one.
+void check_dtype(const json_object& json) {
   const auto* key = json.has("dtype") ? "dtype" : "torch_dtype";
   const auto name = json.value<std::string>(key, "");
   json.ignore("torch_dtype");
-  if (name.empty())
-    return declared_dtype::unknown;
-  if (name == "float32")
-    return declared_dtype::float32;
-  if (name == "float16")
-    return declared_dtype::float16;
-  if (name == "bfloat16")
-    return declared_dtype::bfloat16;
-  json.fail(key, "is '" + name + "', which is not supported (supported: float32, float16, bfloat16)");
+  if (!name.empty() && name != "float32" && name != "float16" && name != "bfloat16")
+    json.fail(key, "is '" + name + "', which is not supported (supported: float32, float16, bfloat16)");
 }
 
 std::int32_t token_id(const json_object& json, const std::string& key, std::int64_t id) {
@@ -100,8 +96,6 @@ std::int32_t token_id(const json_object& json, const std::string& key, std::int6
 }
 
 void read_tokens(const json_object& json, model_config& config) {
-  if (const auto bos = json.find<std::int64_t>("bos_token_id"))
-    config.bos_token_id = token_id(json, "bos_token_id", *bos);
   for (const auto id : json.one_or_many("eos_token_id"))
     config.eos_token_ids.push_back(token_id(json, "eos_token_id", id));
 }
@@ -131,7 +125,7 @@ model_config parse_config(std::string_view text, const std::string& name) {
   config.hidden = positive(json, "hidden_size", max_hidden);
   config.max_context = positive(json, "max_position_embeddings", 1'000'000'000);
   config.tie_word_embeddings = json.value("tie_word_embeddings", false);
-  config.dtype = read_dtype(json);
+  check_dtype(json);
   if (const auto act = json.value<std::string>("hidden_act", "silu"); act != "silu" && act != "swish")
     json.fail("hidden_act", "is '" + act + "', which is not supported (supported: silu)");
   read_tokens(json, config);

@@ -90,9 +90,6 @@ struct tensor_naming {
   std::string expert_down; // "w2" or "down_proj"
 };
 
-/// The dtype a checkpoint says it was saved in (torch_dtype); what is used is chosen at load.
-enum class declared_dtype : std::uint8_t { unknown, float32, float16, bfloat16 };
-
 struct model_config {
   std::string architecture; // e.g. "MixtralForCausalLM"
   std::size_t vocab_size = 0;
@@ -103,10 +100,8 @@ struct model_config {
   kernels::activation activation = kernels::activation::silu; // down(act(gate(x)) · up(x))
   norm_spec final_norm;
   bool tie_word_embeddings = false;
-  declared_dtype dtype = declared_dtype::unknown;
   tensor_naming naming;
   std::vector<layer_spec> layers;
-  std::optional<std::int32_t> bos_token_id;
   std::vector<std::int32_t> eos_token_ids;
   std::string canonical_json; // config.json with sorted keys and no blanks; part of the fingerprint
 

@@ -12,7 +12,7 @@ class model_error : public std::runtime_error {
   explicit model_error(const std::string& message) : std::runtime_error(message) {}
 };
 
-/// A file of the weights' cache was damaged and is gone: the next start writes it again.
+/// A file of the weights' cache was damaged and is gone: the next start writes it again, or finds a new one.
 class cache_damaged : public model_error {
  public:
   using model_error::model_error;

@@ -43,6 +43,8 @@ mapped_file::mapped_file(const std::filesystem::path& path) : path_(path) {
   if (status.st_size == 0)
     throw model_error(path.string() + ": empty file");
   num_bytes_ = static_cast<std::size_t>(status.st_size);
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
   auto* mapped = ::mmap(nullptr, num_bytes_, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (mapped == MAP_FAILED)
     fail(path);
@@ -52,11 +54,19 @@ mapped_file::mapped_file(const std::filesystem::path& path) : path_(path) {
 mapped_file::mapped_file(mapped_file&& other) noexcept
     : path_(std::move(other.path_)),
       data_(std::exchange(other.data_, nullptr)),
-      num_bytes_(std::exchange(other.num_bytes_, 0)) {}
+      num_bytes_(std::exchange(other.num_bytes_, 0)),
+      device_(other.device_),
+      inode_(other.inode_) {}
 
 mapped_file::~mapped_file() {
   if (data_ != nullptr)
     ::munmap(const_cast<std::byte*>(data_), num_bytes_);
+}
+
+bool mapped_file::is_replaced() const noexcept {
+  struct stat status {};
+
+  return ::stat(path_.c_str(), &status) == 0 && (status.st_dev != device_ || status.st_ino != inode_);
 }
 
 void populate_pages(std::span<const std::byte> mapped) noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -27,10 +28,15 @@ class mapped_file {
 
   const std::filesystem::path& path() const noexcept { return path_; }
 
+  /// Whether the path names another file by now: somebody has put one in the place of this one.
+  bool is_replaced() const noexcept;
+
  private:
   std::filesystem::path path_;
   const std::byte* data_ = nullptr;
   std::size_t num_bytes_ = 0;
+  std::uint64_t device_ = 0; // this and the inode are the file; nobody gets them while it is mapped
+  std::uint64_t inode_ = 0;
 };
 
 /// Asks for the pages of a part of a mapped file, all at once; returns when they are there.

@@ -61,6 +61,10 @@ void packed_source::fail(const std::string& extent, const std::string& what) con
   const std::string message = file_.path().string() + ": extent '" + extent + "' " + what;
   std::error_code error;
   if (damaged_ == damaged_file::removed) {
+    // All workers of a host map the same file: another may have found the damage first, and the next start
+    // written the good file that lies there now.
+    if (file_.is_replaced())
+      throw cache_damaged(message + "; another file has taken its place, and the next start uses that");
     std::filesystem::remove(file_.path(), error);
     if (!error)
       throw cache_damaged(message + "; the file has been removed, and the next start writes it again");

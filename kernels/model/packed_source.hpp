@@ -20,7 +20,7 @@ enum class weight_memory {
 /// What becomes of a packed file of which an extent is damaged.
 enum class damaged_file {
   kept,
-  removed, ///< a cache's: the next start writes it again
+  removed, ///< a cache's, unless it has been replaced meanwhile: the next start writes it again
 };
 
 /// Opening reads header and index; an extent's pages are read, and its checksum is compared, when it is asked
@@ -33,7 +33,7 @@ class packed_source final : public weight_source {
   /// @param damaged  what becomes of the file when an extent that is asked for is
   /// @errors  model_error: not such a file, damaged, or packed for another config.json; and whoever asks for
   /// a
-  ///          damaged extent gets one, `cache_damaged` where the file was removed
+  ///          damaged extent gets one, `cache_damaged` where the file is gone
   static std::shared_ptr<const packed_source> open(const std::filesystem::path& file, model_config config,
                                                    kernels::row_quant rows = kernels::row_quant::none,
                                                    weight_memory memory = weight_memory::mapped,

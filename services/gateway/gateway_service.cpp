@@ -28,11 +28,6 @@ std::shared_ptr<const text::chat_template> load_template(const model_options& mo
   return std::make_shared<const text::chat_template>(std::move(source));
 }
 
-template <class To, class From>
-std::optional<To> narrowed(const std::optional<From>& value) {
-  return value ? std::optional<To>(static_cast<To>(*value)) : std::nullopt;
-}
-
 openai::request_limits limits_of(const model_source& source, const model_options& model) {
   openai::request_limits limits;
   auto context = static_cast<uint32_t>(source.config.max_context);
@@ -40,12 +35,12 @@ openai::request_limits limits_of(const model_source& source, const model_options
   limits.vocab_size = static_cast<int32_t>(source.config.vocab_size);
   limits.eos_token_ids = source.generation.eos_token_ids;
   const auto& generation = source.generation;
-  limits.defaults.temperature = narrowed<float>(generation.temperature);
-  limits.defaults.top_k = narrowed<int32_t>(generation.top_k);
-  limits.defaults.top_p = narrowed<float>(generation.top_p);
-  limits.defaults.min_p = narrowed<float>(generation.min_p);
-  limits.defaults.repetition_penalty = narrowed<float>(generation.repetition_penalty);
-  limits.defaults.max_new_tokens = narrowed<int32_t>(generation.max_new_tokens);
+  limits.defaults = {.temperature = generation.temperature,
+                     .top_k = generation.top_k,
+                     .top_p = generation.top_p,
+                     .min_p = generation.min_p,
+                     .repetition_penalty = generation.repetition_penalty,
+                     .max_new_tokens = generation.max_new_tokens};
   return limits;
 }
 

@@ -16,6 +16,8 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 
+#include "services/options/listen_address.hpp"
+
 namespace troupe::metrics {
 
 namespace asio = boost::asio;
@@ -40,7 +42,7 @@ class endpoint::listener {
            std::function<bool()> ready)
       : families_(std::move(families)), ready_(std::move(ready)), acceptor_(io_) {
     try {
-      const tcp::endpoint address{asio::ip::make_address(config.host), config.port};
+      const tcp::endpoint address = listen_address(config.host, config.port);
       acceptor_.open(address.protocol());
       acceptor_.set_option(asio::socket_base::reuse_address(true));
       acceptor_.bind(address);

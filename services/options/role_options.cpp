@@ -92,7 +92,8 @@ void model_options::check() const {
 }
 
 void gateway_options::declare(option_parser& parser) {
-  parser.text("host", "HOST", "address of the REST API; loopback unless you mean the network", &host);
+  parser.text("host", "HOST",
+              "address or name that the REST API listens on; loopback unless you mean the network", &host);
   parser.number("port", "port of the REST API; 0: any free one, printed at start", &port, 0, 65535);
   parser.text("api-key-file", "FILE", "accept only requests with one of these keys (one a line)",
               &api_key_file);
@@ -120,12 +121,17 @@ void expert_options::declare(option_parser& parser) {
                 &linger_us, 0, 100000);
 }
 
-void scheduler_options::declare(option_parser& parser) {
+void scheduler_options::declare(option_parser& parser, expert_worker_count count) {
   parser.number("max-num-queued-reqs", "requests that may wait for a place; more are refused with 429",
                 &max_num_queued_reqs, 1, 1U << 20);
   parser.number("replicas", "hosts of each expert, where there are as many expert workers", &replicas, 1, 64);
-  parser.number("expert-workers", "wait for so many expert workers before the first placement",
-                &expert_workers, 1, 4096);
+  if (count != expert_worker_count::fixed) {
+    parser.number("expert-workers",
+                  count == expert_worker_count::started
+                      ? "expert worker processes; the first placement waits for all of them"
+                      : "wait for so many expert workers before the first placement",
+                  &expert_workers, 1, 4096);
+  }
   parser.toggle("allow-inexact", "let workers whose results may differ in the last bits replace one another",
                 &allow_inexact);
   parser.text("state-dir", "DIR", "where term and placement survive a restart of the scheduler", &state_dir);
@@ -148,7 +154,8 @@ void link_options::declare(option_parser& parser, bool is_scheduler, bool is_gat
                 "use shared memory between processes of one host: faster, for a few MiB for each peer",
                 &shared_memory);
   if (!is_gateway) {
-    parser.text("metrics-host", "HOST", "address of /metrics, /health and /ready", &metrics_host);
+    parser.text("metrics-host", "HOST", "address or name that /metrics, /health and /ready listen on",
+                &metrics_host);
     parser.number("metrics-port", "port of /metrics, /health and /ready; 0: none", &metrics_port, 0, 65535);
     parser.text("metrics-prefix", "PREFIX", "prefix of metric names", &metrics_prefix);
   }

@@ -69,6 +69,13 @@ struct expert_options {
   void declare(option_parser& parser);
 };
 
+/// What --expert-workers means to a program.
+enum class expert_worker_count {
+  awaited, ///< others start them
+  started, ///< so many processes are started, and then awaited
+  fixed,   ///< there is no such flag: they are always as many as `scheduler_options` says
+};
+
 struct scheduler_options {
   uint32_t max_num_queued_reqs = 256;
   uint32_t replicas = 1;
@@ -76,7 +83,7 @@ struct scheduler_options {
   bool allow_inexact = false;
   std::string state_dir;
 
-  void declare(option_parser& parser);
+  void declare(option_parser& parser, expert_worker_count count = expert_worker_count::awaited);
 };
 
 /// How a process of a cluster meets the others.

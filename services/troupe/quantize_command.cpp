@@ -26,6 +26,8 @@ class pending_folder {
  public:
   explicit pending_folder(fs::path target)
       : target_(std::move(target)), path_(target_.string() + "." + std::to_string(getpid()) + ".tmp") {
+    // A killed process leaves its folder, and may have had our number: a container's processes count from 1.
+    fs::remove_all(path_);
     fs::create_directories(path_);
   }
 

@@ -58,7 +58,8 @@ int serve_command(const std::vector<std::string>& arguments) {
   model.declare(parser);
   attention_flags.declare(parser);
   expert_flags.declare(parser);
-  scheduler_flags.declare(parser);
+  // The one expert worker of this process: the scheduler would wait for further ones for ever.
+  scheduler_flags.declare(parser, expert_worker_count::fixed);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }

@@ -1,5 +1,6 @@
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <stdexcept>
 #include <utility>
@@ -19,8 +20,28 @@ namespace {
 namespace beast = boost::beast;
 namespace http = beast::http;
 
-/// One GET with a deadline. @throws std::runtime_error that names the URL
-std::string fetch(const std::string& url, const std::string& path) {
+/// The first key of a file as the gateway reads it: one a line, blank lines and those that begin with '#'
+/// skipped.
+/// @throws option_error when there is none
+std::string first_key(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) {
+    throw option_error("--api-key-file: cannot read " + file);
+  }
+  constexpr const char* blanks = " \t\r";
+  for (std::string line; std::getline(in, line);) {
+    size_t begin = line.find_first_not_of(blanks);
+    if (begin != std::string::npos && line[begin] != '#') {
+      return line.substr(begin, line.find_last_not_of(blanks) - begin + 1);
+    }
+  }
+  throw option_error("--api-key-file: " + file + " holds no key");
+}
+
+/// One GET with a deadline.
+/// @param key  to be sent with it; empty: none
+/// @throws std::runtime_error that names the URL
+std::string fetch(const std::string& url, const std::string& path, const std::string& key) {
   std::string rest = url.starts_with("http://") ? url.substr(7) : url;
   host_port server = parse_host_port(rest.substr(0, rest.find('/')), "--url");
   boost::asio::io_context io;
@@ -28,6 +49,9 @@ std::string fetch(const std::string& url, const std::string& path) {
   beast::flat_buffer buffer;
   http::request<http::empty_body> request(http::verb::get, path, 11);
   request.set(http::field::host, server.host);
+  if (!key.empty()) {
+    request.set(http::field::authorization, "Bearer " + key);
+  }
   http::response_parser<http::string_body> response;
   response.body_limit(64U << 20);
   boost::asio::ip::tcp::resolver resolver(io);
@@ -65,14 +89,17 @@ std::string fetch(const std::string& url, const std::string& path) {
 
 int status_command(const std::vector<std::string>& arguments) {
   std::string url = "http://127.0.0.1:8000";
+  std::string api_key_file;
   bool as_json = false;
   option_parser parser("troupe status", "Shows workers, placement and load of a running cluster.");
   parser.text("url", "URL", "a gateway", &url);
+  parser.text("api-key-file", "FILE",
+              "send the first key of this file (one a line), where the gateway wants one", &api_key_file);
   parser.toggle("json", "print the cluster page as it is", &as_json);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
-  std::string page = fetch(url, "/cluster");
+  std::string page = fetch(url, "/cluster", api_key_file.empty() ? "" : first_key(api_key_file));
   if (as_json) {
     std::cout << page << '\n';
     return 0;

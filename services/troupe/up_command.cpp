@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -33,7 +34,6 @@ constexpr auto stop_grace = std::chrono::seconds{45};
 struct up_options {
   uint32_t gateways = 1;
   uint32_t attention_workers = 1;
-  uint32_t expert_workers = 2;
   std::string run_dir;
   uint32_t metrics_port = 0;
   bool shared_memory = false;
@@ -42,11 +42,10 @@ struct up_options {
 /// Flags of the groups a role takes, as words for its command line.
 class flag_words {
  public:
+  /// An empty value too: it is what this program was told, and the child's default may be another.
   flag_words& add(const std::string& name, const std::string& value) {
-    if (!value.empty()) {
-      words_.push_back("--" + name);
-      words_.push_back(value);
-    }
+    words_.push_back("--" + name);
+    words_.push_back(value);
     return *this;
   }
 
@@ -158,12 +157,14 @@ int up_command(const std::vector<std::string>& arguments) {
   model.declare(parser);
   attention.declare(parser);
   expert.declare(parser);
-  scheduler.expert_workers = up.expert_workers;
-  scheduler.declare(parser); // --expert-workers is among them: so many are started and waited for
+  scheduler.expert_workers = 2;
+  scheduler.declare(parser, expert_worker_count::started);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
-  up.expert_workers = scheduler.expert_workers;
+  // The children get their flags as words; a file that the environment names is ours, and has flags that are
+  // not theirs.
+  unsetenv("TROUPE_CONFIG");
   if (gateway.port != 0 && gateway.port + up.gateways - 1 > 65535) {
     throw option_error("--port: " + std::to_string(up.gateways) + " gateways do not fit above "
                        + std::to_string(gateway.port));
@@ -193,7 +194,7 @@ int up_command(const std::vector<std::string>& arguments) {
   // whoever has work takes the processors of those that have none (docs/decisions/0002-split-cost.md).
   uint32_t cores = model.num_threads();
   uint32_t attention_threads = std::max(1U, cores / up.attention_workers);
-  uint32_t expert_threads = std::clamp(2 * cores / up.expert_workers, 1U, cores);
+  uint32_t expert_threads = std::clamp(2 * cores / scheduler.expert_workers, 1U, cores);
 
   // With every processor in use, threads are better pinned: two of one process that the kernel has put on the
   // same one wait for each other there while another idles.
@@ -252,9 +253,10 @@ int up_command(const std::vector<std::string>& arguments) {
     names.push_back(spec.name);
     processes.start(std::move(spec));
   };
-  for (uint32_t i = 0; i < up.expert_workers; ++i) {
+  for (uint32_t i = 0; i < scheduler.expert_workers; ++i) {
     flag_words flags;
-    add_model(flags, model, expert_threads, processors_of(pinned, i, up.expert_workers, expert_threads));
+    add_model(flags, model, expert_threads,
+              processors_of(pinned, i, scheduler.expert_workers, expert_threads));
     flags.add_number("expert-memory", expert.expert_memory).add_number("expert-linger-us", expert.linger_us);
     flags.add("scheduler", endpoint);
     add_metrics(flags);
@@ -282,7 +284,14 @@ int up_command(const std::vector<std::string>& arguments) {
         .add("metrics-prefix", gateway.metrics_prefix)
         .add_number("max-connections", gateway.max_connections);
     flags.add("scheduler", endpoint);
-    start(child("troupe-gateway", "gateway-" + std::to_string(i), 0, flags));
+    child_spec spec = child("troupe-gateway", "gateway-" + std::to_string(i), 0, flags);
+    if (gateway.port == 0) {
+      // One that is restarted must be found where clients know it.
+      spec.on_ready = [](const std::string& url) -> std::vector<std::string> {
+        return {"--port", url.substr(url.rfind(':') + 1)}; // an IPv6 address has colons too
+      };
+    }
+    start(std::move(spec));
   }
   for (const auto& name : names) {
     auto ready = processes.wait_ready(name, start_deadline);

@@ -24,15 +24,17 @@ def free_port():
 class Cluster:
     """A running `troupe serve` or `troupe up`; a context manager that stops it."""
 
-    def __init__(self, binaries, command, model, *flags, run_dir=None, log=None):
-        self.port = free_port()
+    def __init__(self, binaries, command, model, *flags, run_dir=None, log=None, port=None, env=None):
+        """env: variables beside those of this process"""
+        self.port = free_port() if port is None else port
         self.run_dir = pathlib.Path(run_dir) if run_dir else None
         argv = [str(pathlib.Path(binaries) / "troupe"), command, str(model), "--port", str(self.port), *flags]
         if self.run_dir:
             argv += ["--run-dir", str(self.run_dir)]
         self.log_path = log
         self.log = open(log, "w") if log else subprocess.DEVNULL
-        self.process = subprocess.Popen(argv, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(argv, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL,
+                                        env={**os.environ, **(env or {})})
 
     def __enter__(self):
         try:

@@ -8,6 +8,7 @@ Sends a mixed workload, each request alone, to `troupe serve`; then all at once 
 both again. Every answer, logprobs included, must be byte-identical.
 """
 import pathlib
+import subprocess
 import sys
 
 from cluster import Cluster, run_all
@@ -29,7 +30,8 @@ def main():
     flags = ("--served-model-name", "m", "--max-num-seqs", "32", "--kv-cache-memory", "16M")
 
     def serve(name, *more):
-        with Cluster(binaries, "serve", model, *flags, *more, log=work / f"{name}.log") as cluster:
+        with Cluster(binaries, "serve", model, *flags, *more, log=work / f"{name}.log",
+                     env={"TROUPE_EXPERT_WORKERS": "2"}) as cluster:  # which is for `up`
             alone = [essence(cluster.post(path, body)) for path, body in workload]
             assert len(set(alone)) > NUM_REQUESTS // 2, "the workload is too uniform to prove anything"
             together = all_at_once(cluster)
@@ -44,12 +46,20 @@ def main():
             name = f"troupe up, {attention} attention and {expert} expert workers, {' '.join(more)}"
             compare(name, expected, all_at_once(cluster))
 
+    has_one_expert_worker(binaries, model)
     alone = serve("serve", "--weight-coding", "none")
     for attention, expert, coding in SHAPES:
         up(alone, attention, expert, "--weight-coding", coding)
     with_int8_cache = serve("serve with an int8 KV cache", "--kv-cache-dtype", "int8")
     assert with_int8_cache != alone, "--kv-cache-dtype changed nothing"
     up(with_int8_cache, 2, 2, "--kv-cache-dtype", "int8")
+
+
+def has_one_expert_worker(binaries, model):
+    """`troupe serve` is told so at once instead of waiting for a second one."""
+    done = subprocess.run([binaries / "troupe", "serve", model, "--port", "0", "--expert-workers", "2"],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and "unknown flag '--expert-workers'" in done.stderr, (done.returncode, done.stderr)
 
 
 def compare(name, expected, actual):

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """`troupe up` from its first second on: what is killed while it starts is started again, a port that is taken ends it with
 one clear line, SIGTERM while it starts stops everything with status 0, and /ready says so when the scheduler stands still.
+What a file says that the environment names reaches all processes, and a gateway keeps the free port that it found.
 
 usage: supervised_cluster_test.py BINARIES MODEL_DIR WORK_DIR
 """
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -42,7 +44,9 @@ def main():
             starting.post("/v1/completions", QUESTION)
     told_to_stop(cluster("told"))
     scheduler_stands_still(cluster("still"))
-    print("up: 4 roles killed while they started, a taken port, a stop while starting, a scheduler that stood still")
+    as_configured(binaries, model, work)
+    print("up: 4 roles killed while they started, a taken port, a stop while starting, a scheduler that stood still, "
+          "a file of flags")
 
 
 def wait_for(what, question):
@@ -99,6 +103,42 @@ def scheduler_stands_still(cluster):
             os.kill(scheduler, signal.SIGCONT)
         wait_for("/ready sees it come back", lambda: ready()[0] == 200)
         cluster.post("/v1/completions", QUESTION)
+
+
+def as_configured(binaries, model, work):
+    """With flags that only `up` has, an empty one, keys and any free port."""
+    keys, config = work / "keys", work / "config.json"
+    keys.write_text("# of this test\n\n the-first \nthe-second\n", encoding="utf-8")
+    config.write_text(json.dumps({"served-model-name": "m", "expert-workers": 1, "attention-workers": 1,
+                                  "metrics-prefix": "", "api-key-file": str(keys)}), encoding="utf-8")
+    cluster = Cluster(binaries, "up", model, run_dir=work / "configured", log=work / "configured.log", port=0,
+                      env={"TROUPE_CONFIG": str(config)})
+
+    def port_of_gateway():
+        assert cluster.process.poll() is None, cluster.log_path.read_text(encoding="utf-8")
+        said = re.search(r"ready: gateway-0 http://127\.0\.0\.1:(\d+)\n", cluster.log_path.read_text(encoding="utf-8"))
+        return said and int(said[1])
+
+    try:
+        cluster.port = wait_for("the gateway says its port", port_of_gateway)
+    except BaseException:
+        cluster.stop(check=False)
+        raise
+    with cluster:
+        assert set(cluster.pids()) == {"scheduler-0", "expert-0", "attention-0", "gateway-0"}, cluster.pids()
+        page = cluster.request("GET", "/metrics")[2].decode()
+        assert re.search(r"^prompt_tokens_total\b", page, re.MULTILINE), page
+
+        status = [binaries / "troupe", "status", "--url", f"http://127.0.0.1:{cluster.port}"]
+        refused = subprocess.run(status, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert refused.returncode == 1 and "status 401" in refused.stderr, (refused.returncode, refused.stderr)
+        shown = subprocess.run([*status, "--api-key-file", keys], capture_output=True, text=True, timeout=PATIENCE,
+                               check=False)
+        assert shown.returncode == 0 and json.loads(shown.stdout)["ready"] is True, (shown.returncode, shown.stderr)
+
+        killed = cluster.kill("gateway-0")
+        wait_for("the gateway starts again", lambda: cluster.pids().get("gateway-0", killed) != killed)
+        cluster.wait_ready()  # where it was
 
 
 if __name__ == "__main__":

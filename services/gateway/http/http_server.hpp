@@ -38,7 +38,7 @@ struct http_limits {
 };
 
 struct http_server_config {
-  std::string host = "127.0.0.1"; ///< an address; "0.0.0.0" and "::" listen on all
+  std::string host = "127.0.0.1"; ///< an address or a name; "0.0.0.0" and "::" listen on all
   uint16_t port = 8000;           ///< 0: any free one
   unsigned threads = 1;           ///< that read, write and format
   unsigned text_threads = 1;      ///< that tokenize and render

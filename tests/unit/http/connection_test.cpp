@@ -403,6 +403,22 @@ TEST_F(connection_test, slow_headers_bodies_and_idlers_are_cut) {
   }
 }
 
+TEST_F(connection_test, listens_where_a_name_says) {
+  config.host = "localhost";
+  serve();
+  EXPECT_EQ(get("/health").status, 200); // clients here know 127.0.0.1
+}
+
+TEST_F(connection_test, a_host_that_does_not_exist_is_named) {
+  config.host = std::string(64, 'x'); // longer than a part of a name may be: no name server is asked
+  try {
+    serve();
+    FAIL() << "it listens";
+  } catch (const std::runtime_error& e) {
+    EXPECT_EQ(std::string(e.what()).find("http: cannot listen on " + config.host + ":0: "), 0U) << e.what();
+  }
+}
+
 TEST_F(connection_test, connections_are_bounded) {
   config.limits.max_connections = 2;
   serve();

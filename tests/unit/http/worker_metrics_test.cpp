@@ -56,11 +56,16 @@ TEST(metrics_endpoint, answers_scrapes_and_probes) {
   EXPECT_TRUE(hostile.ends());
 }
 
+TEST(metrics_endpoint, listens_where_a_name_says) {
+  const endpoint served{{"localhost", 0}, std::make_shared<registry>(), [] { return true; }};
+  EXPECT_EQ(ask(served.port(), "GET", "/health").status, 200);
+}
+
 TEST(metrics_endpoint, a_port_in_use_is_named) {
   auto families = std::make_shared<registry>();
   const endpoint first{{}, families, [] { return true; }};
   EXPECT_THROW((endpoint{{"127.0.0.1", first.port()}, families, [] { return true; }}), std::runtime_error);
-  EXPECT_THROW((endpoint{{"nowhere", 0}, families, [] { return true; }}), std::runtime_error);
+  EXPECT_THROW((endpoint{{std::string(64, 'x'), 0}, families, [] { return true; }}), std::runtime_error);
 }
 
 TEST(attention_families, levels_and_counts) {

@@ -120,6 +120,27 @@ TEST_F(weights_cache, a_file_with_a_damaged_extent_is_removed_and_the_next_start
   EXPECT_EQ(read_file(path), whole);
 }
 
+// Several workers find the same damage, each when it asks for the expert: the first one's next start has made
+// the file again by the time the others do.
+TEST_F(weights_cache, whoever_still_maps_a_damaged_file_leaves_the_one_that_replaced_it) {
+  open(options());
+  const auto path = only_file();
+  const auto whole = read_file(path);
+  damage(path, "layers.1.experts.5");
+  const auto first = open(options());
+  const auto second = open(options());
+  EXPECT_THROW(first->expert(layer_of_experts, 5), cache_damaged);
+  ASSERT_THAT(names(), ElementsAre());
+  open(options())->expert(layer_of_experts, 5);
+  try {
+    second->expert(layer_of_experts, 5);
+    ADD_FAILURE() << "a damaged expert was given";
+  } catch (const cache_damaged& error) {
+    EXPECT_THAT(error.what(), HasSubstr("another file has taken its place"));
+  }
+  EXPECT_EQ(read_file(path), whole);
+}
+
 TEST_F(weights_cache, a_packed_folder_that_is_damaged_stays) {
   const auto file = scratch_.path() / packed_file_name;
   write_packed(*open_weights(model_->folder(), config_, {.dtype = dtype_choice::bfloat16}), file, 1);

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "services/options/role_options.hpp"
+
 namespace troupe {
 namespace {
 
@@ -57,6 +59,7 @@ class option_files : public ::testing::Test {
     unsetenv("TROUPE_PORT");
     unsetenv("TROUPE_DTYPE");
     unsetenv("TROUPE_CONFIG");
+    unsetenv("TROUPE_EXPERT_WORKERS");
   }
 
   void write(const std::string& text) { std::ofstream(path_) << text; }
@@ -76,6 +79,17 @@ TEST(option_parser, assigns_every_kind_of_flag) {
   EXPECT_EQ(v.ratio, 0.25);
   EXPECT_EQ(v.memory, 3U << 20);
   EXPECT_FALSE(v.exact);
+}
+
+// `troupe up` hands every flag on as two words, empty values too.
+TEST(option_parser, a_value_may_be_empty) {
+  values two_words;
+  make_parser(two_words).parse({"--host", "", "model"});
+  EXPECT_EQ(two_words.host, "");
+  EXPECT_EQ(two_words.model, "model");
+  values one;
+  make_parser(one).parse({"--host=", "model"});
+  EXPECT_EQ(one.host, "");
 }
 
 TEST(option_parser, a_toggle_needs_no_value) {
@@ -137,6 +151,23 @@ TEST_F(option_files, a_bad_file_is_named_with_its_key) {
 TEST_F(option_files, a_bad_environment_variable_is_named) {
   setenv("TROUPE_PORT", "eighty", 1);
   EXPECT_THAT(refusal({"m"}), HasSubstr("environment variable TROUPE_PORT: 'eighty'"));
+}
+
+TEST_F(option_files, where_expert_workers_are_fixed_neither_flag_nor_environment_changes_them) {
+  setenv("TROUPE_EXPERT_WORKERS", "4", 1);
+  auto parse = [](expert_worker_count count, const std::vector<std::string>& arguments) {
+    scheduler_options options;
+    option_parser parser("test", "");
+    options.declare(parser, count);
+    parser.parse(arguments);
+    return options.expert_workers;
+  };
+  EXPECT_EQ(parse(expert_worker_count::fixed, {}), 1U);
+  EXPECT_THROW(parse(expert_worker_count::fixed, {"--expert-workers", "2"}), option_error);
+  for (auto count : {expert_worker_count::awaited, expert_worker_count::started}) {
+    EXPECT_EQ(parse(count, {}), 4U);
+    EXPECT_EQ(parse(count, {"--expert-workers", "2"}), 2U);
+  }
 }
 
 TEST(option_parser, help_lists_every_flag_with_its_default) {
