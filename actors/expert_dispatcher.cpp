@@ -263,7 +263,11 @@ void expert_dispatcher::repeat(uint64_t number) {
   avoid(link);
   link.outstanding_rows -= batch.share.slots.size();
   auto* present = flight_of(batch);
-  auto entries = present == nullptr ? std::vector<expert_entries>{} : unanswered(batch, *present);
+  if (present == nullptr) {
+    sent_.erase(found);
+    return;
+  }
+  auto entries = unanswered(batch, *present);
   if (entries.empty()) {
     sent_.erase(found);
     return;
