@@ -253,7 +253,7 @@ std::chrono::nanoseconds expert_dispatcher::patience(const sent_batch& batch) {
 }
 
 /// Its host may have lost it. Or it is slow: then the copy waits behind the original, whose answer still
-/// counts, so that whatever time a batch takes, its flight gets on.
+/// counts.
 void expert_dispatcher::repeat(uint64_t number) {
   const auto found = sent_.find(number);
   if (found == sent_.end())
