@@ -243,7 +243,7 @@ void expert_dispatcher::on_error(uint64_t number, const caf::error& error) {
   route(batch.micro_batch, *present, std::move(entries), {}, true);
 }
 
-/// Measured batches are waited for in proportion, but not beyond what a request may wait for its experts.
+/// Measured batches are waited for in proportion, up to `unhosted_wait`; every copy doubles it.
 std::chrono::nanoseconds expert_dispatcher::patience(const sent_batch& batch) {
   constexpr uint32_t most_doublings = 4;
   const auto measured = std::clamp<std::chrono::nanoseconds>(

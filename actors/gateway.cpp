@@ -206,8 +206,12 @@ void on_tick(pointer self) {
       else
         tick_before(self, admission.expires);
     }
-  for (auto id : expired)
+  for (auto id : expired) {
+    auto was_asked = self->state.open.at(id).was_asked;
     answer(self, id, make_error(ec::not_ready, "the scheduler is away"));
+    if (was_asked)
+      tell_done(self, id);
+  }
 }
 
 bool has_worker(const cluster_view& view, worker_id id) {

@@ -48,6 +48,10 @@ struct token_logprob {
   float logprob = 0.0F;
 };
 
+/// Logits are divided by the repetition penalty or multiplied with it, and have to stay finite.
+inline constexpr double least_repetition_penalty = 0.01;
+inline constexpr double largest_repetition_penalty = 100.0;
+
 struct sampling_params {
   /// 0, or anything below 1e-5: greedy.
   float temperature = 1.0F;

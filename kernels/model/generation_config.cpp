@@ -2,6 +2,7 @@
 
 #include "kernels/model/json_object.hpp"
 #include "kernels/model/text_file.hpp"
+#include "kernels/sampling.hpp"
 
 #include <charconv>
 #include <limits>
@@ -57,7 +58,8 @@ generation_config parse_generation_config(std::string_view text, const std::stri
   result.top_k = count(json, "top_k");
   result.top_p = number(json, "top_p", least_float, 1.0);
   result.min_p = number(json, "min_p", 0.0, 1.0);
-  result.repetition_penalty = number(json, "repetition_penalty", 0.01, 100.0);
+  result.repetition_penalty = number(json, "repetition_penalty", kernels::least_repetition_penalty,
+                                     kernels::largest_repetition_penalty);
   result.max_new_tokens = count(json, "max_new_tokens");
   for (const auto id : json.one_or_many("eos_token_id"))
     result.eos_token_ids.push_back(token_id(json, "eos_token_id", id));

@@ -1,6 +1,5 @@
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <stdexcept>
 #include <utility>
@@ -10,6 +9,7 @@
 #include <boost/beast/http.hpp>
 #include <nlohmann/json.hpp>
 
+#include "services/gateway/http/api_keys.hpp"
 #include "services/options/option_parser.hpp"
 #include "services/troupe/commands.hpp"
 
@@ -18,25 +18,7 @@ namespace troupe {
 namespace {
 
 namespace beast = boost::beast;
-namespace http = beast::http;
-
-/// The first key of a file as the gateway reads it: one a line, blank lines and those that begin with '#'
-/// skipped.
-/// @throws option_error when there is none
-std::string first_key(const std::string& file) {
-  std::ifstream in(file);
-  if (!in) {
-    throw option_error("--api-key-file: cannot read " + file);
-  }
-  constexpr const char* blanks = " \t\r";
-  for (std::string line; std::getline(in, line);) {
-    size_t begin = line.find_first_not_of(blanks);
-    if (begin != std::string::npos && line[begin] != '#') {
-      return line.substr(begin, line.find_last_not_of(blanks) - begin + 1);
-    }
-  }
-  throw option_error("--api-key-file: " + file + " holds no key");
-}
+namespace bhttp = beast::http;
 
 /// One GET with a deadline.
 /// @param key  to be sent with it; empty: none
@@ -47,12 +29,12 @@ std::string fetch(const std::string& url, const std::string& path, const std::st
   boost::asio::io_context io;
   beast::tcp_stream stream(io);
   beast::flat_buffer buffer;
-  http::request<http::empty_body> request(http::verb::get, path, 11);
-  request.set(http::field::host, server.host);
+  bhttp::request<bhttp::empty_body> request(bhttp::verb::get, path, 11);
+  request.set(bhttp::field::host, server.host);
   if (!key.empty()) {
-    request.set(http::field::authorization, "Bearer " + key);
+    request.set(bhttp::field::authorization, "Bearer " + key);
   }
-  http::response_parser<http::string_body> response;
+  bhttp::response_parser<bhttp::string_body> response;
   response.body_limit(64U << 20);
   boost::asio::ip::tcp::resolver resolver(io);
   boost::system::error_code failure;
@@ -64,13 +46,13 @@ std::string fetch(const std::string& url, const std::string& path, const std::st
       if (error) {
         return;
       }
-      http::async_write(stream, request, [&](boost::system::error_code write_error, size_t) {
+      bhttp::async_write(stream, request, [&](boost::system::error_code write_error, size_t) {
         failure = write_error;
         if (write_error) {
           return;
         }
-        http::async_read(stream, buffer, response,
-                         [&](boost::system::error_code read_error, size_t) { failure = read_error; });
+        bhttp::async_read(stream, buffer, response,
+                          [&](boost::system::error_code read_error, size_t) { failure = read_error; });
       });
     });
     io.run();
@@ -99,7 +81,8 @@ int status_command(const std::vector<std::string>& arguments) {
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
-  std::string page = fetch(url, "/cluster", api_key_file.empty() ? "" : first_key(api_key_file));
+  std::string page =
+      fetch(url, "/cluster", api_key_file.empty() ? "" : http::read_api_keys(api_key_file).front());
   if (as_json) {
     std::cout << page << '\n';
     return 0;

@@ -8,12 +8,7 @@
 
 namespace troupe::http {
 
-api_keys::api_keys(const std::vector<std::string>& keys) {
-  for (const std::string& key : keys)
-    digests_.push_back(digest_of(key));
-}
-
-api_keys api_keys::load(const std::filesystem::path& file) {
+std::vector<std::string> read_api_keys(const std::filesystem::path& file) {
   std::ifstream in{file};
   if (!in)
     throw std::runtime_error("API key file " + file.string() + ": cannot be read");
@@ -26,7 +21,12 @@ api_keys api_keys::load(const std::filesystem::path& file) {
   }
   if (keys.empty())
     throw std::runtime_error("API key file " + file.string() + ": holds no key");
-  return api_keys{keys};
+  return keys;
+}
+
+api_keys::api_keys(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys)
+    digests_.push_back(digest_of(key));
 }
 
 api_keys::digest api_keys::digest_of(std::string_view key) {

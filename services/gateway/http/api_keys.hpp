@@ -9,6 +9,10 @@
 
 namespace troupe::http {
 
+/// The keys of a file: one a line; blank lines and lines that begin with '#' are skipped.
+/// @throws std::runtime_error naming the file when it cannot be read or holds no key
+std::vector<std::string> read_api_keys(const std::filesystem::path& file);
+
 /// The keys that `Authorization: Bearer KEY` may carry. Only their digests are kept.
 class api_keys {
  public:
@@ -16,9 +20,8 @@ class api_keys {
   api_keys() = default;
   explicit api_keys(const std::vector<std::string>& keys);
 
-  /// One key per line; blank lines and lines that begin with '#' are skipped.
-  /// @throws std::runtime_error naming the file when it cannot be read or holds no key
-  static api_keys load(const std::filesystem::path& file);
+  /// @throws as read_api_keys
+  static api_keys load(const std::filesystem::path& file) { return api_keys{read_api_keys(file)}; }
 
   bool required() const noexcept { return !digests_.empty(); }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "kernels/sampling.hpp"
 #include "services/gateway/openai/api_error.hpp"
 
 namespace troupe::openai {
@@ -16,7 +17,6 @@ constexpr size_t max_stop_strings = 16;
 constexpr size_t max_stop_bytes = 1024; // of one stop string: bounds the text that is held back
 constexpr size_t max_stop_tokens = 256;
 constexpr size_t max_biased_tokens = 4096;
-constexpr double least_repetition_penalty = 0.01; // logits are divided by it, and have to stay finite
 constexpr auto any_int32 = std::numeric_limits<int32_t>::max();
 
 /// Features that would change the answer: ignoring them silently would be a wrong answer.
@@ -125,7 +125,8 @@ sampling_params parse_sampling(const fields& body, const request_limits& limits)
   const auto top_k = body.integer("top_k", -1, any_int32);
   result.top_k = std::max(0, top_k ? static_cast<int32_t>(*top_k) : defaults.top_k.value_or(0));
   result.repetition_penalty =
-      number_or(body, "repetition_penalty", least_repetition_penalty, 100, defaults.repetition_penalty, 1.0F);
+      number_or(body, "repetition_penalty", kernels::least_repetition_penalty,
+                kernels::largest_repetition_penalty, defaults.repetition_penalty, 1.0F);
   result.presence_penalty = number_or(body, "presence_penalty", -2, 2, std::nullopt, 0.0F);
   result.frequency_penalty = number_or(body, "frequency_penalty", -2, 2, std::nullopt, 0.0F);
   result.ignore_eos = body.boolean("ignore_eos").value_or(false);

@@ -47,6 +47,17 @@ TEST_F(gateway_test, new_requests_wait_two_seconds_for_an_absent_scheduler) {
   EXPECT_EQ(load().waiting, 0U);
 }
 
+TEST_F(gateway_test, a_question_that_is_given_up_while_held_is_taken_back_from_whoever_still_has_it) {
+  start_scheduler();
+  auto& held = admit(request_of(1));
+  lose_scheduler(); // it may have fenced us, and still hold its queue
+  advance(defaults::scheduler_away);
+  EXPECT_EQ(held.code(), ec::not_ready);
+  start_scheduler();
+  EXPECT_EQ(script->done, (std::vector<request_id>{{1}}));
+  EXPECT_TRUE(script->asked.empty());
+}
+
 TEST_F(gateway_test, requests_whose_clients_have_answers_wait_as_long_as_they_may) {
   auto request = request_of(1);
   request.follows = true;

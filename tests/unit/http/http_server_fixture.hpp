@@ -46,6 +46,13 @@ class http_server_test : public testing::Test {
     return ask(port, "GET", path, {}, headers);
   }
 
+  /// Sends these bytes and reads what comes back.
+  raw_response tell(const std::string& bytes) const {
+    raw_client client{port};
+    client.send(bytes);
+    return client.read();
+  }
+
   /// The number behind this line's beginning on /metrics; -1 when there is none.
   double metric(const std::string& line) const {
     const std::string page = get("/metrics").body;
@@ -61,6 +68,13 @@ class http_server_test : public testing::Test {
   std::unique_ptr<http_server> server;
   uint16_t port = 0;
 };
+
+/// Says some 13,000 tokens, 2 MB as events, and waits to be cancelled.
+inline void talk_at_length(fake_job& job) {
+  for (int i = 0; i < 200; ++i)
+    job.say(0, std::string(64, 'x'));
+  EXPECT_TRUE(job.wait_cancelled());
+}
 
 /// The `error` of a response in OpenAI's form.
 inline json error_of(const raw_response& response) {
