@@ -15,9 +15,35 @@ constexpr size_t max_released_early = 4096;
 
 } // namespace
 
-attention_need admission_policy::need_of(const admission_request& request) {
-  return {.num_seqs = request.num_choices,
-          .seq_tokens = uint64_t{request.prompt_tokens} + request.max_new_tokens};
+bool admission_policy::has_workers() const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const auto& entry) { return !entry.second.retired; });
+}
+
+uint64_t admission_policy::longest_context() const {
+  uint64_t longest = 0;
+  for (const auto& [id, worker] : workers_)
+    if (!worker.retired)
+      longest = std::max(longest,
+                         std::min<uint64_t>(worker.budget.max_model_len, worker.budget.kv_capacity_tokens));
+  return longest;
+}
+
+attention_need admission_policy::need_of(const admission_request& request) const {
+  const auto prompt = uint64_t{request.prompt_tokens};
+  attention_need need{.num_seqs = request.num_choices, .seq_tokens = prompt + request.max_new_tokens};
+  if (request.min_new_tokens > 0) {
+    const auto least = prompt + std::min(request.min_new_tokens, request.max_new_tokens);
+    need.seq_tokens = std::clamp(longest_context(), least, need.seq_tokens);
+    need.expected_tokens = std::clamp(prompt + defaults::expected_new_tokens, least, need.seq_tokens);
+  }
+  uint64_t widest = 0;
+  for (const auto& [id, worker] : workers_)
+    if (!worker.retired)
+      widest = std::max(widest, most_side_by_side(worker.budget, need));
+  if (widest > 0)
+    need.num_seqs = static_cast<uint32_t>(std::min<uint64_t>(need.num_seqs, widest));
+  return need;
 }
 
 bool admission_policy::can_ever_place(const attention_need& need) const {
@@ -26,26 +52,22 @@ bool admission_policy::can_ever_place(const attention_need& need) const {
   });
 }
 
-caf::error admission_policy::too_large(const attention_need& need) const {
-  uint64_t model_len = 0;
-  uint64_t seqs = 0;
-  uint64_t kv_tokens = 0;
-  for (const auto& [id, worker] : workers_) {
-    model_len = std::max<uint64_t>(model_len, worker.budget.max_model_len);
-    seqs = std::max<uint64_t>(seqs, worker.budget.max_num_seqs);
-    kv_tokens = std::max(kv_tokens, worker.budget.kv_capacity_tokens);
-  }
-  if (need.seq_tokens > model_len)
-    return make_error(ec::context_exceeded, "prompt and new tokens need " + std::to_string(need.seq_tokens)
-                                                + " positions, the longest context here has "
-                                                + std::to_string(model_len));
-  if (need.num_seqs > seqs)
-    return make_error(ec::context_exceeded, "the request has " + std::to_string(need.num_seqs)
-                                                + " choices, a worker runs at most " + std::to_string(seqs)
-                                                + " sequences at once");
-  return make_error(ec::context_exceeded, "the request needs " + std::to_string(need.kv_tokens())
-                                              + " tokens of KV cache, the largest one here holds "
-                                              + std::to_string(kv_tokens));
+caf::error admission_policy::too_long(const attention_need& need) const {
+  return make_error(ec::context_exceeded, "prompt and new tokens need " + std::to_string(need.seq_tokens)
+                                              + " positions, the longest context here has "
+                                              + std::to_string(longest_context()));
+}
+
+caf::error admission_policy::queue_full(const admission_request& request) const {
+  const auto others = std::to_string(num_new_queued_) + " requests wait for a place already";
+  if (most_.requests > 0 && num_new_queued_ >= most_.requests)
+    return make_error(ec::overloaded, others + ", as many as --max-num-queued-reqs allows");
+  if (num_new_queued_ > 0 && new_queued_bytes_ + queue_bytes_of(request) > most_.bytes)
+    return make_error(ec::overloaded, others + " and take " + std::to_string(new_queued_bytes_) + " of the "
+                                          + std::to_string(most_.bytes)
+                                          + " bytes that --max-queued-bytes allows; this one takes "
+                                          + std::to_string(queue_bytes_of(request)));
+  return {};
 }
 
 void admission_policy::take_place(request_id id, const place_entry& entry) {
@@ -117,18 +139,17 @@ void admission_policy::reconcile(const lease_renewal& load) {
 
 caf::error admission_policy::enqueue(const admission_request& request, time_point now) {
   auto is_replay = request.attempt > 0;
-  auto need = need_of(request);
   if (request.num_choices == 0 || request.prompt_tokens == 0 || request.max_new_tokens == 0)
     return make_error(ec::bad_request, "a request needs a prompt, a choice and a new token");
-  auto has_workers =
-      std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.retired; });
   withdraw(request.id); // also when it is refused now: whoever asks again does not wait any more
-  if (!is_replay && has_workers && !can_ever_place(need))
-    return too_large(need);
-  auto is_new = !is_promised(request);
-  if (is_new && num_new_queued_ >= max_num_queued_reqs_)
-    return make_error(ec::overloaded, std::to_string(num_new_queued_) + " requests wait already");
-  num_new_queued_ += is_new ? 1 : 0;
+  if (auto need = need_of(request); !is_replay && has_workers() && !can_ever_place(need))
+    return too_long(need);
+  if (!is_promised(request)) {
+    if (auto error = queue_full(request))
+      return error;
+    ++num_new_queued_;
+    new_queued_bytes_ += queue_bytes_of(request);
+  }
   queue_key key{!is_replay, request.priority, next_arrival_++};
   queued_.emplace(request.id, key);
   queue_.emplace(key, waiting{request, now, now + std::chrono::milliseconds{request.deadline_ms}});
@@ -161,7 +182,7 @@ std::vector<admission_policy::placed> admission_policy::place(time_point now) {
       }
     }
     take_place(request.id, {.worker = *worker, .num_seqs = need.num_seqs, .kv_tokens = need.kv_tokens()});
-    result.push_back({request.id, *worker, now - entry->second.since});
+    result.push_back({request.id, *worker, need.num_seqs, now - entry->second.since});
     entry = leave_queue(entry);
   }
   return result;
@@ -188,7 +209,10 @@ std::vector<admission_policy::refused> admission_policy::expire(time_point now, 
 
 admission_policy::queue_map::iterator admission_policy::leave_queue(queue_map::iterator entry) {
   const auto& request = entry->second.request;
-  num_new_queued_ -= is_promised(request) ? 0 : 1;
+  if (!is_promised(request)) {
+    --num_new_queued_;
+    new_queued_bytes_ -= queue_bytes_of(request);
+  }
   queued_.erase(request.id);
   return queue_.erase(entry);
 }

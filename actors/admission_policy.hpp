@@ -12,6 +12,7 @@
 #include <caf/error.hpp>
 
 #include "actors/assignment_policy.hpp"
+#include "actors/defaults.hpp"
 #include "actors/error.hpp"
 #include "actors/lease_table.hpp"
 #include "actors/membership.hpp"
@@ -23,6 +24,7 @@ class admission_policy {
   struct placed {
     request_id id;
     worker_id worker;
+    uint32_t num_choices = 1; ///< that may run there at the same time
     std::chrono::nanoseconds waited{0};
   };
 
@@ -31,7 +33,13 @@ class admission_policy {
     caf::error error;
   };
 
-  explicit admission_policy(size_t max_num_queued_reqs) : max_num_queued_reqs_(max_num_queued_reqs) {}
+  /// What may wait for a place; what is promised is not counted, and takes no room from the rest.
+  struct bounds {
+    uint64_t bytes = defaults::max_queued_bytes; ///< by `queue_bytes_of`; one request alone is always taken
+    size_t requests = defaults::max_num_queued_reqs; ///< 0: as many as fit
+  };
+
+  explicit admission_policy(bounds most) : most_(most) {}
 
   /// Adds an attention worker, or replaces what is known of it. Requests that it says to be running and that
   /// have no place yet get one there: their true need is unknown, so each sequence takes an even share of KV.
@@ -47,14 +55,14 @@ class admission_policy {
   /// less what is placed there otherwise. One that is freed too early is over-admission, which queues there.
   void reconcile(const lease_renewal& load);
 
-  /// Takes a request into the queue. Errors: ec::overloaded (as many new ones wait as may; what is promised
-  /// is not counted, and takes no room from them), ec::context_exceeded (fits no worker that is here, however
-  /// idle). A known id replaces the earlier request.
+  /// Takes a request into the queue. Errors: ec::overloaded (the queue is full), ec::context_exceeded (one
+  /// sequence of it fits no worker that is here, however idle). A known id replaces the earlier request.
   caf::error enqueue(const admission_request& request, time_point now);
 
-  /// Gives places to the first in the queue, until one has to wait. Requests that fit none of the workers
-  /// that are here are passed over, and for `defaults::avoid_wait` those for which only a worker that they
-  /// avoid has room.
+  /// Gives places to the first in the queue, until one has to wait. Where no worker could ever hold all
+  /// choices of a request it gets a place for as many as the widest one holds. Requests of which one sequence
+  /// fits none of the workers that are here are passed over, and for `defaults::avoid_wait` those for which
+  /// only a worker that they avoid has room.
   std::vector<placed> place(time_point now);
 
   /// Takes requests out whose time is up: ec::not_ready when `is_ready` is false or nobody could run it,
@@ -64,6 +72,9 @@ class admission_policy {
   /// The request is over, wherever it is. Remembered for a while when it is unknown, so that a worker that
   /// still counts it does not bring it back.
   void release(request_id id);
+
+  /// Positions of the longest sequence that a worker takes; 0 when nobody is here.
+  uint64_t longest_context() const;
 
   bool has_request(request_id id) const { return queued_.contains(id) || places_.contains(id); }
 
@@ -99,18 +110,21 @@ class admission_policy {
     bool retired = false;
   };
 
-  static attention_need need_of(const admission_request& request);
+  bool has_workers() const;
+  attention_need need_of(const admission_request& request) const;
   bool can_ever_place(const attention_need& need) const;
-  caf::error too_large(const attention_need& need) const;
+  caf::error too_long(const attention_need& need) const;
+  caf::error queue_full(const admission_request& request) const;
   queue_map::iterator leave_queue(queue_map::iterator entry);
   bool withdraw(request_id id);
   void free_place(request_id id);
   void take_place(request_id id, const place_entry& entry);
 
-  size_t max_num_queued_reqs_;
+  bounds most_;
   uint64_t next_arrival_ = 0;
   queue_map queue_;
-  size_t num_new_queued_ = 0; ///< of those, what is not promised
+  size_t num_new_queued_ = 0;     ///< of those, what is not promised
+  uint64_t new_queued_bytes_ = 0; ///< likewise
   std::map<request_id, queue_key> queued_;
   std::map<request_id, place_entry> places_;
   std::map<worker_id, worker_entry> workers_;

@@ -28,9 +28,15 @@ bool is_better(const assignment_candidate& lhs, const assignment_candidate& rhs)
 
 } // namespace
 
+uint64_t most_side_by_side(const attention_budget& budget, const attention_need& need) {
+  if (need.seq_tokens == 0 || need.seq_tokens > budget.max_model_len
+      || need.seq_tokens > budget.kv_capacity_tokens)
+    return 0;
+  return std::min<uint64_t>(budget.max_num_seqs, budget.kv_capacity_tokens / need.reserved_tokens());
+}
+
 bool can_ever_fit(const attention_budget& budget, const attention_need& need) {
-  return need.num_seqs <= budget.max_num_seqs && need.seq_tokens <= budget.max_model_len
-         && need.kv_tokens() <= budget.kv_capacity_tokens;
+  return need.num_seqs <= most_side_by_side(budget, need);
 }
 
 bool fits(const attention_budget& budget, const attention_need& need) {

@@ -18,12 +18,15 @@ struct attention_budget {
   uint64_t kv_tokens = 0; ///< KV tokens set aside for them
 };
 
-/// What a request takes: every sequence may grow to its longest.
+/// What a request takes.
 struct attention_need {
   uint32_t num_seqs = 1;
-  uint64_t seq_tokens = 0; ///< prompt and new tokens of one sequence
+  uint64_t seq_tokens = 0;      ///< prompt and new tokens that one sequence may grow to
+  uint64_t expected_tokens = 0; ///< that room is set aside for in each; 0: for all of them
 
-  uint64_t kv_tokens() const { return num_seqs * seq_tokens; }
+  uint64_t reserved_tokens() const { return expected_tokens == 0 ? seq_tokens : expected_tokens; }
+
+  uint64_t kv_tokens() const { return num_seqs * reserved_tokens(); }
 };
 
 struct assignment_candidate {
@@ -31,6 +34,9 @@ struct assignment_candidate {
   attention_budget budget;
   uint32_t cached_prefix_tokens = 0; ///< prompt tokens that its prefix cache holds
 };
+
+/// How many sequences of this need an idle worker with this budget runs side by side; 0 when one is too long.
+uint64_t most_side_by_side(const attention_budget& budget, const attention_need& need);
 
 /// Could an idle worker with this budget ever run it?
 bool can_ever_fit(const attention_budget& budget, const attention_need& need);

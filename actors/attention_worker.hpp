@@ -51,7 +51,8 @@ struct attention_worker_config {
   worker_address address;
   uint32_t max_num_seqs = defaults::max_num_seqs;
   uint32_t max_num_batched_tokens = defaults::max_num_batched_tokens;
-  uint32_t max_waiting = 256;     ///< sequences; beyond: ec::overloaded
+  uint32_t max_waiting =
+      defaults::max_waiting_seqs; ///< sequences, beside the running; beyond: ec::overloaded
   uint32_t max_model_len = 0;     ///< 0: the model's own; never more than the KV budget holds
   uint32_t max_micro_batches = 1; ///< in flight at once; see micro_batch_policy.hpp
   uint32_t min_micro_batches = 1; ///< the same as the maximum: a fixed number

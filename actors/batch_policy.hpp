@@ -28,7 +28,7 @@ class batch_policy {
   struct limits {
     uint32_t max_num_seqs = defaults::max_num_seqs;                     ///< that run at once
     uint32_t max_num_batched_tokens = defaults::max_num_batched_tokens; ///< rows of one micro-batch
-    uint32_t max_waiting = 256; ///< that may wait; preempted ones come on top
+    uint32_t max_waiting = defaults::max_waiting_seqs; ///< that may wait; preempted ones come on top
     uint32_t max_model_len = 0; ///< positions; `max_positions` lowers it to what the blocks can hold
     uint32_t block_tokens = 16;
     uint32_t num_blocks = 0;

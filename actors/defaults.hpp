@@ -30,8 +30,9 @@ inline constexpr auto scheduler_recovery = lease + reconnect_max;
 inline constexpr auto scheduler_away = seconds{2};
 /// How long a replay waits for another worker than those that have failed it, while one of these has room.
 inline constexpr auto avoid_wait = lease;
-/// A request that waits longer than this for a place is refused.
-inline constexpr auto admission_wait = seconds{120};
+/// A request that waits longer than this for a place is refused: what clients of the OpenAI API wait for an
+/// answer unless told otherwise.
+inline constexpr auto admission_wait = seconds{600};
 /// An expert batch without an answer is sent once more after max(this, 5 × the expected time); a dead
 /// connection is noticed far sooner. An answer that comes after all still counts.
 inline constexpr auto expert_batch_timeout = seconds{10};
@@ -58,11 +59,21 @@ inline constexpr auto local_request = seconds{5};
 /// Draining at SIGTERM: running requests get this long.
 inline constexpr auto drain = seconds{30};
 
-inline constexpr size_t max_num_queued_reqs = 256;
-inline constexpr uint32_t max_num_seqs = 64;
-/// Requests that one gateway holds while the scheduler is away; beyond it they are refused with
+/// Memory of the requests that wait for a place (`queue_bytes_of`): some 40,000 short ones, or 16 prompts of
+/// a million tokens. Beyond it they are refused with ec::overloaded.
+inline constexpr uint64_t max_queued_bytes = uint64_t{64} << 20;
+/// The same queue by number; 0: its memory alone bounds it.
+inline constexpr uint32_t max_num_queued_reqs = 0;
+/// Memory of the requests that one gateway holds while the scheduler is away; beyond it they are refused with
 /// ec::overloaded.
-inline constexpr size_t max_held_reqs = 1024;
+inline constexpr uint64_t max_held_bytes = max_queued_bytes;
+inline constexpr uint32_t max_num_seqs = 64;
+/// Sequences that may wait in an attention worker, on top of as many as it runs: the scheduler sends no more
+/// than those, except while it learns again what runs where.
+inline constexpr uint32_t max_waiting_seqs = 256;
+/// New tokens that room is set aside for where the client has named no number. Most answers are shorter than
+/// the rest of the context, and a worker whose cache is full takes the blocks of its last sequence back.
+inline constexpr uint32_t expected_new_tokens = 1024;
 /// Experts that one host order adds at most, so that what is loaded serves early and plans can change
 /// between.
 inline constexpr size_t max_experts_per_order = 64;

@@ -49,6 +49,7 @@ struct gateway_state {
   scheduler_actor scheduler; ///< null while it is away
   time_point away_since;     ///< while it is away
   cluster_view view;
+  uint32_t max_model_len = 0; ///< the last that was told
   uint64_t next_arrival = 0;
   uint64_t next_flight = 0;
   time_point next_tick = time_point::max(); ///< the earliest that is on its way
@@ -140,12 +141,15 @@ caf::result<assignment> on_admission(pointer self, const admission_request& requ
   auto promise = self->make_response_promise<assignment>();
   if (state.open.contains(request.id))
     answer(self, request.id, make_error(ec::cancelled, "the request was made again"));
-  auto num_held = std::count_if(state.open.begin(), state.open.end(),
-                                [](const auto& entry) { return entry.second.flight == 0; });
-  if (!state.scheduler && !is_promised(request) && static_cast<size_t>(num_held) >= defaults::max_held_reqs) {
-    promise.deliver(
-        make_error(ec::overloaded, std::to_string(num_held) + " requests wait for the scheduler"));
-    return promise;
+  if (!state.scheduler && !is_promised(request)) {
+    uint64_t held_bytes = 0;
+    for (const auto& [id, other] : state.open)
+      held_bytes += is_promised(other.request) ? 0 : queue_bytes_of(other.request);
+    if (held_bytes > 0 && held_bytes + queue_bytes_of(request) > defaults::max_held_bytes) {
+      promise.deliver(make_error(ec::overloaded, std::to_string(state.open.size())
+                                                     + " requests wait for the scheduler, which is away"));
+      return promise;
+    }
   }
   auto& admission = state.open[request.id];
   admission.request = request;
@@ -221,6 +225,11 @@ bool has_worker(const cluster_view& view, worker_id id) {
 
 void on_view(pointer self, const cluster_view& view) {
   auto& state = self->state;
+  if (view.max_model_len > 0 && view.max_model_len != state.max_model_len) {
+    state.max_model_len = view.max_model_len;
+    if (state.config.on_context)
+      state.config.on_context(view.max_model_len);
+  }
   auto previous = std::exchange(state.view, view);
   for (const auto& worker : previous.workers) {
     if (has_worker(view, worker.id))

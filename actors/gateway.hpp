@@ -2,6 +2,8 @@
 // the cluster, and handles of attention workers.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 
 #include <caf/replies_to.hpp>
@@ -41,6 +43,9 @@ using gateway_actor = caf::typed_actor<
 struct gateway_config {
   worker_address address;
   directory_actor directory;
+  /// Called on the actor's thread when the longest context of the cluster is known, and when it changes; not
+  /// when the last attention worker goes, since one like it will come. May be empty.
+  std::function<void(uint32_t max_model_len)> on_context;
 };
 
 gateway_actor spawn_gateway(caf::actor_system& system, gateway_config config);

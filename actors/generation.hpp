@@ -1,6 +1,7 @@
 // What a session asks of an attention worker, and what it gets back.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -17,6 +18,11 @@ struct biased_token {
   float bias = 0.0F;
   bool operator==(const biased_token&) const = default;
 };
+
+/// Bounds of what a request may list; each costs time or memory in every step.
+inline constexpr size_t max_allowed_tokens = 16384;
+inline constexpr size_t max_bad_word_sequences = 1024;
+inline constexpr size_t max_bad_word_tokens = 64; ///< of one sequence
 
 /// How one sequence is sampled; OpenAI's and vLLM's names. Already validated by the gateway.
 struct sampling_params {
@@ -35,6 +41,10 @@ struct sampling_params {
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids; ///< ends the sequence; the model's own EOS ids are among them
   std::vector<biased_token> logit_bias;
+  std::vector<int32_t> allowed_token_ids; ///< no others are chosen; empty: all are
+  /// Token sequences that are not generated: the last token of one is masked when the new tokens so far end
+  /// with those before it.
+  std::vector<std::vector<int32_t>> bad_words;
   bool operator==(const sampling_params&) const = default;
 };
 
@@ -91,7 +101,7 @@ typename Inspector::result_type inspect(Inspector& f, sampling_params& x) {
   return f(caf::meta::type_name("sampling_params"), exact_float{x.temperature}, x.top_k, exact_float{x.top_p},
            exact_float{x.min_p}, exact_float{x.repetition_penalty}, exact_float{x.presence_penalty},
            exact_float{x.frequency_penalty}, x.seed, x.max_tokens, x.min_tokens, x.num_logprobs,
-           x.prompt_logprobs, x.ignore_eos, x.stop_token_ids, x.logit_bias);
+           x.prompt_logprobs, x.ignore_eos, x.stop_token_ids, x.logit_bias, x.allowed_token_ids, x.bad_words);
 }
 
 template <class Inspector>

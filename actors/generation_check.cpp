@@ -26,6 +26,23 @@ std::string flaw_of(const generation_request& request, const model_shape& shape)
     if (!std::isfinite(sampling.logit_bias[i].bias))
       return "a logit_bias is not a finite number";
   }
+  if (sampling.allowed_token_ids.size() > max_allowed_tokens)
+    return std::to_string(sampling.allowed_token_ids.size()) + " allowed_token_ids are more than the "
+           + std::to_string(max_allowed_tokens) + " that may be";
+  for (size_t i = 0; i < sampling.allowed_token_ids.size(); ++i)
+    if (outside(sampling.allowed_token_ids[i]))
+      return names("allowed_token_ids entry", i, sampling.allowed_token_ids[i]);
+  if (sampling.bad_words.size() > max_bad_word_sequences)
+    return std::to_string(sampling.bad_words.size()) + " bad_words are more than the "
+           + std::to_string(max_bad_word_sequences) + " that may be";
+  for (const auto& word : sampling.bad_words) {
+    if (word.empty() || word.size() > max_bad_word_tokens)
+      return "an entry of bad_words has " + std::to_string(word.size()) + " tokens, and 1 to "
+             + std::to_string(max_bad_word_tokens) + " may be";
+    for (size_t i = 0; i < word.size(); ++i)
+      if (outside(word[i]))
+        return names("bad_words token", i, word[i]);
+  }
   if (sampling.max_tokens < 1)
     return "max_tokens is " + std::to_string(sampling.max_tokens) + ", and at least 1 is needed";
   const auto finite = std::isfinite(sampling.temperature) && std::isfinite(sampling.top_p)

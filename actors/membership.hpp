@@ -70,6 +70,9 @@ struct cluster_view {
   placement experts;
   std::vector<worker_address> workers; ///< all live ones
   bool ready = false;                  ///< every (layer, expert) has a host and there is an attention worker
+  /// Positions of the longest sequence that an attention worker takes, by its KV cache and the model; 0 while
+  /// there is none.
+  uint32_t max_model_len = 0;
   bool operator==(const cluster_view&) const = default;
 };
 
@@ -115,7 +118,9 @@ struct admission_request {
   request_id id;
   uint32_t prompt_tokens = 0;
   uint32_t max_new_tokens = 0;
-  uint32_t num_choices = 1;
+  /// Fewer than `max_new_tokens` will do where the context ends, but no fewer than these; 0: none fewer.
+  uint32_t min_new_tokens = 0;
+  uint32_t num_choices = 1; ///< run side by side as far as a worker holds them, the rest after them
   int32_t priority = 0;
   uint64_t deadline_ms = 0; ///< how long it may wait for a place
   uint32_t attempt = 0;     ///< above 0: was admitted before and lost its worker; goes before all new ones
@@ -132,10 +137,16 @@ inline bool is_promised(const admission_request& x) {
   return x.attempt > 0 || x.follows;
 }
 
+/// What a request costs the cluster while it waits: its prompt in a gateway, and a few actors and messages.
+inline uint64_t queue_bytes_of(const admission_request& x) {
+  return uint64_t{x.prompt_tokens} * sizeof(int32_t) + 1024;
+}
+
 /// The scheduler's yes. The session reports `done` to give the place back.
 struct assignment {
   request_id id;
-  worker_address worker; ///< an attention worker
+  worker_address worker;    ///< an attention worker
+  uint32_t num_choices = 1; ///< that may run there at the same time
   bool operator==(const assignment&) const = default;
 };
 
@@ -168,7 +179,7 @@ typename Inspector::result_type inspect(Inspector& f, placement& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, cluster_view& x) {
-  return f(caf::meta::type_name("cluster_view"), x.experts, x.workers, x.ready);
+  return f(caf::meta::type_name("cluster_view"), x.experts, x.workers, x.ready, x.max_model_len);
 }
 
 template <class Inspector>
@@ -194,13 +205,13 @@ typename Inspector::result_type inspect(Inspector& f, lease_renewal& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, admission_request& x) {
-  return f(caf::meta::type_name("admission_request"), x.id, x.prompt_tokens, x.max_new_tokens, x.num_choices,
-           x.priority, x.deadline_ms, x.attempt, x.follows, x.avoid);
+  return f(caf::meta::type_name("admission_request"), x.id, x.prompt_tokens, x.max_new_tokens,
+           x.min_new_tokens, x.num_choices, x.priority, x.deadline_ms, x.attempt, x.follows, x.avoid);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, assignment& x) {
-  return f(caf::meta::type_name("assignment"), x.id, x.worker);
+  return f(caf::meta::type_name("assignment"), x.id, x.worker, x.num_choices);
 }
 
 } // namespace troupe

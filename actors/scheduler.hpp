@@ -10,6 +10,7 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/defaults.hpp"
 #include "actors/membership.hpp"
 #include "actors/type_ids.hpp"
 
@@ -27,9 +28,9 @@ using scheduler_actor = caf::typed_actor<
     // A worker leaves in order; answers when no expert and no request depends on it any more, or at the
     // deadline.
     caf::replies_to<caf::leave_atom, worker_id>::with<void>,
-    // May this request run, and where? Waits in a bounded queue by priority, then arrival. Fails with
-    // ec::overloaded (queue full), ec::context_exceeded (never fits), ec::not_ready (no worker in time),
-    // ec::deadline_exceeded.
+    // May this request run, where, and how many of its choices at the same time? Waits in a bounded queue by
+    // priority, then arrival. Fails with ec::overloaded (queue full), ec::context_exceeded (never fits),
+    // ec::not_ready (no worker in time), ec::deadline_exceeded.
     caf::replies_to<admission_request>::with<assignment>,
     // The request is over: its place is free.
     caf::reacts_to<done_atom, request_id>,
@@ -42,7 +43,8 @@ struct scheduler_config {
   uint64_t term = 1;               ///< higher than any earlier scheduler's of this cluster
   uint32_t num_replicas = 1;       ///< hosts per expert, where there are as many expert workers
   uint32_t min_expert_workers = 1; ///< wait for so many before the first placement
-  size_t max_num_queued_reqs = 256;
+  uint64_t max_queued_bytes = defaults::max_queued_bytes;     ///< of requests that wait for a place
+  size_t max_num_queued_reqs = defaults::max_num_queued_reqs; ///< likewise; 0: as many as these bytes hold
   bool allow_inexact = false; ///< let workers of different numerics classes replace one another
   std::string state_dir{};    ///< where term and placement are persisted; empty: nowhere
   std::shared_ptr<scheduler_metrics> metrics{}; ///< may be null

@@ -42,6 +42,7 @@ void scheduler_state::publish() {
   for (const auto& [id, member] : leases_.members())
     next_.workers.push_back(member.hello.address);
   next_.ready = hosting_.is_complete() && leases_.count(worker_role::attention) > 0;
+  next_.max_model_len = static_cast<uint32_t>(admission_.longest_context());
   if (!writer_) {
     broadcast();
     return;

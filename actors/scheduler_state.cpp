@@ -34,7 +34,7 @@ void scheduler_state::start(pointer actor, scheduler_config settings, std::optio
   writer_ = std::move(disk);
   next_tick_ = now() + defaults::scheduler_tick;
   leases_ = lease_table{config_.allow_inexact};
-  admission_ = admission_policy{config_.max_num_queued_reqs};
+  admission_ = admission_policy{{config_.max_queued_bytes, config_.max_num_queued_reqs}};
   if (!stored)
     return;
   leases_.restore(stored->identity);
@@ -309,11 +309,11 @@ void scheduler_state::done(request_id id) {
 void scheduler_state::place_requests() {
   if (!published_.ready)
     return;
-  for (const auto& [id, worker, waited] : admission_.place(now())) {
+  for (const auto& [id, worker, num_choices, waited] : admission_.place(now())) {
     if (config_.metrics)
       config_.metrics->on_admitted(waited);
     auto found = waiting_.find(id);
-    found->second.deliver(assignment{id, leases_.find(worker)->hello.address});
+    found->second.deliver(assignment{id, leases_.find(worker)->hello.address, num_choices});
     waiting_.erase(found);
   }
 }
@@ -339,7 +339,8 @@ scheduler_status scheduler_state::status() const {
   for (const auto& [id, member] : leases_.members()) {
     auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now() - member.renewed);
     result.workers.push_back({member.hello.address, member.load, static_cast<uint64_t>(age.count()),
-                              hosting_.hosted(id), member.hello.numerics_class});
+                              hosting_.hosted(id), member.hello.numerics_class, member.hello.max_num_seqs,
+                              member.hello.kv_capacity_tokens, member.hello.max_model_len});
   }
   result.queued = admission_.num_queued();
   result.assigned = admission_.num_placed();

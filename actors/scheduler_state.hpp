@@ -98,7 +98,7 @@ struct scheduler_state {
   lease_table leases_;
   time_point next_tick_;     ///< when it is due
   time_point held_up_until_; ///< what connections end until then is ours, not the workers'
-  admission_policy admission_{defaults::max_num_queued_reqs};
+  admission_policy admission_{{}};
   hosting_policy hosting_;
   std::vector<uint32_t> layers_; ///< that hosting_ works with
   std::map<worker_id, link> links_;

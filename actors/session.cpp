@@ -39,6 +39,8 @@ struct session_state {
   uint32_t attempt = 0;          ///< also tells answers to an older attempt's questions
   worker_id worker;              ///< of this attempt, once there is a place
   attention_worker_actor handle; ///< of that worker, under monitor, while running
+  uint32_t most_running = 0;     ///< choices that have a place there at the same time
+  uint32_t next_choice = 0;      ///< this one and those behind it are not there yet
   std::vector<worker_id> avoid;
   time_point next_tick;                    ///< of the regular ones; pauses have their own
   time_point resume_at;                    ///< while pausing
@@ -54,7 +56,7 @@ void drop_worker(pointer self) {
   auto& state = self->state;
   if (!state.handle)
     return;
-  for (uint32_t choice = 0; choice < state.choices.size(); ++choice)
+  for (uint32_t choice = 0; choice < state.next_choice; ++choice)
     if (!state.choices[choice].is_finished())
       self->send(state.handle, cancel_atom_v, sequence_id{state.request.id, choice}, state.attempt);
   self->demonitor(state.handle.address());
@@ -108,15 +110,18 @@ void replay(pointer self, const caf::error& why) {
   self->delayed_send(self, pause, caf::tick_atom_v);
 }
 
-void submit(pointer self) {
+/// Sends the next choices to the worker, as many as have room there beside those that run. All have their own
+/// stream of random numbers, so that each says the same whenever it runs.
+void submit_choices(pointer self) {
   auto& state = self->state;
-  state.now = phase::running;
-  state.last_word = self->clock().now();
-  self->monitor(state.handle);
-  for (uint32_t choice = 0; choice < state.choices.size(); ++choice) {
+  auto num_running = std::count_if(state.choices.begin(), state.choices.begin() + state.next_choice,
+                                   [](const auto& choice) { return !choice.is_finished(); });
+  for (; state.next_choice < state.choices.size() && num_running < state.most_running; ++state.next_choice) {
+    const auto choice = state.next_choice;
     const auto& log = state.choices[choice];
     if (log.is_finished())
       continue;
+    ++num_running;
     generation_request sequence{.id = {state.request.id, choice},
                                 .attempt = state.attempt,
                                 .priority = state.request.priority,
@@ -129,10 +134,21 @@ void submit(pointer self) {
   }
 }
 
-void resolve(pointer self, const worker_address& worker) {
+void submit(pointer self) {
   auto& state = self->state;
+  state.now = phase::running;
+  state.last_word = self->clock().now();
+  self->monitor(state.handle);
+  submit_choices(self);
+}
+
+void resolve(pointer self, const assignment& place) {
+  auto& state = self->state;
+  const auto& worker = place.worker;
   state.now = phase::resolving;
   state.worker = worker.id;
+  state.most_running = std::max(place.num_choices, uint32_t{1});
+  state.next_choice = 0;
   auto attempt = state.attempt;
   // The gateway answers within defaults::connect_timeout.
   self->request(state.gateway, defaults::connect_timeout + defaults::local_request, caf::resolve_atom_v,
@@ -150,6 +166,15 @@ void resolve(pointer self, const worker_address& worker) {
           });
 }
 
+/// Tokens of the unfinished choice that has most of them.
+uint32_t longest_answer(const std::vector<choice_log>& choices) {
+  size_t longest = 0;
+  for (const auto& choice : choices)
+    if (!choice.is_finished())
+      longest = std::max(longest, choice.tokens().size());
+  return static_cast<uint32_t>(longest);
+}
+
 void ask_for_place(pointer self) {
   auto& state = self->state;
   state.now = phase::admitting;
@@ -160,6 +185,8 @@ void ask_for_place(pointer self) {
   admission_request question{.id = state.request.id,
                              .prompt_tokens = static_cast<uint32_t>(state.request.prompt.size()),
                              .max_new_tokens = static_cast<uint32_t>(state.request.sampling.max_tokens),
+                             .min_new_tokens =
+                                 state.request.open_ended ? longest_answer(state.choices) + 1 : 0,
                              .num_choices = static_cast<uint32_t>(num_open),
                              .priority = state.request.priority,
                              .deadline_ms = static_cast<uint64_t>(wait.count()),
@@ -172,7 +199,7 @@ void ask_for_place(pointer self) {
       .then(
           [self, attempt](const assignment& place) {
             if (attempt == self->state.attempt && self->state.now == phase::admitting)
-              resolve(self, place.worker);
+              resolve(self, place);
           },
           [self, attempt](const caf::error& error) {
             if (attempt != self->state.attempt || self->state.now != phase::admitting)
@@ -217,7 +244,8 @@ void on_update(pointer self, token_update& update) {
     return;
   log.finish();
   state.listener->on_finish(choice, update.finish, update.stop_token);
-  end_if_complete(self);
+  if (!end_if_complete(self))
+    submit_choices(self);
 }
 
 void on_failed(pointer self, const sequence_failed& failure) {
@@ -235,10 +263,11 @@ void on_stop(pointer self, uint32_t choice) {
   if (choice >= state.choices.size() || state.choices[choice].is_finished())
     return;
   state.choices[choice].finish();
-  if (state.handle)
+  if (state.handle && choice < state.next_choice)
     self->send(state.handle, cancel_atom_v, sequence_id{state.request.id, choice}, state.attempt);
   state.listener->on_finish(choice, finish_reason::stop, -1);
-  end_if_complete(self);
+  if (!end_if_complete(self) && state.now == phase::running)
+    submit_choices(self);
 }
 
 void on_tick(pointer self) {

@@ -40,7 +40,8 @@ struct session_request {
   sampling_params sampling; ///< choice c samples with (seed, c)
   uint32_t num_choices = 1;
   int32_t priority = 0;
-  bool follows = false;                        ///< a prompt of the same client's request has a token already
+  bool open_ended = false; ///< fewer than sampling.max_tokens will do where the context ends
+  bool follows = false;    ///< a prompt of the same client's request has a token already
   std::chrono::milliseconds admission_wait{0}; ///< 0: defaults::admission_wait
   std::chrono::milliseconds timeout{0};        ///< of the whole request; 0: none
 };

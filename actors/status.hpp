@@ -38,6 +38,9 @@ struct worker_status {
   uint64_t lease_age_ms = 0; ///< since the last renewal
   std::vector<expert_id> hosted;
   std::string numerics_class;
+  uint32_t max_num_seqs = 0;       ///< attention: sequences that run at once
+  uint64_t kv_capacity_tokens = 0; ///< attention
+  uint32_t max_model_len = 0;      ///< attention: positions of its longest sequence
   bool operator==(const worker_status&) const = default;
 };
 
@@ -66,7 +69,7 @@ typename Inspector::result_type inspect(Inspector& f, attention_status& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, worker_status& x) {
   return f(caf::meta::type_name("worker_status"), x.address, x.load, x.lease_age_ms, x.hosted,
-           x.numerics_class);
+           x.numerics_class, x.max_num_seqs, x.kv_capacity_tokens, x.max_model_len);
 }
 
 template <class Inspector>

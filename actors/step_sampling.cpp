@@ -15,10 +15,18 @@ struct sampling_input {
   std::vector<kernels::token_bias> bias;
   std::vector<kernels::token_count> counts;
   std::vector<uint32_t> forbidden;
+  std::vector<uint32_t> allowed;
 };
 
 bool has_penalties(const sampling_params& p) {
   return p.repetition_penalty != 1.0F || p.presence_penalty != 0.0F || p.frequency_penalty != 0.0F;
+}
+
+/// Would one more token complete this word?
+bool is_open(const std::vector<int32_t>& word, std::span<const int32_t> emitted) {
+  const auto before = word.size() - 1;
+  return before <= emitted.size()
+         && std::equal(word.begin(), word.end() - 1, emitted.end() - static_cast<std::ptrdiff_t>(before));
 }
 
 sampling_input input_of(const sequence_tokens& sequence) {
@@ -36,8 +44,16 @@ sampling_input input_of(const sequence_tokens& sequence) {
       input.counts.push_back({static_cast<uint32_t>(token), in_output});
     }
   }
-  size_t emitted = sequence.tokens.size() - sequence.num_prompt;
-  if (emitted < static_cast<size_t>(std::max(params.min_tokens, 0))) {
+  for (int32_t token : params.allowed_token_ids) {
+    input.allowed.push_back(static_cast<uint32_t>(token));
+  }
+  const auto emitted = std::span{sequence.tokens}.subspan(sequence.num_prompt);
+  for (const auto& word : params.bad_words) {
+    if (is_open(word, emitted)) {
+      input.forbidden.push_back(static_cast<uint32_t>(word.back()));
+    }
+  }
+  if (emitted.size() < static_cast<size_t>(std::max(params.min_tokens, 0))) {
     for (int32_t token : params.stop_token_ids) {
       input.forbidden.push_back(static_cast<uint32_t>(token));
     }
@@ -112,6 +128,7 @@ void answer_logits(kernels::context& context, kernels::const_tensor_view logits,
                        .logit_bias = inputs[i].bias,
                        .counts = inputs[i].counts,
                        .forbidden = inputs[i].forbidden,
+                       .allowed = inputs[i].allowed,
                        .num_logprobs = num_top,
                        .top = top[i]});
     } else {

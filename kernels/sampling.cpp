@@ -107,16 +107,35 @@ bool changes_logits(const sampling_row& row) {
   const sampling_params& p = row.params;
   const bool penalises =
       p.repetition_penalty != 1.0F || p.presence_penalty != 0.0F || p.frequency_penalty != 0.0F;
-  return !row.logit_bias.empty() || !row.forbidden.empty() || (penalises && !row.counts.empty());
+  return !row.logit_bias.empty() || !row.forbidden.empty() || !row.allowed.empty()
+         || (penalises && !row.counts.empty());
 }
 
-void change_logits(const sampling_row& row, float* logits, std::size_t vocab) {
+bool allows_one(const sampling_row& row, std::size_t vocab) {
+  return std::any_of(row.allowed.begin(), row.allowed.end(), [&](std::uint32_t token) {
+    return token < vocab
+           && std::find(row.forbidden.begin(), row.forbidden.end(), token) == row.forbidden.end();
+  });
+}
+
+/// @param raw     [vocab], as they came
+/// @param logits  [vocab], gets them changed
+void change_logits(const sampling_row& row, const float* raw, float* logits, std::size_t vocab) {
+  if (row.allowed.empty()) {
+    std::copy_n(raw, vocab, logits);
+  } else {
+    std::fill_n(logits, vocab, lowest);
+    for (const std::uint32_t token : row.allowed)
+      if (token < vocab)
+        logits[token] = raw[token];
+  }
   for (const token_bias& bias : row.logit_bias)
     if (bias.token < vocab)
       logits[bias.token] += bias.bias;
-  for (const std::uint32_t token : row.forbidden)
-    if (token < vocab)
-      logits[token] = lowest;
+  if (row.allowed.empty() || row.forbidden.empty() || allows_one(row, vocab))
+    for (const std::uint32_t token : row.forbidden)
+      if (token < vocab)
+        logits[token] = lowest;
   const sampling_params& p = row.params;
   for (const token_count& count : row.counts) {
     if (count.token >= vocab)
@@ -155,8 +174,7 @@ sampled_token sample_row(context& ctx, unsigned thread, const_tensor_view all, c
   auto* shares = reinterpret_cast<float*>(keys + 2 * vocab);
   if (changes_logits(row)) {
     float* changed = shares + vocab;
-    std::copy_n(logits, vocab, changed);
-    change_logits(row, changed, vocab);
+    change_logits(row, logits, changed, vocab);
     logits = changed;
   }
   const std::uint32_t token = row.params.temperature < greedy_temperature

@@ -77,6 +77,9 @@ struct sampling_row {
   std::span<const token_count> counts{};
   /// Never chosen now: stop ids while fewer than `min_tokens` have come, bad words.
   std::span<const std::uint32_t> forbidden{};
+  /// No others are chosen, any order; empty: all may be. Where all of them are forbidden they are allowed all
+  /// the same.
+  std::span<const std::uint32_t> allowed{};
   /// Wanted in `sampled_token::top`, best first; 0: none.
   std::uint32_t num_logprobs = 0;
   /// Room for them, at least `num_logprobs` (no more than vocab are written).
@@ -94,7 +97,8 @@ struct sampled_token {
   std::uint32_t num_top = 0;
 };
 
-/// Chooses a token per row. In this order: logit_bias; forbidden tokens to −infinity; repetition penalty
+/// Chooses a token per row. In this order: what is not allowed to −infinity; logit_bias; forbidden tokens to
+/// −infinity; repetition penalty
 /// (positive logits divided, others multiplied), frequency, presence; temperature 0: the best, lowest id
 /// first; otherwise divide by temperature, min_p, top_k, top_p (the token that crosses p is kept; equal ones:
 /// lower ids first), then the first kept token in order of id whose cumulated probability exceeds the draw.

@@ -16,7 +16,7 @@ ALLOWED = {
     "actors": ["actors/transport", "kernels/model", "kernels"],
     "kernels/model": ["kernels"],
     "kernels": [],
-    "services/options": [],
+    "services/options": ["actors"],  # the defaults of flags that actors are configured with
     "services": ["services/options", "actors", "actors/transport", "kernels/model", "kernels"],
     "load": ["services/options"],  # it talks HTTP; only its flags are parsed as everybody's
     "tests": ["services", "services/options", "actors", "actors/transport", "kernels/model", "kernels", "load"],

@@ -26,6 +26,23 @@ model::load_progress progress_lines(const process_log& log) {
   };
 }
 
+/// What is served here, in one line: an operator sees what the flags have made of the model.
+std::string description_of(const attention_engine& engine, const model_options& model,
+                           const attention_options& options) {
+  const auto& shape = engine.shape();
+  const auto kv_tokens = uint64_t{engine.num_blocks()} * engine.block_tokens();
+  const auto wanted =
+      model.max_model_len == 0 ? shape.max_model_len : std::min(model.max_model_len, shape.max_model_len);
+  auto text = model.model_name() + ": context " + std::to_string(std::min<uint64_t>(wanted, kv_tokens))
+              + " tokens, KV cache " + std::to_string(kv_tokens) + " tokens, " + shape.numerics_class;
+  if (kv_tokens < wanted) {
+    const auto bytes_per_token = options.kv_cache_memory / kv_tokens + 1; // rounded up
+    text += "; the KV cache limits the context: " + std::to_string(wanted) + " tokens take --kv-cache-memory "
+            + std::to_string(((bytes_per_token * wanted) >> 20) + 1) + "M";
+  }
+  return text;
+}
+
 } // namespace
 
 attention_service::attention_service(const service_site& site, const model_source& source,
@@ -43,11 +60,13 @@ attention_service::attention_service(const service_site& site, const model_sourc
   attention_worker_config worker;
   worker.address = site.address;
   worker.max_num_seqs = options.max_num_seqs;
+  worker.max_waiting = options.max_num_seqs + defaults::max_waiting_seqs;
   worker.max_num_batched_tokens = options.max_num_batched_tokens;
   worker.max_model_len = model.max_model_len;
   worker.max_micro_batches = options.micro_batches;
   worker.directory = site.directory;
   worker.engine = make_model_attention_engine(std::move(engine));
+  site.log.line("attention-ready", description_of(*worker.engine, model, options));
   worker.metrics = std::move(metrics);
   actor_ = spawn_attention_worker(site.system, std::move(worker));
 }

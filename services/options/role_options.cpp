@@ -101,6 +101,9 @@ void gateway_options::declare(option_parser& parser) {
               &chat_template_file);
   parser.text("metrics-prefix", "PREFIX", "prefix of metric names; 'vllm:' makes vLLM's dashboards work",
               &metrics_prefix);
+  parser.toggle("trust-request-chat-template",
+                "let requests bring a chat template of their own (`chat_template`), which runs here",
+                &trust_request_chat_template);
   parser.number("max-connections", "open HTTP connections; further ones are told 503", &max_connections, 1,
                 65536);
 }
@@ -122,8 +125,12 @@ void expert_options::declare(option_parser& parser) {
 }
 
 void scheduler_options::declare(option_parser& parser, expert_worker_count count) {
-  parser.number("max-num-queued-reqs", "requests that may wait for a place; more are refused with 429",
-                &max_num_queued_reqs, 1, 1U << 20);
+  parser.bytes("max-queued-bytes",
+               "memory of the prompts that may wait for a place, such as 64M; more are refused with 429",
+               &max_queued_bytes);
+  parser.number("max-num-queued-reqs",
+                "requests that may wait for a place; 0: as many as --max-queued-bytes allows",
+                &max_num_queued_reqs, 0, 1U << 20);
   parser.number("replicas", "hosts of each expert, where there are as many expert workers", &replicas, 1, 64);
   if (count != expert_worker_count::fixed) {
     parser.number("expert-workers",

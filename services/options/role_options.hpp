@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/defaults.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe {
@@ -49,13 +50,14 @@ struct gateway_options {
   std::string chat_template_file;
   std::string metrics_prefix = "troupe_";
   uint32_t max_connections = 1024;
+  bool trust_request_chat_template = false;
 
   void declare(option_parser& parser);
 };
 
 struct attention_options {
-  uint32_t max_num_seqs = 64;
-  uint32_t max_num_batched_tokens = 512;
+  uint32_t max_num_seqs = defaults::max_num_seqs;
+  uint32_t max_num_batched_tokens = defaults::max_num_batched_tokens;
   uint32_t micro_batches = 1;
   uint64_t kv_cache_memory = uint64_t{1} << 30;
 
@@ -77,7 +79,8 @@ enum class expert_worker_count {
 };
 
 struct scheduler_options {
-  uint32_t max_num_queued_reqs = 256;
+  uint64_t max_queued_bytes = defaults::max_queued_bytes;
+  uint32_t max_num_queued_reqs = defaults::max_num_queued_reqs; ///< 0: as many as these bytes hold
   uint32_t replicas = 1;
   uint32_t expert_workers = 1; ///< wait for so many before the first placement
   bool allow_inexact = false;

@@ -12,6 +12,7 @@ scheduler_service::scheduler_service(caf::actor_system& system, const scheduler_
   scheduler_config config;
   config.num_replicas = options.replicas;
   config.min_expert_workers = options.expert_workers;
+  config.max_queued_bytes = options.max_queued_bytes;
   config.max_num_queued_reqs = options.max_num_queued_reqs;
   config.allow_inexact = options.allow_inexact;
   config.state_dir = options.state_dir;

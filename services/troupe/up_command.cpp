@@ -229,7 +229,8 @@ int up_command(const std::vector<std::string>& arguments) {
   };
 
   flag_words scheduler_flags;
-  scheduler_flags.add_number("max-num-queued-reqs", scheduler.max_num_queued_reqs)
+  scheduler_flags.add_number("max-queued-bytes", scheduler.max_queued_bytes)
+      .add_number("max-num-queued-reqs", scheduler.max_num_queued_reqs)
       .add_number("replicas", scheduler.replicas)
       .add_number("expert-workers", scheduler.expert_workers)
       .add("allow-inexact", scheduler.allow_inexact ? "true" : "false")
@@ -281,6 +282,7 @@ int up_command(const std::vector<std::string>& arguments) {
         .add_number("port", gateway.port == 0 ? 0 : gateway.port + i)
         .add("api-key-file", gateway.api_key_file)
         .add("chat-template", gateway.chat_template_file)
+        .add("trust-request-chat-template", gateway.trust_request_chat_template ? "true" : "false")
         .add("metrics-prefix", gateway.metrics_prefix)
         .add_number("max-connections", gateway.max_connections);
     flags.add("scheduler", endpoint);

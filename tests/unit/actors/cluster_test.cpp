@@ -58,6 +58,21 @@ TEST(cluster_test, property_requests_survive_the_deaths_of_any_workers_and_the_s
   EXPECT_GT(num_retries, 50U) << "the deaths did not hit what they were meant for";
 }
 
+TEST(cluster_test, choices_beyond_the_seats_say_the_same_one_after_another) {
+  for (uint32_t seed = 1; seed <= 10 && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    whole_cluster cluster{seed};
+    for (uint32_t num_choices : {11U, 1U, 9U}) // a worker has 4 seats
+      cluster.open_session(0, num_choices);
+    if (seed > 2)
+      cluster.later(cluster.up_to(400ms), [&cluster] { cluster.kill_worker(cluster.below(2)); });
+    finish(cluster);
+    cluster.expect_undisturbed_output();
+    cluster.wait_until_whole();
+    cluster.expect_nothing_left();
+  }
+}
+
 TEST(cluster_test, the_death_of_a_gateway_leaves_nothing_behind) {
   for (uint32_t seed = 1; seed <= 10 && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

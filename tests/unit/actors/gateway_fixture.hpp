@@ -84,6 +84,7 @@ class gateway_test : public deterministic_system {
     gateway_config config;
     config.address = {{70}, worker_role::gateway, "gateway-0", ""};
     config.directory = directory;
+    config.on_context = [this](uint32_t longest) { contexts.push_back(longest); };
     gateway = root(spawn_gateway(system, config));
   }
 
@@ -175,6 +176,7 @@ class gateway_test : public deterministic_system {
   scripted_scheduler_actor scheduler;
   std::shared_ptr<scheduler_script> script;
   std::deque<answer> answers;
+  std::vector<uint32_t> contexts; ///< that were told
 };
 
 } // namespace troupe

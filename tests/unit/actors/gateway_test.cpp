@@ -151,14 +151,37 @@ TEST_F(gateway_test, replays_wait_for_the_scheduler_until_their_own_deadline) {
 }
 
 TEST_F(gateway_test, holds_no_more_than_it_may_but_every_replay) {
-  for (uint64_t id = 1; id <= defaults::max_held_reqs; ++id)
-    admit(request_of(id));
+  const auto half =
+      request_of(1, static_cast<uint32_t>(defaults::max_held_bytes / 2 / sizeof(int32_t)) - 256);
+  admit(half);
+  auto other = half;
+  other.id = {2};
+  EXPECT_FALSE(admit(other).is_here);
   EXPECT_EQ(admit(request_of(5000)).code(), ec::overloaded);
   auto replay = request_of(5001);
   replay.attempt = 1;
   EXPECT_FALSE(admit(replay).is_here);
   start_scheduler();
-  EXPECT_EQ(script->asked.size(), defaults::max_held_reqs + 1);
+  EXPECT_EQ(script->asked.size(), 3U);
+}
+
+TEST_F(gateway_test, holds_thousands_of_short_requests) {
+  for (uint64_t id = 1; id <= 2000; ++id)
+    admit(request_of(id));
+  start_scheduler();
+  EXPECT_EQ(script->asked.size(), 2000U);
+}
+
+TEST_F(gateway_test, tells_the_longest_context_and_keeps_it_while_nobody_is_there) {
+  auto view = view_of({1});
+  view.max_model_len = 400;
+  tell(view);
+  tell(view);
+  tell(view_of({})); // the last worker has died, and one like it will come
+  EXPECT_EQ(contexts, std::vector<uint32_t>{400});
+  view.max_model_len = 300;
+  tell(view);
+  EXPECT_EQ(contexts, (std::vector<uint32_t>{400, 300}));
 }
 
 TEST_F(gateway_test, a_scheduler_without_an_answer_is_no_endless_wait) {

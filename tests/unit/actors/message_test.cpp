@@ -58,7 +58,9 @@ sampling_params sample() {
           .prompt_logprobs = 1,
           .ignore_eos = true,
           .stop_token_ids = {2, 50256},
-          .logit_bias = {{11, -100.0F}, {12, 1.5F}}};
+          .logit_bias = {{11, -100.0F}, {12, 1.5F}},
+          .allowed_token_ids = {3, 4},
+          .bad_words = {{5}, {6, 7}}};
 }
 
 template <>
@@ -122,7 +124,8 @@ template <>
 cluster_view sample() {
   return {{3, 4, {{(3ULL << 32U) + 4, {{{sample<worker_id>()}}, {}}}, {1, {}}}},
           {sample<worker_address>()},
-          true};
+          true,
+          4096};
 }
 
 template <>
@@ -147,12 +150,12 @@ lease_renewal sample() {
 
 template <>
 admission_request sample() {
-  return {sample<request_id>(), 100, 200, 3, -1, 5000, 2, true, {sample<worker_id>()}};
+  return {sample<request_id>(), 100, 200, 50, 3, -1, 5000, 2, true, {sample<worker_id>()}};
 }
 
 template <>
 assignment sample() {
-  return {sample<request_id>(), sample<worker_address>()};
+  return {sample<request_id>(), sample<worker_address>(), 3};
 }
 
 template <>
@@ -171,7 +174,14 @@ scheduler_status sample() {
           true,
           "model",
           sample<cluster_view>().experts,
-          {{sample<worker_address>(), sample<lease_renewal>(), 12, {sample<expert_id>()}, "cpu/bfloat16"}},
+          {{sample<worker_address>(),
+            sample<lease_renewal>(),
+            12,
+            {sample<expert_id>()},
+            "cpu/bfloat16",
+            64,
+            65536,
+            4096}},
           9,
           10};
 }

@@ -59,7 +59,7 @@ TEST(admission_policy, property_budgets_hold_and_nobody_is_forgotten) {
   for (uint32_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     dice random{seed};
-    admission_policy policy{8};
+    admission_policy policy{{.requests = 8}};
     time_point now{};
     std::map<uint64_t, attention_need> needs; // of all requests that were taken
     std::map<uint64_t, uint64_t> placed;      // request → worker
@@ -74,6 +74,11 @@ TEST(admission_policy, property_budgets_hold_and_nobody_is_forgotten) {
       for (const auto& entry : policy.place(now)) {
         ASSERT_EQ(leaves(entry.id), 1U);
         ASSERT_TRUE(workers.contains(entry.worker.value));
+        auto& need = needs.at(entry.id.value);
+        ASSERT_LE(entry.num_choices, need.num_seqs);
+        ASSERT_GE(entry.num_choices, std::min<uint64_t>(need.num_seqs, 1000 / need.seq_tokens))
+            << "as many as an idle worker holds";
+        need.num_seqs = entry.num_choices; // the rest follows on the same place
         placed[entry.id.value] = entry.worker.value;
       }
       for (const auto& entry : policy.expire(now, true))

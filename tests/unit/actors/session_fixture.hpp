@@ -55,6 +55,7 @@ struct counter_log {
   std::vector<request_id> done;
   caf::error refusal;
   bool answers = true;
+  uint32_t most_choices = 100;                       ///< that get a place side by side
   std::map<uint64_t, caf::strong_actor_ptr> workers; ///< by id; whoever is not avoided comes first
 };
 
@@ -78,7 +79,8 @@ inline gateway_actor::behavior_type counter(gateway_actor::stateful_pointer<coun
           if (std::find(request.avoid.begin(), request.avoid.end(), worker_id{entry->first})
               == request.avoid.end())
             chosen = entry->first;
-        return assignment{request.id, attention_hello(chosen).address};
+        return assignment{request.id, attention_hello(chosen).address,
+                          std::min(request.num_choices, log->most_choices)};
       },
       [log](done_atom, request_id id) { log->done.push_back(id); },
       [log](caf::resolve_atom, const worker_address& worker) -> caf::result<caf::strong_actor_ptr> {

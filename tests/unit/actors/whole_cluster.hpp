@@ -109,12 +109,15 @@ class whole_cluster : public serving_system {
   // Requests
 
   /// Opens a session of random size. Its client goes away after `patience` tokens, if that is not 0.
-  void open_session(size_t patience = 0) {
+  /// @param num_choices  0: the dice say
+  void open_session(size_t patience = 0, uint32_t num_choices = 0) {
     auto& added = requests_.emplace_back();
     added.patience = patience;
     auto& request = added.request;
     request.id = {requests_.size()};
     request.num_choices = 1 + below(2);
+    if (num_choices > 0)
+      request.num_choices = num_choices;
     request.priority = static_cast<int32_t>(below(3));
     request.sampling.seed = random_();
     request.sampling.max_tokens = static_cast<int32_t>(1 + below(40));

@@ -261,6 +261,21 @@ TEST(sample, applies_penalties_bias_and_bans) {
   EXPECT_EQ(t.rank, 3U);
 }
 
+TEST(sample, keeps_what_is_allowed) {
+  reference_context reference;
+  const std::vector<float> logits{3.0F, 2.5F, -1.0F, 2.0F};
+  const std::vector<std::uint32_t> allowed{3, 2, 77}; // an id beyond the vocabulary is ignored
+  const sampled_token t = one(reference.ctx, logits, {.params = {.temperature = 0.0F}, .allowed = allowed});
+  EXPECT_EQ(t.token, 3U);
+  EXPECT_NEAR(static_cast<double>(t.logprob), std::log(softmax(logits)[3]), 1e-6); // of the raw model
+  const std::vector<int> counts = histogram(reference.ctx, logits, {.allowed = allowed}, 4000);
+  EXPECT_EQ(counts[0] + counts[1], 0);
+  EXPECT_NEAR(counts[3] / 4000.0, std::exp(2.0) / (std::exp(2.0) + std::exp(-1.0)), 0.02);
+  const std::vector<std::uint32_t> banned{3};
+  EXPECT_EQ(one(reference.ctx, logits, {.forbidden = banned, .allowed = allowed}).token, 2U);
+  EXPECT_EQ(one(reference.ctx, logits, {.forbidden = banned, .allowed = banned}).token, 3U);
+}
+
 TEST(sample, repetition_penalty_multiplies_negative_logits) {
   reference_context reference;
   const std::vector<float> logits{-1.0F, -1.5F};

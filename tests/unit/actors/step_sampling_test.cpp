@@ -1,0 +1,73 @@
+// What a sequence's parameters make of its logits.
+#include "actors/step_sampling.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/kernels/test_data.hpp"
+
+namespace troupe {
+namespace {
+
+class step_sampling_test : public testing::Test {
+ protected:
+  /// Samples greedily after `prompt` and `emitted`, as a worker does that computes them anew, or goes on.
+  int32_t next(std::vector<int32_t> prompt, const std::vector<int32_t>& emitted) {
+    auto tokens = std::make_shared<sequence_tokens>();
+    tokens->id = {{1}, 0};
+    tokens->sampling = sampling;
+    tokens->sampling.temperature = 0;
+    tokens->num_prompt = static_cast<uint32_t>(prompt.size());
+    tokens->tokens = std::move(prompt);
+    tokens->tokens.insert(tokens->tokens.end(), emitted.begin(), emitted.end());
+    step_sequence step;
+    step.num_rows = 1;
+    step.first_position = static_cast<uint32_t>(tokens->tokens.size() - 1);
+    step.sample = true;
+    step.sequence = std::move(tokens);
+    const std::vector<step_sequence> sequences{step};
+    std::vector<sampled_sequence> samples(1);
+    const std::vector<float> logits{1, 2, 3, 4, 5, 6}; // the last one is best
+    answer_logits(reference.ctx, kernels::view_of(logits.data(), 1, logits.size()), wanted_logits(sequences),
+                  sequences, samples);
+    return samples[0].token.token;
+  }
+
+  kernels::reference_context reference;
+  sampling_params sampling;
+};
+
+TEST_F(step_sampling_test, only_allowed_tokens_are_chosen) {
+  EXPECT_EQ(next({0}, {}), 5);
+  sampling.allowed_token_ids = {1, 3};
+  EXPECT_EQ(next({0}, {}), 3);
+  sampling.logit_bias = {{5, 100.0F}, {1, 50.0F}};
+  EXPECT_EQ(next({0}, {}), 1) << "a bias does not bring back what is not allowed";
+}
+
+TEST_F(step_sampling_test, the_last_token_of_a_bad_word_is_masked_when_the_answer_ends_with_the_others) {
+  sampling.bad_words = {{2, 4, 5}};
+  EXPECT_EQ(next({0}, {2, 4}), 4);
+  EXPECT_EQ(next({0}, {1, 2, 4}), 4);
+  EXPECT_EQ(next({0}, {2, 4, 4}), 5);
+  EXPECT_EQ(next({0}, {4}), 5);
+  EXPECT_EQ(next({0, 2, 4}, {}), 5) << "the prompt is not looked at, as in vLLM";
+  EXPECT_EQ(next({2}, {4}), 5);
+}
+
+TEST_F(step_sampling_test, a_bad_word_of_one_token_is_never_chosen) {
+  sampling.bad_words = {{5}, {4}};
+  EXPECT_EQ(next({0}, {}), 3);
+  EXPECT_EQ(next({0}, {1, 2}), 3);
+}
+
+TEST_F(step_sampling_test, where_all_that_is_allowed_is_forbidden_what_is_allowed_counts) {
+  sampling.allowed_token_ids = {1, 2};
+  sampling.stop_token_ids = {1, 2};
+  sampling.min_tokens = 3;
+  EXPECT_EQ(next({0}, {}), 2);
+  sampling.stop_token_ids = {2};
+  EXPECT_EQ(next({0}, {}), 1);
+}
+
+} // namespace
+} // namespace troupe
