@@ -63,8 +63,12 @@ class session_handle final : public generation_handle {
 
 class actor_backend final : public generation_backend {
  public:
-  actor_backend(caf::actor_system& system, gateway_actor gateway)
-      : system_(system), gateway_(std::move(gateway)), prefix_(uint64_t{std::random_device{}()} << 32) {}
+  actor_backend(caf::actor_system& system, gateway_actor gateway,
+                std::shared_ptr<const std::atomic<uint32_t>> max_model_len)
+      : system_(system),
+        gateway_(std::move(gateway)),
+        max_model_len_(std::move(max_model_len)),
+        prefix_(uint64_t{std::random_device{}()} << 32) {}
 
   std::unique_ptr<generation_handle> start(generation_job job,
                                            std::shared_ptr<generation_listener> listener) override {
@@ -74,10 +78,13 @@ class actor_backend final : public generation_backend {
     request.sampling = std::move(job.sampling);
     request.num_choices = job.num_choices;
     request.priority = job.priority;
+    request.open_ended = job.open_ended;
     request.follows = job.follows;
     return std::make_unique<session_handle>(spawn_session(
         system_, gateway_, std::move(request), std::make_shared<session_events>(std::move(listener))));
   }
+
+  uint32_t max_model_len() const override { return max_model_len_->load(); }
 
   void view(std::function<void(std::variant<last_view, backend_error>)> then) override {
     ask(caf::get_atom_v, defaults::local_request, then, [then](cluster_view& cluster, bool away) {
@@ -102,14 +109,17 @@ class actor_backend final : public generation_backend {
 
   caf::actor_system& system_;
   gateway_actor gateway_;
+  const std::shared_ptr<const std::atomic<uint32_t>> max_model_len_;
   const uint64_t prefix_;
   std::atomic<uint64_t> next_request_{1};
 };
 
 } // namespace
 
-std::shared_ptr<generation_backend> make_actor_backend(caf::actor_system& system, gateway_actor gateway) {
-  return std::make_shared<actor_backend>(system, std::move(gateway));
+std::shared_ptr<generation_backend>
+make_actor_backend(caf::actor_system& system, gateway_actor gateway,
+                   std::shared_ptr<const std::atomic<uint32_t>> max_model_len) {
+  return std::make_shared<actor_backend>(system, std::move(gateway), std::move(max_model_len));
 }
 
 } // namespace troupe

@@ -1,6 +1,8 @@
 // The cluster behind HTTP: sessions and the gateway actor.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include <caf/fwd.hpp>
@@ -11,6 +13,9 @@
 namespace troupe {
 
 /// Starts a session for every job, and asks `gateway` for view and status. Must not outlive `system`.
-std::shared_ptr<generation_backend> make_actor_backend(caf::actor_system& system, gateway_actor gateway);
+/// @param max_model_len  see generation_backend; set by whoever hears it from the gateway actor
+std::shared_ptr<generation_backend>
+make_actor_backend(caf::actor_system& system, gateway_actor gateway,
+                   std::shared_ptr<const std::atomic<uint32_t>> max_model_len);
 
 } // namespace troupe

@@ -1,6 +1,7 @@
 #include "services/gateway/gateway_service.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -28,10 +29,12 @@ std::shared_ptr<const text::chat_template> load_template(const model_options& mo
   return std::make_shared<const text::chat_template>(std::move(source));
 }
 
-openai::request_limits limits_of(const model_source& source, const model_options& model) {
+openai::request_limits limits_of(const model_source& source, const model_options& model,
+                                 const gateway_options& options) {
   openai::request_limits limits;
   auto context = static_cast<uint32_t>(source.config.max_context);
   limits.max_model_len = model.max_model_len == 0 ? context : std::min(model.max_model_len, context);
+  limits.trust_chat_template = options.trust_request_chat_template;
   limits.vocab_size = static_cast<int32_t>(source.config.vocab_size);
   limits.eos_token_ids = source.generation.eos_token_ids;
   const auto& generation = source.generation;
@@ -69,7 +72,7 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   config.port = static_cast<uint16_t>(options.port);
   config.model_names = {model.model_name()};
   config.model_root = model.model_dir;
-  config.requests = limits_of(source, model);
+  config.requests = limits_of(source, model, options);
   if (!options.api_key_file.empty()) {
     config.keys = http::api_keys::load(options.api_key_file);
   }
@@ -79,9 +82,21 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
                     {"model_fingerprint", source.fingerprint}};
   config.limits.max_connections = connections_of(options, site.log);
   auto codec = openai::make_text_codec(text::tokenizer::load(model.model_dir), load_template(model, options));
-  actor_ = spawn_gateway(site.system, {.address = site.address, .directory = site.directory});
+  // The workers' KV caches may hold less than the model was made for; what they hold is known once they join.
+  auto max_model_len = std::make_shared<std::atomic<uint32_t>>(0);
+  auto on_context = [max_model_len, log = site.log,
+                     wanted = config.requests.max_model_len](uint32_t longest) {
+    *max_model_len = longest;
+    log.line("context", "requests may have " + std::to_string(std::min(longest, wanted)) + " tokens"
+                            + (longest < wanted ? ", not " + std::to_string(wanted)
+                                                      + ": the KV cache of a worker holds no more"
+                                                : ""));
+  };
+  actor_ = spawn_gateway(
+      site.system,
+      {.address = site.address, .directory = site.directory, .on_context = std::move(on_context)});
   server_ =
-      std::make_unique<http_server>(std::move(config), make_actor_backend(site.system, actor_),
+      std::make_unique<http_server>(std::move(config), make_actor_backend(site.system, actor_, max_model_len),
                                     std::move(codec), std::make_shared<gateway_metrics>(std::move(families)));
 }
 

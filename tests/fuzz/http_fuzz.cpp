@@ -52,6 +52,8 @@ struct terse_backend final : generation_backend {
     return std::make_unique<no_handle>();
   }
 
+  uint32_t max_model_len() const override { return 0; }
+
   void view(std::function<void(std::variant<last_view, backend_error>)> then) override {
     last_view ready;
     ready.cluster.ready = true;
@@ -80,7 +82,7 @@ struct server {
 
   http_server_config config;
   std::shared_ptr<metrics::registry> families = std::make_shared<metrics::registry>("troupe_");
-  http::background work{1, 8};
+  http::background work{1, 8 << 20};
   http::api shared{config, std::make_shared<terse_backend>(), std::make_shared<http_test::fake_codec>(),
                    std::make_shared<gateway_metrics>(families), work};
   http::connection_limits limits{config.limits};

@@ -74,7 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       answer(make_plan(parse_chat_completion_request(body, limits), codec, limits, 1), body, codec);
       break;
     case 2:
-      parse_tokenize_request(body);
+      parse_tokenize_request(body, limits);
       break;
     default:
       parse_detokenize_request(body, limits);

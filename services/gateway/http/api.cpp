@@ -1,5 +1,6 @@
 #include "services/gateway/http/api.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 
@@ -50,7 +51,7 @@ ordered_json model_card(const api& shared, const std::string& name, std::time_t 
   card["owned_by"] = "troupe";
   card["root"] = shared.config.model_root.empty() ? name : shared.config.model_root;
   card["parent"] = nullptr;
-  card["max_model_len"] = shared.config.requests.max_model_len;
+  card["max_model_len"] = limits_now(shared).max_model_len;
   return card;
 }
 
@@ -132,14 +133,14 @@ task<response> status_page(exchange& client, api& shared) {
 }
 
 response tokenize_page(const std::string& body, const api& shared) {
-  const openai::tokenize_request asked = openai::parse_tokenize_request(body);
+  const openai::tokenize_request asked = openai::parse_tokenize_request(body, shared.config.requests);
   served_model(shared, asked.model);
   const auto tokens =
       asked.prompt ? openai::encode_text(*asked.prompt, asked.add_special_tokens, *shared.codec, "prompt")
                    : openai::encode_conversation(*asked.chat, asked.add_special_tokens, *shared.codec);
   ordered_json page;
   page["count"] = tokens.size();
-  page["max_model_len"] = shared.config.requests.max_model_len;
+  page["max_model_len"] = limits_now(shared).max_model_len;
   page["tokens"] = tokens;
   page["token_strs"] = nullptr;
   if (asked.return_token_strings) {
@@ -181,9 +182,10 @@ task<response> answer_page(exchange& client, api& shared, const route& where) {
                     "changing the placement of experts on demand is not available in this version", {},
                     "not_implemented");
   case route::id::tokenize:
-    co_return co_await shared.work.run([&] { return tokenize_page(asked.body, shared); });
+    co_return co_await shared.work.run(asked.body.size(), [&] { return tokenize_page(asked.body, shared); });
   case route::id::detokenize:
-    co_return co_await shared.work.run([&] { return detokenize_page(asked.body, shared); });
+    co_return co_await shared.work.run(asked.body.size(),
+                                       [&] { return detokenize_page(asked.body, shared); });
   case route::id::completions:
   case route::id::chat_completions:
     break;
@@ -201,6 +203,13 @@ task<void> answer(exchange& client, api& shared, const route& where) {
 }
 
 } // namespace
+
+openai::request_limits limits_now(const api& shared) {
+  openai::request_limits limits = shared.config.requests;
+  if (const uint32_t held = shared.backend->max_model_len(); held > 0)
+    limits.max_model_len = std::min(limits.max_model_len, held);
+  return limits;
+}
 
 const route& find_route(std::string_view method, std::string_view path, std::string& allow) {
   const bool model_name =

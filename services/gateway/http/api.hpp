@@ -49,6 +49,10 @@ struct api {
   std::atomic<bool> draining{false};
 };
 
+/// What requests are checked against now: the longest context is the model's, or what the workers' KV caches
+/// hold where that is less.
+openai::request_limits limits_now(const api& shared);
+
 /// The route of a request.
 /// @throws openai::api_error 404 for an unknown path, 405 for a wrong method (with `allow` set)
 const route& find_route(std::string_view method, std::string_view path, std::string& allow);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -25,8 +26,9 @@ namespace asio = boost::asio;
 /// A bounded queue in front of a few threads.
 class background {
  public:
-  /// @param max_waiting  jobs that may wait or run; beyond it run() throws too_busy
-  background(size_t num_threads, size_t max_waiting) : pool_(num_threads), max_waiting_(max_waiting) {}
+  /// @param max_bytes  what the jobs that wait or run may hold together; beyond it run() throws too_busy. A
+  ///                   job by itself is always taken
+  background(size_t num_threads, size_t max_bytes) : pool_(num_threads), max_bytes_(max_bytes) {}
 
   ~background() { stop(); }
 
@@ -36,24 +38,26 @@ class background {
 
   /// Runs `work` on a thread of the pool; the coroutine goes on, on its own executor, with the result or the
   /// exception.
+  /// @param num_bytes  what the job holds; a KiB is added for the rest of it
   template <class Work>
-  task<std::invoke_result_t<Work>> run(Work work) {
+  task<std::invoke_result_t<Work>> run(size_t num_bytes, Work work) {
     using result_type = std::invoke_result_t<Work>;
-    if (waiting_.fetch_add(1) >= max_waiting_) {
-      waiting_.fetch_sub(1);
-      throw too_busy("too many requests are being read");
+    const size_t charge = num_bytes + 1024;
+    if (const size_t before = held_bytes_.fetch_add(charge); before > 0 && before + charge > max_bytes_) {
+      held_bytes_.fetch_sub(charge);
+      throw too_busy("requests of " + std::to_string(before >> 20) + " MiB are being read already");
     }
     std::optional<result_type> result;
     std::exception_ptr failure;
     const auto initiate = [&](auto handler) {
       // The coroutine, and so everything captured by reference, stays until its handler is called.
-      asio::post(pool_, [this, &work, &result, &failure, handler = std::move(handler)]() mutable {
+      asio::post(pool_, [this, charge, &work, &result, &failure, handler = std::move(handler)]() mutable {
         try {
           result.emplace(work());
         } catch (...) {
           failure = std::current_exception();
         }
-        waiting_.fetch_sub(1);
+        held_bytes_.fetch_sub(charge);
         const auto executor = asio::get_associated_executor(handler);
         asio::post(executor, std::move(handler));
       });
@@ -72,8 +76,8 @@ class background {
 
  private:
   boost::asio::thread_pool pool_;
-  const size_t max_waiting_;
-  std::atomic<size_t> waiting_{0};
+  const size_t max_bytes_;
+  std::atomic<size_t> held_bytes_{0};
 };
 
 } // namespace troupe::http

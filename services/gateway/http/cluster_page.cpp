@@ -75,6 +75,11 @@ ordered_json worker_of(const worker_status& worker) {
   load["running"] = worker.load.running;
   load["waiting"] = worker.load.waiting;
   load["kv_tokens_used"] = worker.load.kv_tokens_used;
+  if (worker.address.role == worker_role::attention) {
+    result["max_num_seqs"] = worker.max_num_seqs;
+    result["kv_capacity_tokens"] = worker.kv_capacity_tokens;
+    result["max_model_len"] = worker.max_model_len;
+  }
   if (!worker.load.activations.empty())
     load["activations"] = worker.load.activations;
   result["load"] = std::move(load);

@@ -121,7 +121,11 @@ class run {
       const auto job = static_cast<uint32_t>(handles_.size());
       const openai::planned_prompt& prompt = plan_.prompts[job];
       shared_.metrics->prompt_started(prompt.tokens.size());
-      generation_job ordered{prompt.tokens, prompt.sampling, num_choices(), plan_.options.priority,
+      generation_job ordered{prompt.tokens,
+                             prompt.sampling,
+                             num_choices(),
+                             plan_.options.priority,
+                             /*open_ended=*/!plan_.options.max_tokens.has_value(),
                              /*follows=*/has_begun_};
       handles_.push_back(shared_.backend->start(std::move(ordered), queue_.listener(job)));
     }
@@ -326,8 +330,8 @@ task<void> generate(exchange& client, api& shared, bool chat) {
   const auto arrival = clock::now();
   std::string model;
   // The body can be megabytes: reading it is no work for an I/O thread either.
-  generation_plan plan = co_await shared.work.run([&]() -> generation_plan {
-    const auto& limits = shared.config.requests;
+  generation_plan plan = co_await shared.work.run(client.incoming().body.size(), [&]() -> generation_plan {
+    const auto limits = limits_now(shared);
     const std::string& body = client.incoming().body;
     if (chat) {
       auto asked = openai::parse_chat_completion_request(body, limits);

@@ -23,7 +23,8 @@ struct generation_job {
   sampling_params sampling;
   uint32_t num_choices = 1;
   int32_t priority = 0;
-  bool follows = false; ///< another prompt of the same request has a token already
+  bool open_ended = false; ///< fewer new tokens than sampling.max_tokens will do where the context ends
+  bool follows = false;    ///< another prompt of the same request has a token already
 };
 
 /// Hears what becomes of a job. Called on the backend's threads; an implementation hands over and returns, it
@@ -69,6 +70,9 @@ class generation_backend {
   /// Never fails by itself: refusals come through the listener.
   virtual std::unique_ptr<generation_handle> start(generation_job job,
                                                    std::shared_ptr<generation_listener> listener) = 0;
+  /// Positions of the longest sequence that a worker of the cluster takes, as far as is known; 0: no worker
+  /// has been there yet.
+  virtual uint32_t max_model_len() const = 0;
   /// The last view of the cluster; `then` is called exactly once, on any thread.
   virtual void view(std::function<void(std::variant<last_view, backend_error>)> then) = 0;
   /// The scheduler's own account; `then` is called exactly once, on any thread, within a deadline.

@@ -29,7 +29,7 @@ struct http_limits {
   size_t max_first_prompts = 32;              ///< of one request that are open before any of them has a token
   size_t max_open_prompts = 128;              ///< then; the next ones follow as these end
   size_t send_buffer_bytes = 0;               ///< of each socket; 0: the system's choice
-  size_t max_background_jobs = 256;           ///< requests being tokenized or waiting for it
+  size_t max_background_bytes = 256 << 20;    ///< of requests being tokenized or waiting for it
   std::chrono::milliseconds idle{75000};      ///< between requests of a kept connection
   std::chrono::milliseconds header{10000};    ///< from a request's first byte to the end of its header
   std::chrono::milliseconds body{60000};      ///< from there to the end of its body

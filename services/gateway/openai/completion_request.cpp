@@ -1,5 +1,3 @@
-#include <limits>
-
 #include "services/gateway/openai/api_error.hpp"
 #include "services/gateway/openai/generation_options.hpp"
 
@@ -70,12 +68,10 @@ completion_request parse_completion_request(std::string_view body, const request
   options.echo = in.boolean("echo").value_or(false);
   if (const auto wanted = in.integer("logprobs", 0, max_logprobs))
     options.logprobs = static_cast<int32_t>(*wanted);
-  if (const auto most = in.integer("max_tokens", 0, std::numeric_limits<int32_t>::max())) {
-    if (*most == 0 && !options.echo)
-      throw invalid_request("'max_tokens' must be at least 1 unless 'echo' is true", "max_tokens",
-                            "invalid_value");
-    options.max_tokens = static_cast<int32_t>(*most);
-  }
+  options.max_tokens = parse_token_count(in, "max_tokens", 0);
+  if (options.max_tokens == 0 && !options.echo)
+    throw invalid_request("'max_tokens' must be at least 1 unless 'echo' is true", "max_tokens",
+                          "invalid_value");
   return result;
 }
 

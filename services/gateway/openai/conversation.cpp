@@ -1,5 +1,8 @@
 #include "services/gateway/openai/conversation.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "services/gateway/openai/api_error.hpp"
 
 namespace troupe::openai {
@@ -72,12 +75,70 @@ void normalize(json& message, const std::string& name) {
     open_arguments(*calls, name + ".tool_calls");
 }
 
+/// How the prompt ends: with the opening of an answer, or within the last message.
+void parse_ending(const fields& body, json& messages, conversation& result) {
+  result.continue_final_message = body.boolean("continue_final_message").value_or(false);
+  result.add_generation_prompt =
+      body.boolean("add_generation_prompt").value_or(!result.continue_final_message);
+  if (!result.continue_final_message)
+    return;
+  if (result.add_generation_prompt)
+    throw invalid_request("'continue_final_message' and 'add_generation_prompt' cannot both be true",
+                          "continue_final_message", "invalid_value");
+  json& last = messages.back()["content"]; // text, as `normalize` has left it
+  last = last.get<std::string>() + std::string(continuation_mark);
+}
+
+/// What templates may ask for by name, beside the messages and tools.
+json template_variables(const fields& body) {
+  static constexpr std::string_view efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+  json extra = json::object();
+  if (const json* more = body.object("chat_template_kwargs"))
+    extra = *more;
+  if (const json* documents = body.array("documents"))
+    extra["documents"] = *documents;
+  if (const auto effort = body.string("reasoning_effort")) {
+    if (std::find(std::begin(efforts), std::end(efforts), *effort) == std::end(efforts))
+      throw invalid_request("'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max, not '"
+                                + *effort + "'",
+                            "reasoning_effort", "invalid_value");
+    extra["reasoning_effort"] = *effort;
+  }
+  for (const char* name : {"enable_thinking", "thinking"})
+    if (const json* value = body.find(name)) {
+      if (!value->is_boolean())
+        throw unsupported(std::string("'") + name + "' is supported as true and false", name);
+      extra[name] = *value;
+    }
+  return extra;
+}
+
+/// The request's own template, which the operator has to allow: it is a program that runs here.
+std::string parse_chat_template(const fields& body, json& extra, const request_limits& limits) {
+  auto sent = body.string("chat_template");
+  const char* name = "chat_template";
+  if (const auto inner = extra.find(name); inner != extra.end()) { // where transformers takes it, too
+    if (!sent && !inner->is_null()) {
+      sent = fields{extra, "chat_template_kwargs."}.string(name);
+      name = "chat_template_kwargs.chat_template";
+    }
+    extra.erase("chat_template");
+  }
+  if (!sent)
+    return {};
+  if (!limits.trust_chat_template)
+    throw unsupported(std::string("'") + name
+                          + "': templates of requests are refused unless the server runs with "
+                            "--trust-request-chat-template",
+                      name);
+  if (sent->empty())
+    throw invalid_request(std::string("'") + name + "' must not be empty", name, "invalid_value");
+  return *sent;
+}
+
 } // namespace
 
-conversation parse_conversation(const fields& body) {
-  for (const char* name : {"chat_template", "continue_final_message"})
-    if (const json* value = body.find(name); value != nullptr && *value != false)
-      throw unsupported(std::string("'") + name + "' is not supported", name);
+conversation parse_conversation(const fields& body, const request_limits& limits) {
   const json* sent = body.array("messages");
   if (sent == nullptr)
     throw invalid_request("'messages' is required", "messages", "missing_required_parameter");
@@ -88,8 +149,8 @@ conversation parse_conversation(const fields& body) {
     normalize(messages[i], "messages[" + std::to_string(i) + "]");
 
   conversation result;
+  parse_ending(body, messages, result);
   result.messages = messages.dump();
-  result.add_generation_prompt = body.boolean("add_generation_prompt").value_or(true);
   if (const json* tools = body.array("tools"); tools != nullptr && !tools->empty()) {
     for (const json& tool : *tools)
       if (!tool.is_object())
@@ -98,11 +159,8 @@ conversation parse_conversation(const fields& body) {
     if (const json* choice = body.find("tool_choice"); choice == nullptr || *choice != "none")
       result.tools = tools->dump();
   }
-  json extra = json::object();
-  if (const json* more = body.object("chat_template_kwargs"))
-    extra = *more;
-  if (const json* documents = body.array("documents"))
-    extra["documents"] = *documents;
+  json extra = template_variables(body);
+  result.chat_template = parse_chat_template(body, extra, limits);
   if (!extra.empty())
     result.extra = extra.dump();
   return result;

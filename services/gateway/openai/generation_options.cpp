@@ -7,6 +7,7 @@
 
 #include "kernels/sampling.hpp"
 #include "services/gateway/openai/api_error.hpp"
+#include "services/gateway/openai/unserved_fields.hpp"
 
 namespace troupe::openai {
 
@@ -17,39 +18,32 @@ constexpr size_t max_stop_strings = 16;
 constexpr size_t max_stop_bytes = 1024; // of one stop string: bounds the text that is held back
 constexpr size_t max_stop_tokens = 256;
 constexpr size_t max_biased_tokens = 4096;
+constexpr size_t max_bad_words = 512; // each can become two token sequences
+constexpr size_t max_bad_word_bytes = 256;
 constexpr auto any_int32 = std::numeric_limits<int32_t>::max();
+constexpr auto any_int64 = std::numeric_limits<int64_t>::max();
 
-/// Features that would change the answer: ignoring them silently would be a wrong answer.
-void refuse_unserved(const fields& body) {
-  static constexpr std::pair<const char*, const char*> unserved[] = {
-      {"guided_json", "guided decoding"},
-      {"guided_regex", "guided decoding"},
-      {"guided_choice", "guided decoding"},
-      {"guided_grammar", "guided decoding"},
-      {"structured_outputs", "structured outputs"},
-      {"structural_tag", "structured outputs"},
-      {"prompt_embeds", "prompt embeddings"},
-      {"truncate_prompt_tokens", "truncation of prompts"},
-      {"allowed_token_ids", "restriction to allowed tokens"},
-      {"bad_words", "exclusion of words"},
-      {"logits_processors", "custom logits processors"},
-  };
-  for (const auto& [name, feature] : unserved) {
-    const json* value = body.find(name);
-    if (value != nullptr && !(value->is_array() && value->empty()))
-      throw unsupported(std::string("'") + name + "': " + feature + " is not supported", name);
+/// The strings of an array.
+std::vector<std::string> parse_strings(const json& list, const std::string& name, size_t most,
+                                       size_t most_bytes) {
+  if (list.size() > most)
+    throw invalid_request("'" + name + "' may hold at most " + std::to_string(most) + " strings, got "
+                              + std::to_string(list.size()),
+                          name, "invalid_value");
+  std::vector<std::string> result;
+  for (const json& entry : list) {
+    if (!entry.is_string())
+      throw invalid_request("'" + name + "' must hold strings, not " + kind_of(entry), name, "invalid_type");
+    auto text = entry.get<std::string>();
+    if (text.empty())
+      throw invalid_request("'" + name + "' cannot contain an empty string", name, "invalid_value");
+    if (text.size() > most_bytes)
+      throw invalid_request("a string of '" + name + "' may be at most " + std::to_string(most_bytes)
+                                + " bytes long, got " + std::to_string(text.size()),
+                            name, "invalid_value");
+    result.push_back(std::move(text));
   }
-  if (body.boolean("use_beam_search").value_or(false))
-    throw unsupported("'use_beam_search': beam search is not supported", "use_beam_search");
-  if (const json* format = body.object("response_format")) {
-    const fields inner{*format, "response_format."};
-    const auto type = inner.string("type").value_or("");
-    if (type.empty())
-      throw invalid_request("'response_format.type' is required", "response_format.type");
-    if (type != "text")
-      throw unsupported("'response_format': only the type 'text' is supported, not '" + type + "'",
-                        "response_format");
-  }
+  return result;
 }
 
 std::vector<std::string> parse_stop(const fields& body) {
@@ -61,25 +55,32 @@ std::vector<std::string> parse_stop(const fields& body) {
     throw invalid_request(std::string("'stop' must be a string or an array of strings, not ")
                               + kind_of(*stop),
                           "stop", "invalid_type");
-  if (list.size() > max_stop_strings)
-    throw invalid_request("'stop' may hold at most " + std::to_string(max_stop_strings) + " strings, got "
-                              + std::to_string(list.size()),
-                          "stop", "invalid_value");
-  std::vector<std::string> result;
-  for (const json& entry : list) {
-    if (!entry.is_string())
-      throw invalid_request(std::string("'stop' must hold strings, not ") + kind_of(entry), "stop",
-                            "invalid_type");
-    auto text = entry.get<std::string>();
-    if (text.empty())
-      throw invalid_request("'stop' cannot contain an empty string", "stop", "invalid_value");
-    if (text.size() > max_stop_bytes)
-      throw invalid_request("a string of 'stop' may be at most " + std::to_string(max_stop_bytes)
-                                + " bytes long, got " + std::to_string(text.size()),
-                            "stop", "invalid_value");
-    result.push_back(std::move(text));
-  }
+  return parse_strings(list, "stop", max_stop_strings, max_stop_bytes);
+}
+
+/// No others are chosen; sorted, each once.
+std::vector<int32_t> parse_allowed(const fields& body, int32_t vocab_size) {
+  const json* ids = body.array("allowed_token_ids");
+  if (ids == nullptr)
+    return {};
+  if (ids->empty() || ids->size() > max_allowed_tokens)
+    throw invalid_request("'allowed_token_ids' must hold 1 to " + std::to_string(max_allowed_tokens)
+                              + " ids, got " + std::to_string(ids->size()),
+                          "allowed_token_ids", "invalid_value");
+  std::vector<int32_t> result = parse_token_ids(*ids, "allowed_token_ids", vocab_size);
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
+}
+
+void parse_truncation(const fields& body, generation_options& options) {
+  if (const auto most = body.integer("truncate_prompt_tokens", -1, any_int64))
+    options.truncate_prompt = static_cast<int32_t>(std::min<int64_t>(*most, any_int32));
+  const auto side = body.string("truncation_side");
+  if (side && *side != "left" && *side != "right")
+    throw invalid_request("'truncation_side' must be 'left' or 'right', not '" + *side + "'",
+                          "truncation_side", "invalid_value");
+  options.truncate_left = side.value_or("left") == "left";
 }
 
 std::vector<biased_token> parse_logit_bias(const fields& body, int32_t vocab_size) {
@@ -119,8 +120,11 @@ sampling_params parse_sampling(const fields& body, const request_limits& limits)
   sampling_params result;
   result.temperature = number_or(body, "temperature", 0, 2, defaults.temperature, 1.0F);
   result.top_p = number_or(body, "top_p", 0, 1, defaults.top_p, 1.0F);
-  if (result.top_p <= 0)
-    throw invalid_request("'top_p' must be greater than 0", "top_p", "invalid_value");
+  // OpenAI takes a nucleus of nothing for one of the best token.
+  if (result.top_p <= 0) {
+    result.top_p = 1.0F;
+    result.temperature = 0.0F;
+  }
   result.min_p = number_or(body, "min_p", 0, 1, defaults.min_p, 0.0F);
   const auto top_k = body.integer("top_k", -1, any_int32);
   result.top_k = std::max(0, top_k ? static_cast<int32_t>(*top_k) : defaults.top_k.value_or(0));
@@ -132,6 +136,7 @@ sampling_params parse_sampling(const fields& body, const request_limits& limits)
   result.ignore_eos = body.boolean("ignore_eos").value_or(false);
   result.min_tokens = static_cast<int32_t>(body.integer("min_tokens", 0, any_int32).value_or(0));
   result.logit_bias = parse_logit_bias(body, limits.vocab_size);
+  result.allowed_token_ids = parse_allowed(body, limits.vocab_size);
   return result;
 }
 
@@ -157,6 +162,13 @@ std::vector<int32_t> parse_token_ids(const json& array, const std::string& name,
   return result;
 }
 
+std::optional<int32_t> parse_token_count(const fields& body, const char* name, int32_t least) {
+  const json* sent = body.find(name);
+  if (sent == nullptr || *sent == -1)
+    return std::nullopt;
+  return static_cast<int32_t>(to_integer(*sent, body.name_of(name), least, any_int32));
+}
+
 generation_options parse_generation_options(const fields& body, const request_limits& limits) {
   refuse_unserved(body);
   generation_options options;
@@ -175,6 +187,9 @@ generation_options parse_generation_options(const fields& body, const request_li
                             "stop_token_ids", "invalid_value");
     options.stop_token_ids = parse_token_ids(*ids, "stop_token_ids", limits.vocab_size);
   }
+  if (const json* words = body.array("bad_words"))
+    options.bad_words = parse_strings(*words, "bad_words", max_bad_words, max_bad_word_bytes);
+  parse_truncation(body, options);
   options.include_stop = body.boolean("include_stop_str_in_output").value_or(false);
   options.skip_special_tokens = body.boolean("skip_special_tokens").value_or(true);
   options.return_token_ids = body.boolean("return_token_ids").value_or(false);

@@ -13,6 +13,9 @@ inline constexpr int64_t max_logprobs = 20;
 /// @throws api_error as the parse functions of request.hpp
 generation_options parse_generation_options(const fields& body, const request_limits& limits);
 
+/// A number of new tokens; absent and -1: not given.
+std::optional<int32_t> parse_token_count(const fields& body, const char* name, int32_t least);
+
 /// Token ids of an array, each within the vocabulary.
 std::vector<int32_t> parse_token_ids(const json& array, const std::string& name, int32_t vocab_size);
 

@@ -39,6 +39,81 @@ uint32_t resolve_max_tokens(size_t prompt_tokens, const generation_options& opti
   return asked;
 }
 
+/// Cuts a prompt as vLLM does: by default the last tokens stay.
+/// @returns whether it was too long
+bool truncate(std::vector<int32_t>& tokens, const generation_options& options, const request_limits& limits) {
+  if (!options.truncate_prompt)
+    return false;
+  auto most = static_cast<size_t>(std::max(0, *options.truncate_prompt));
+  if (*options.truncate_prompt < 0) {
+    // All that fits beside the new tokens, of which there is at least one.
+    const auto reserved = static_cast<uint32_t>(std::max(1, options.max_tokens.value_or(1)));
+    most = limits.max_model_len - std::min(reserved, limits.max_model_len);
+  }
+  if (tokens.size() <= most)
+    return false;
+  const auto surplus = static_cast<std::ptrdiff_t>(tokens.size() - most);
+  if (options.truncate_left)
+    tokens.erase(tokens.begin(), tokens.begin() + surplus);
+  else
+    tokens.resize(most);
+  return true;
+}
+
+/// The token sequences of words that are not to be said, within a text and at its beginning: as vLLM takes
+/// them, with a blank in front where that gives another first token and as many tokens.
+std::vector<std::vector<int32_t>> bad_word_tokens(const std::vector<std::string>& words,
+                                                  const text_codec& codec) {
+  std::vector<std::vector<int32_t>> result;
+  const auto add = [&](std::vector<int32_t> tokens) {
+    if (tokens.size() > max_bad_word_tokens)
+      throw invalid_request("an entry of 'bad_words' may have at most " + std::to_string(max_bad_word_tokens)
+                                + " tokens, got " + std::to_string(tokens.size()),
+                            "bad_words", "invalid_value");
+    result.push_back(std::move(tokens));
+  };
+  for (const std::string& word : words) {
+    const std::string bare = word.substr(std::min(word.find_first_not_of(" \t\n\r\f\v"), word.size()));
+    std::vector<int32_t> plain = encode_text(bare, false, codec, "bad_words");
+    if (plain.empty())
+      throw invalid_request("an entry of 'bad_words' has no tokens", "bad_words", "invalid_value");
+    std::vector<int32_t> spaced = encode_text(" " + bare, false, codec, "bad_words");
+    const bool is_another = spaced.size() == plain.size() && spaced.front() != plain.front();
+    add(std::move(plain));
+    if (is_another)
+      add(std::move(spaced));
+  }
+  return result;
+}
+
+/// A request that leaves nothing to choose would be answered with what it forbids.
+void check_choices(const sampling_params& sampling) {
+  const auto is_bad = [&](int32_t token) {
+    return std::any_of(sampling.bad_words.begin(), sampling.bad_words.end(),
+                       [token](const auto& word) { return word.size() == 1 && word.front() == token; });
+  };
+  if (const auto& allowed = sampling.allowed_token_ids;
+      !allowed.empty() && std::all_of(allowed.begin(), allowed.end(), is_bad))
+    throw invalid_request("'bad_words' excludes every one of 'allowed_token_ids'", "bad_words",
+                          "invalid_value");
+}
+
+/// The prompt up to the end of the message that is to be continued.
+std::string cut_at_mark(std::string prompt) {
+  // A template that trims contents has taken the mark's own blank, and then blanks in front count for
+  // nothing.
+  const std::string_view bare = continuation_mark.substr(0, continuation_mark.size() - 1);
+  const size_t at = prompt.rfind(bare);
+  if (at == std::string::npos)
+    throw invalid_request("'continue_final_message': the chat template does not write the last message",
+                          "continue_final_message", "invalid_value");
+  const bool keeps_blanks = prompt.compare(at, continuation_mark.size(), continuation_mark) == 0;
+  prompt.resize(at);
+  if (!keeps_blanks)
+    prompt.resize(prompt.find_last_not_of(" \t\n\r\f\v") + 1);
+  return prompt;
+}
+
 planned_prompt plan_prompt(std::vector<int32_t> tokens, const generation_options& options, bool chat,
                            int64_t seed, const request_limits& limits) {
   if (tokens.empty())
@@ -73,15 +148,18 @@ std::vector<int32_t> encode_text(const std::string& text, bool add_special_token
 
 std::vector<int32_t> encode_conversation(const conversation& chat, bool add_special_tokens,
                                          const text_codec& codec) {
-  if (!codec.has_chat_template())
+  if (!codec.has_chat_template() && chat.chat_template.empty())
     throw unsupported("this model has no chat template: use /v1/completions", "messages");
   std::string prompt;
   try {
-    prompt = codec.render({chat.messages, chat.add_generation_prompt, chat.tools, chat.extra});
+    prompt =
+        codec.render({chat.messages, chat.add_generation_prompt, chat.tools, chat.extra, chat.chat_template});
   } catch (const text::template_error& e) {
     throw invalid_request(std::string("the chat template cannot render this conversation: ") + e.what(),
                           "messages", "invalid_value");
   }
+  if (chat.continue_final_message)
+    prompt = cut_at_mark(std::move(prompt));
   return encode_text(prompt, add_special_tokens, codec, "messages");
 }
 
@@ -90,15 +168,18 @@ generation_plan make_plan(completion_request request, const text_codec& codec, c
   generation_plan plan;
   plan.options = std::move(request.options);
   plan.seed = plan.options.seed.value_or(drawn_seed);
+  plan.options.sampling.bad_words = bad_word_tokens(plan.options.bad_words, codec);
+  check_choices(plan.options.sampling);
   for (prompt_input& input : request.prompts) {
     std::vector<int32_t> tokens =
         input.text ? encode_text(*input.text, plan.options.add_special_tokens, codec, "prompt")
                    : std::move(input.tokens);
+    const bool is_cut = truncate(tokens, plan.options, limits);
     planned_prompt& planned =
         plan.prompts.emplace_back(plan_prompt(std::move(tokens), plan.options, false, plan.seed, limits));
     if (plan.options.echo)
-      planned.echo = input.text ? std::move(*input.text)
-                                : codec.decode(planned.tokens, plan.options.skip_special_tokens);
+      planned.echo = input.text && !is_cut ? std::move(*input.text)
+                                           : codec.decode(planned.tokens, plan.options.skip_special_tokens);
   }
   return plan;
 }
@@ -109,9 +190,11 @@ generation_plan make_plan(chat_completion_request request, const text_codec& cod
   plan.chat = true;
   plan.options = std::move(request.options);
   plan.seed = plan.options.seed.value_or(drawn_seed);
-  plan.prompts.push_back(
-      plan_prompt(encode_conversation(request.chat, plan.options.add_special_tokens, codec), plan.options,
-                  true, plan.seed, limits));
+  plan.options.sampling.bad_words = bad_word_tokens(plan.options.bad_words, codec);
+  check_choices(plan.options.sampling);
+  std::vector<int32_t> tokens = encode_conversation(request.chat, plan.options.add_special_tokens, codec);
+  truncate(tokens, plan.options, limits);
+  plan.prompts.push_back(plan_prompt(std::move(tokens), plan.options, true, plan.seed, limits));
   return plan;
 }
 

@@ -24,6 +24,7 @@ struct sampling_defaults {
 /// What requests are checked against.
 struct request_limits {
   uint32_t max_model_len = 0;         ///< prompt and new tokens together
+  bool trust_chat_template = false;   ///< requests may bring their own
   int32_t vocab_size = 0;             ///< ids that the model knows
   uint32_t max_sequences = 512;       ///< prompts × n of one request
   std::vector<int32_t> eos_token_ids; ///< any of them ends a sequence unless ignore_eos
@@ -53,6 +54,9 @@ struct generation_options {
   bool include_usage = false;
   bool continuous_usage = false; ///< vLLM: usage in every chunk
   bool add_special_tokens = true;
+  std::optional<int32_t> truncate_prompt; ///< keep so many tokens of each prompt; -1: as many as fit
+  bool truncate_left = true;              ///< keep the last ones
+  std::vector<std::string> bad_words;
   bool skip_special_tokens = true;
   bool return_token_ids = false;
   bool tokens_as_ids = false; ///< logprobs name tokens "token_id:N"
@@ -71,7 +75,15 @@ struct conversation {
   std::string tools;
   std::string extra;
   bool add_generation_prompt = true;
+  bool continue_final_message =
+      false;                 ///< the last message ends with `continuation_mark`: cut the prompt there
+  std::string chat_template; ///< the request's own; empty: the model's
 };
+
+/// Marks where the prompt of a conversation that continues its last message ends: templates may write
+/// something behind it. What transformers writes there. The blank at the end tells whether the template keeps
+/// blanks.
+inline constexpr std::string_view continuation_mark = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 /// POST /v1/chat/completions.
 struct chat_completion_request {
@@ -95,10 +107,10 @@ struct detokenize_request {
 };
 
 /// All of these throw api_error: 400 naming the field that is malformed or out of range, 422 naming a feature
-/// that is not served. Unknown fields are ignored, as by vLLM.
+/// that is not served. Fields that nobody knows are ignored, as by vLLM.
 completion_request parse_completion_request(std::string_view body, const request_limits& limits);
 chat_completion_request parse_chat_completion_request(std::string_view body, const request_limits& limits);
-tokenize_request parse_tokenize_request(std::string_view body);
+tokenize_request parse_tokenize_request(std::string_view body, const request_limits& limits);
 detokenize_request parse_detokenize_request(std::string_view body, const request_limits& limits);
 
 } // namespace troupe::openai

@@ -4,7 +4,7 @@
 
 namespace troupe::openai {
 
-tokenize_request parse_tokenize_request(std::string_view body) {
+tokenize_request parse_tokenize_request(std::string_view body, const request_limits& limits) {
   const json parsed = parse_body(body);
   const fields in{parsed};
   tokenize_request result;
@@ -14,7 +14,7 @@ tokenize_request parse_tokenize_request(std::string_view body) {
   if (!result.prompt) {
     if (in.find("messages") == nullptr)
       throw invalid_request("'prompt' or 'messages' is required", "prompt", "missing_required_parameter");
-    result.chat = parse_conversation(in);
+    result.chat = parse_conversation(in, limits);
   }
   result.add_special_tokens = in.boolean("add_special_tokens").value_or(result.prompt.has_value());
   return result;

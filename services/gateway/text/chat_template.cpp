@@ -103,13 +103,18 @@ bool chat_template::available() const noexcept {
 }
 
 std::string chat_template::render(const chat_request& request) const {
+  if (!request.source.empty()) {
+    python_interpreter::instance(); // whether it starts is not the client's business
+    try {
+      return run(request, request.source, "the request's template");
+    } catch (const text_error& e) { // not valid Jinja
+      throw template_error(e.what());
+    }
+  }
   if (!available()) {
     throw template_error(
         "the model has no chat template; use /v1/completions, or put a chat_template.jinja into the model "
         "folder");
-  }
-  if (request.messages.size() + request.tools.size() + request.extra.size() > longest_conversation) {
-    throw template_error("the conversation is over 16 MiB");
   }
   auto chosen = templates_.end();
   if (has_entries(request.tools)) {
@@ -121,14 +126,23 @@ std::string chat_template::render(const chat_request& request) const {
   if (chosen == templates_.end()) {
     throw template_error("the model has several chat templates and none is called 'default'");
   }
-  return python_interpreter::instance().render({.source = chosen->second,
+  return run(request, chosen->second, origin_);
+}
+
+std::string chat_template::run(const chat_request& request, std::string_view source,
+                               std::string_view origin) const {
+  if (request.messages.size() + request.tools.size() + request.extra.size() + request.source.size()
+      > longest_conversation) {
+    throw template_error("the conversation is over 16 MiB");
+  }
+  return python_interpreter::instance().render({.source = source,
                                                 .messages = request.messages,
                                                 .tools = request.tools.empty() ? "null" : request.tools,
                                                 .variables = variables_,
                                                 .extra = request.extra,
                                                 .add_generation_prompt = request.add_generation_prompt,
                                                 .time_limit = request.time_limit},
-                                               origin_);
+                                               origin);
 }
 
 } // namespace troupe::text

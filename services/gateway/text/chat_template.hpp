@@ -13,7 +13,8 @@ struct chat_request {
   std::string_view messages;         ///< array of OpenAI messages
   bool add_generation_prompt = true; ///< end with the opening of the assistant's turn
   std::string_view tools = {};       ///< array of OpenAI tools; empty or `null`: none
-  std::string_view extra = {}; ///< object of further variables (`enable_thinking`, `documents`); empty: none
+  std::string_view extra = {};  ///< object of further variables (`enable_thinking`, `documents`); empty: none
+  std::string_view source = {}; ///< a template that comes with the request; empty: the model's
   std::chrono::milliseconds time_limit{10'000}; ///< for waiting for others' renders, and again for this one
 };
 
@@ -42,6 +43,8 @@ class chat_template {
 
  private:
   chat_template() = default;
+
+  std::string run(const chat_request& request, std::string_view source, std::string_view origin) const;
 
   std::map<std::string, std::string> templates_; // by name; a single one is "default"
   std::string variables_ = "{}";                 // JSON object of the special tokens

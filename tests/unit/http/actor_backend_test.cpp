@@ -76,12 +76,13 @@ class actor_backend_test : public testing::Test {
   caf::actor_system_config config_;
   caf::actor_system system_;
   gateway_actor gateway_;
+  std::shared_ptr<std::atomic<uint32_t>> max_model_len_ = std::make_shared<std::atomic<uint32_t>>(0);
 };
 
 } // namespace
 
 TEST_F(actor_backend_test, a_refusal_reaches_the_listener_with_its_code) {
-  const auto backend = make_actor_backend(system_, gateway_);
+  const auto backend = make_actor_backend(system_, gateway_, max_model_len_);
   const auto listener = std::make_shared<error_listener>();
   generation_job job;
   job.prompt = {1, 2, 3};
@@ -95,7 +96,7 @@ TEST_F(actor_backend_test, a_refusal_reaches_the_listener_with_its_code) {
 }
 
 TEST_F(actor_backend_test, a_job_that_follows_says_so) {
-  const auto backend = make_actor_backend(system_, gateway_);
+  const auto backend = make_actor_backend(system_, gateway_, max_model_len_);
   const auto listener = std::make_shared<error_listener>();
   generation_job job;
   job.prompt = {1, 2, 3};
@@ -105,7 +106,7 @@ TEST_F(actor_backend_test, a_job_that_follows_says_so) {
 }
 
 TEST_F(actor_backend_test, view_and_status_are_the_gateways) {
-  const auto backend = make_actor_backend(system_, gateway_);
+  const auto backend = make_actor_backend(system_, gateway_, max_model_len_);
   std::promise<std::variant<last_view, backend_error>> view;
   backend->view([&view](auto answer) { view.set_value(std::move(answer)); });
   const auto known = std::get<last_view>(wait_for(view));

@@ -1,6 +1,7 @@
 // A cluster that plays scripts: every job runs one, on a thread of its own.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -52,6 +53,9 @@ class fake_backend final : public generation_backend {
 
   std::unique_ptr<generation_handle> start(generation_job job,
                                            std::shared_ptr<generation_listener> listener) override;
+
+  uint32_t max_model_len() const override { return longest_context; }
+
   void view(std::function<void(std::variant<last_view, backend_error>)> then) override;
   void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override;
 
@@ -61,6 +65,7 @@ class fake_backend final : public generation_backend {
   script play = say_hello; ///< set before the first job
   bool ready = true;
   bool scheduler_away = false;
+  std::atomic<uint32_t> longest_context{0}; ///< of the workers; 0: none has joined
   /// Jobs begun; waits for the n-th, ten seconds at most.
   std::shared_ptr<fake_job> job(size_t n);
   size_t num_jobs();

@@ -89,7 +89,8 @@ std::string fake_codec::token_entry(int32_t token) const {
 std::string fake_codec::render(const text::chat_request& request) const {
   if (request.messages.find("refuse me") != std::string_view::npos)
     throw text::template_error("roles must alternate");
-  return std::string(request.messages) + std::string(request.tools) + std::string(request.extra)
+  return (request.source.empty() ? "" : "T:" + std::string(request.source)) + std::string(request.messages)
+         + std::string(request.tools) + std::string(request.extra)
          + (request.add_generation_prompt ? "A:" : "");
 }
 

@@ -15,7 +15,7 @@ inline constexpr int32_t bos = 257;
 inline constexpr int32_t hello = 258;
 inline constexpr int32_t vocab_size = 259;
 
-class fake_codec final : public openai::text_codec {
+class fake_codec : public openai::text_codec {
  public:
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const override;
   std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const override;

@@ -337,6 +337,52 @@ TEST_F(generation_test, a_request_that_is_never_answered_ends_in_time) {
   EXPECT_EQ(post("/v1/completions", R"({"prompt":"a"})").status, 504);
 }
 
+TEST_F(generation_test, a_chat_without_max_tokens_gets_what_the_workers_hold) {
+  serve();
+  const char* chat = R"({"messages":[{"role":"user","content":"hi"}]})";
+  EXPECT_EQ(post("/v1/chat/completions", chat).status, 200);
+  backend->longest_context = 100;
+  EXPECT_EQ(post("/v1/chat/completions", chat).status, 200);
+  const auto prompt = static_cast<int32_t>(backend->job(0)->asked.prompt.size());
+  EXPECT_EQ(backend->job(0)->asked.sampling.max_tokens, 4096 - prompt);
+  EXPECT_TRUE(backend->job(0)->asked.open_ended) << "no worker has said yet what it holds";
+  EXPECT_EQ(backend->job(1)->asked.sampling.max_tokens, 100 - prompt);
+  EXPECT_TRUE(backend->job(1)->asked.open_ended);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"a","max_tokens":5})").status, 200);
+  EXPECT_FALSE(backend->job(2)->asked.open_ended);
+  const raw_response beyond = post("/v1/completions", R"({"prompt":"a","max_tokens":100})");
+  EXPECT_EQ(beyond.status, 400);
+  EXPECT_NE(beyond.body.find("maximum context length is 100 tokens"), std::string::npos) << beyond.body;
+}
+
+TEST_F(generation_test, hundreds_at_once_wait_for_the_tokenizer) {
+  std::mutex gate;
+  std::unique_lock closed{gate}; // until all have come
+  std::atomic<bool> held{false};
+  codec->before_encode = [&](std::string_view) {
+    held = true;
+    const std::lock_guard pass{gate};
+  };
+  play = [](fake_job& job) { job.finish(0, finish_reason::length); };
+  serve();
+  std::vector<std::unique_ptr<raw_client>> clients;
+  const std::string body = R"({"prompt":"a","max_tokens":1})";
+  for (int i = 0; i < 400; ++i) {
+    clients.push_back(std::make_unique<raw_client>(port));
+    clients.back()->send("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+                         "Content-Length: "
+                         + std::to_string(body.size()) + "\r\n\r\n" + body);
+  }
+  // One more that is answered on the same thread: what was sent before it has been read by then.
+  EXPECT_EQ(get("/health").status, 200);
+  closed.unlock();
+  int answered = 0;
+  for (const auto& client : clients)
+    answered += client->read().status == 200 ? 1 : 0;
+  EXPECT_EQ(answered, 400);
+  EXPECT_TRUE(held);
+}
+
 TEST_F(generation_test, a_hundred_at_once_are_answered_each_with_its_own) {
   config.threads = 2;
   play = [](fake_job& job) {

@@ -47,6 +47,19 @@ TEST_F(pages_test, models_are_listed_and_found_by_name) {
   EXPECT_EQ(get("/v1/models/%zz").status, 404);
 }
 
+TEST_F(pages_test, the_context_is_what_the_workers_hold) {
+  serve();
+  const auto context = [this] {
+    return std::pair{json::parse(get("/v1/models").body)["data"][0]["max_model_len"].get<int>(),
+                     json::parse(post("/tokenize", R"({"prompt":"a"})").body)["max_model_len"].get<int>()};
+  };
+  EXPECT_EQ(context(), std::pair(4096, 4096)) << "the model's, until a worker has joined";
+  backend->longest_context = 300;
+  EXPECT_EQ(context(), std::pair(300, 300));
+  backend->longest_context = 100'000;
+  EXPECT_EQ(context(), std::pair(4096, 4096));
+}
+
 TEST_F(pages_test, an_unknown_model_is_a_404_everywhere) {
   serve();
   for (const char* path : {"/v1/completions", "/tokenize"}) {

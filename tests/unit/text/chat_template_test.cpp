@@ -114,6 +114,16 @@ TEST(chat_template, an_invalid_template_is_the_models_fault) {
               ThrowsMessage<text_error>(HasSubstr("chat template: the chat template is not valid: line 1")));
 }
 
+TEST(chat_template, a_request_may_bring_its_own) {
+  const chat_template chat("of the model", {{"bos_token", "<s>"}});
+  EXPECT_EQ(chat.render({.messages = one_user, .source = "{{ bos_token }}mine {{ messages[0].content }}"}),
+            "<s>mine hi");
+  EXPECT_EQ(chat.render({.messages = one_user}), "of the model");
+  EXPECT_THAT([&] { chat.render({.messages = one_user, .source = "{% for %}"}); },
+              ThrowsMessage<template_error>(
+                  HasSubstr("the request's template: the chat template is not valid: line 1")));
+}
+
 TEST(chat_template, the_sandbox_holds) {
   for (const char* source :
        {"{{ messages.__class__.__mro__ }}", "{{ messages.append(1) }}", "{{ ''.__class__ }}",

@@ -1,0 +1,166 @@
+#include "services/gateway/openai/unserved_fields.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "services/gateway/openai/api_error.hpp"
+
+namespace troupe::openai {
+
+namespace {
+
+struct unserved_field {
+  const char* name;
+  const char* feature;
+  /// JSON of the values that ask for nothing, separated by blanks; `null` and an empty array always do.
+  std::string_view neutral{};
+};
+
+constexpr unserved_field unserved[] = {
+    // The shape of the answer.
+    {"guided_json", "guided decoding"},
+    {"guided_regex", "guided decoding"},
+    {"guided_choice", "guided decoding"},
+    {"guided_grammar", "guided decoding"},
+    {"structured_outputs", "guided decoding"},
+    {"structural_tag", "guided decoding"},
+    {"json_schema", "guided decoding"},
+    {"json_object", "guided decoding", "false"},
+    {"regex", "guided decoding", "\"\""},
+    {"grammar", "guided decoding", "\"\""},
+    {"ebnf", "guided decoding", "\"\""},
+    {"stop_regex", "stopping at a regular expression", "\"\""},
+    {"no_stop_trim", "keeping stop strings by this name ('include_stop_str_in_output' does)", "false"},
+    // Sampling.
+    {"logits_processors", "custom logits processors"},
+    {"custom_logit_processor", "custom logits processors", "\"\""},
+    {"custom_params", "custom logits processors", "{}"},
+    {"vllm_xargs", "arguments of extensions", "{}"},
+    {"length_penalty", "beam search", "1 0"},
+    {"early_stopping", "beam search", "false"},
+    {"no_repeat_ngram_size", "a ban on repeated n-grams", "0"},
+    {"repetition_detection", "the detection of repetition", "{}"},
+    {"repeat_penalty", "a penalty by this name ('repetition_penalty' is served)", "1"},
+    {"min_new_tokens", "a minimum by this name ('min_tokens' is served)", "0"},
+    {"max_new_tokens", "a maximum by this name ('max_tokens' is served)", "-1"},
+    {"n_predict", "a maximum by this name ('max_tokens' is served)", "-1"},
+    {"typical_p", "locally typical sampling", "1 0"},
+    {"mirostat", "mirostat sampling", "0"},
+    {"mirostat_mode", "mirostat sampling", "0"},
+    {"samplers", "an order of samplers"},
+    {"sampler_priority", "an order of samplers"},
+    {"temperature_last", "an order of samplers", "false"},
+    {"dynatemp_range", "dynamic temperature", "0"},
+    {"dynamic_temperature", "dynamic temperature", "false"},
+    {"smoothing_factor", "smooth sampling", "0"},
+    {"xtc_probability", "exclusion of top choices", "0"},
+    {"dry_multiplier", "the DRY penalty", "0"},
+    {"top_a", "top-a sampling", "0"},
+    {"top_n_sigma", "top-n-sigma sampling", "-1 0"},
+    {"tfs", "tail-free sampling", "1"},
+    {"tfs_z", "tail-free sampling", "1"},
+    {"epsilon_cutoff", "epsilon sampling", "0"},
+    {"eta_cutoff", "eta sampling", "0"},
+    {"penalty_alpha", "contrastive search", "0"},
+    {"guidance_scale", "classifier-free guidance", "1"},
+    {"negative_prompt", "classifier-free guidance", "\"\""},
+    {"watermarking", "watermarks", "false"},
+    {"trace_decode_token_ids", "a forced answer"},
+    // What the answer reports.
+    {"logprob_token_ids", "logprobs of chosen tokens"},
+    {"prompt_logprob_token_ids", "logprobs of chosen tokens"},
+    {"return_hidden_states", "hidden states", "false"},
+    {"return_prompt_text", "the prompt's text in answers", "false"},
+    // Reasoning, which is part of the text here.
+    {"thinking_token_budget", "a budget for reasoning", "-1"},
+    {"thinking_budget", "a budget for reasoning", "-1"},
+    {"include_reasoning", "leaving reasoning out of the answer", "true"},
+    {"separate_reasoning", "reasoning apart from the answer", "false"},
+    {"reasoning_format", "reasoning apart from the answer", "\"none\" \"raw\""},
+    {"reasoning", "an object of reasoning options ('reasoning_effort' is served)", "{}"},
+    {"verbosity", "a choice of verbosity", "\"medium\""},
+    // Other models, other media, the network.
+    {"prompt_embeds", "prompt embeddings"},
+    {"input_embeds", "prompt embeddings"},
+    {"lora_path", "adapters", "\"\""},
+    {"lora_request", "adapters", "{}"},
+    {"audio", "audio", "{}"},
+    {"web_search_options", "web search"},
+    {"mm_processor_kwargs", "images and audio", "{}"},
+    {"session_params", "sessions", "{}"},
+    {"kv_transfer_params", "the transfer of KV caches", "{}"},
+    {"ec_transfer_params", "the transfer of encoder caches", "{}"},
+};
+
+bool asks_for_nothing(const json& value, std::string_view neutral) {
+  if (value.is_array() && value.empty())
+    return true;
+  while (!neutral.empty()) {
+    const size_t end = std::min(neutral.find(' '), neutral.size());
+    if (value == json::parse(neutral.substr(0, end)))
+      return true;
+    neutral.remove_prefix(std::min(end + 1, neutral.size()));
+  }
+  return false;
+}
+
+void refuse(const fields& body, const unserved_field& field) {
+  const json* value = body.find(field.name);
+  if (value != nullptr && !asks_for_nothing(*value, field.neutral))
+    throw unsupported(std::string("'") + field.name + "': " + field.feature + " is not supported",
+                      field.name);
+}
+
+} // namespace
+
+void refuse_unserved(const fields& body) {
+  for (const unserved_field& field : unserved)
+    refuse(body, field);
+  if (body.boolean("use_beam_search").value_or(false))
+    throw unsupported("'use_beam_search': beam search is not supported", "use_beam_search");
+  if (!body.boolean("spaces_between_special_tokens").value_or(true)
+      && !body.boolean("skip_special_tokens").value_or(true))
+    throw unsupported(
+        "'spaces_between_special_tokens': false is not supported with 'skip_special_tokens' false",
+        "spaces_between_special_tokens");
+  if (const json* format = body.object("response_format")) {
+    const fields inner{*format, "response_format."};
+    const auto type = inner.string("type").value_or("");
+    if (type.empty())
+      throw invalid_request("'response_format.type' is required", "response_format.type");
+    if (type != "text")
+      throw unsupported("'response_format': only the type 'text' is supported, not '" + type + "'",
+                        "response_format");
+  }
+}
+
+void refuse_unserved_in_chat(const fields& body) {
+  for (const char* name : {"functions", "function_call"})
+    if (body.find(name) != nullptr)
+      throw unsupported(std::string("'") + name + "' is not supported; use 'tools'", name);
+  bool hides_tools = false;
+  if (const json* choice = body.find("tool_choice")) {
+    const bool named = choice->is_object();
+    if (!named && !choice->is_string())
+      throw invalid_request(std::string("'tool_choice' must be a string or an object, not ")
+                                + kind_of(*choice),
+                            "tool_choice", "invalid_type");
+    if (named || (*choice != "auto" && *choice != "none"))
+      throw unsupported("'tool_choice' is supported as 'auto' and 'none'", "tool_choice");
+    hides_tools = *choice == "none";
+  }
+  const json* tools = body.array("tools");
+  if (!body.boolean("parallel_tool_calls").value_or(true) && tools != nullptr && !tools->empty()
+      && !hides_tools)
+    throw unsupported("'parallel_tool_calls': a limit to one call is not supported", "parallel_tool_calls");
+  if (const json* modalities = body.array("modalities"))
+    for (const json& modality : *modalities)
+      if (modality != "text")
+        throw unsupported("'modalities': only text is supported", "modalities");
+  if (body.boolean("echo").value_or(false))
+    throw unsupported("'echo' is not supported for chats", "echo");
+}
+
+} // namespace troupe::openai
