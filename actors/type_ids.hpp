@@ -7,12 +7,12 @@
 #include <caf/actor_system_config.hpp>
 #include <caf/type_id.hpp>
 
-#include "actors/engine.hpp"
+#include "actors/attention/generation_messages.hpp"
+#include "actors/cluster/cluster_messages.hpp"
+#include "actors/cluster/status_messages.hpp"
+#include "actors/engine/engine.hpp"
 #include "actors/error.hpp"
-#include "actors/expert_messages.hpp"
-#include "actors/generation.hpp"
-#include "actors/membership.hpp"
-#include "actors/status.hpp"
+#include "actors/expert/expert_messages.hpp"
 
 namespace troupe {
 

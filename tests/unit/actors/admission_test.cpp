@@ -1,8 +1,8 @@
 // What fits where, and what may wait: workers of different sizes, requests wider or longer than they hold.
 #include <gtest/gtest.h>
 
-#include "actors/admission_policy.hpp"
-#include "tests/unit/actors/scheduler_fixture.hpp"
+#include "actors/scheduler/admission_policy.hpp"
+#include "tests/unit/actors/scheduler/scheduler_fixture.hpp"
 
 namespace troupe {
 namespace {

@@ -1,5 +1,5 @@
 // A session with more choices than have a place side by side.
-#include "tests/unit/actors/session_fixture.hpp"
+#include "tests/unit/actors/gateway/session_fixture.hpp"
 
 namespace troupe {
 namespace {

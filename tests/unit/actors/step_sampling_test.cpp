@@ -1,5 +1,5 @@
 // What a sequence's parameters make of its logits.
-#include "actors/step_sampling.hpp"
+#include "actors/engine/step_sampling.hpp"
 
 #include <gtest/gtest.h>
 
