@@ -7,12 +7,12 @@
 #include <caf/actor_system_config.hpp>
 #include <caf/type_id.hpp>
 
-#include "actors/engine.hpp"
+#include "actors/attention/generation.hpp"
+#include "actors/cluster/membership.hpp"
+#include "actors/cluster/status.hpp"
+#include "actors/engine/engine.hpp"
 #include "actors/error.hpp"
-#include "actors/expert_messages.hpp"
-#include "actors/generation.hpp"
-#include "actors/membership.hpp"
-#include "actors/status.hpp"
+#include "actors/expert/expert_messages.hpp"
 
 namespace troupe {
 

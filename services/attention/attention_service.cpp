@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "actors/model_attention_engine.hpp"
+#include "actors/engine/model_attention_engine.hpp"
 #include "kernels/model/dense_model.hpp"
 #include "services/process/stop_signal.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "actors/model_expert_engine.hpp"
+#include "actors/engine/model_expert_engine.hpp"
 #include "kernels/model/error.hpp"
 #include "kernels/model/expert_store.hpp"
 #include "services/process/stop_signal.hpp"

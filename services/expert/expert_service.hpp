@@ -5,9 +5,9 @@
 #include <memory>
 #include <optional>
 
-#include "actors/compute_queue.hpp"
-#include "actors/expert_host.hpp"
-#include "actors/expert_host_metrics.hpp"
+#include "actors/engine/compute_queue.hpp"
+#include "actors/expert/expert_host.hpp"
+#include "actors/expert/expert_host_metrics.hpp"
 #include "services/options/role_options.hpp"
 #include "services/process/membership.hpp"
 #include "services/process/model_source.hpp"

@@ -8,8 +8,8 @@
 #include <caf/actor_system.hpp>
 #include <caf/fwd.hpp>
 
-#include "actors/directory.hpp"
-#include "actors/member.hpp"
+#include "actors/cluster/directory.hpp"
+#include "actors/cluster/member.hpp"
 #include "services/process/process_log.hpp"
 
 namespace troupe {

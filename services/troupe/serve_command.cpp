@@ -3,8 +3,8 @@
 #include <caf/send.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/cluster/directory.hpp"
 #include "actors/defaults.hpp"
-#include "actors/directory.hpp"
 #include "actors/type_ids.hpp"
 #include "services/attention/attention_service.hpp"
 #include "services/expert/expert_service.hpp"

@@ -27,14 +27,14 @@
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
-#include "actors/attention_metrics.hpp"
-#include "actors/attention_worker.hpp"
-#include "actors/directory.hpp"
-#include "actors/expert_host.hpp"
-#include "actors/expert_host_metrics.hpp"
-#include "actors/model_attention_engine.hpp"
-#include "actors/model_expert_engine.hpp"
-#include "actors/serving_loop.hpp"
+#include "actors/attention/attention_metrics.hpp"
+#include "actors/attention/attention_worker.hpp"
+#include "actors/attention/serving_loop.hpp"
+#include "actors/cluster/directory.hpp"
+#include "actors/engine/model_attention_engine.hpp"
+#include "actors/engine/model_expert_engine.hpp"
+#include "actors/expert/expert_host.hpp"
+#include "actors/expert/expert_host_metrics.hpp"
 #include "actors/transport/transport.hpp"
 #include "kernels/self_test.hpp"
 #include "services/process/model_source.hpp"

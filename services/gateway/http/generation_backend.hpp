@@ -10,10 +10,10 @@
 #include <variant>
 #include <vector>
 
+#include "actors/attention/generation.hpp"
+#include "actors/cluster/membership.hpp"
+#include "actors/cluster/status.hpp"
 #include "actors/error.hpp"
-#include "actors/generation.hpp"
-#include "actors/membership.hpp"
-#include "actors/status.hpp"
 
 namespace troupe {
 

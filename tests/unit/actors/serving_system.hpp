@@ -11,13 +11,13 @@
 
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/attention_metrics.hpp"
-#include "actors/attention_worker.hpp"
-#include "actors/directory.hpp"
-#include "actors/expert_host.hpp"
-#include "actors/expert_host_metrics.hpp"
-#include "actors/modelled_engine.hpp"
-#include "actors/serving_loop.hpp"
+#include "actors/attention/attention_metrics.hpp"
+#include "actors/attention/attention_worker.hpp"
+#include "actors/attention/serving_loop.hpp"
+#include "actors/cluster/directory.hpp"
+#include "actors/engine/modelled_engine.hpp"
+#include "actors/expert/expert_host.hpp"
+#include "actors/expert/expert_host_metrics.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 
 namespace troupe {

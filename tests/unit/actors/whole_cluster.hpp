@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "actors/cluster/member.hpp"
 #include "actors/defaults.hpp"
-#include "actors/gateway.hpp"
-#include "actors/member.hpp"
-#include "actors/scheduler.hpp"
-#include "actors/session.hpp"
+#include "actors/gateway/gateway.hpp"
+#include "actors/gateway/session.hpp"
+#include "actors/scheduler/scheduler.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
 #include "tests/unit/actors/serving_system.hpp"
 
