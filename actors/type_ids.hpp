@@ -7,9 +7,9 @@
 #include <caf/actor_system_config.hpp>
 #include <caf/type_id.hpp>
 
-#include "actors/attention/generation.hpp"
-#include "actors/cluster/membership.hpp"
-#include "actors/cluster/status.hpp"
+#include "actors/attention/generation_messages.hpp"
+#include "actors/cluster/cluster_messages.hpp"
+#include "actors/cluster/status_messages.hpp"
 #include "actors/engine/engine.hpp"
 #include "actors/error.hpp"
 #include "actors/expert/expert_messages.hpp"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "actors/attention/generation.hpp"
+#include "actors/attention/generation_messages.hpp"
 #include "actors/error.hpp"
 
 namespace troupe {

@@ -6,7 +6,7 @@
 #include <caf/actor_system.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/attention/serving_loop.hpp"
+#include "actors/attention/attention_state.hpp"
 
 namespace troupe {
 
@@ -14,13 +14,13 @@ namespace {
 
 struct attention_worker_state {
   static inline const char* name = "attention_worker";
-  std::unique_ptr<serving_loop> serving;
+  std::unique_ptr<attention_state> serving;
 };
 
 attention_worker_actor::behavior_type
 attention_worker(attention_worker_actor::stateful_pointer<attention_worker_state> self,
                  attention_worker_config config) {
-  self->state.serving = std::make_unique<serving_loop>(self, std::move(config));
+  self->state.serving = std::make_unique<attention_state>(self, std::move(config));
   self->set_down_handler([self](const caf::down_msg& message) { self->state.serving->down(message.source); });
   self->set_exit_handler([self](caf::exit_msg& message) {
     self->state.serving->shut_down();

@@ -14,9 +14,9 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
-#include "actors/attention/generation.hpp"
+#include "actors/attention/generation_messages.hpp"
+#include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
-#include "actors/cluster/membership.hpp"
 #include "actors/defaults.hpp"
 #include "actors/engine/engine.hpp"
 #include "actors/type_ids.hpp"

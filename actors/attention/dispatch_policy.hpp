@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "actors/cluster/membership.hpp"
+#include "actors/cluster/cluster_messages.hpp"
 #include "actors/engine/engine.hpp"
 #include "actors/ids.hpp"
 

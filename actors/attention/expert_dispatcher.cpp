@@ -121,7 +121,7 @@ void expert_dispatcher::route(uint32_t micro_batch, flight& present, std::vector
 void expert_dispatcher::send(uint32_t micro_batch, const flight& present, host_share share) {
   const auto number = ++last_batch_;
   const auto host = share.host;
-  auto& link = hosts_.at(host);
+  auto& entry = hosts_.at(host);
   sent_batch sent;
   auto& message = sent.message;
   message.batch = number;
@@ -139,22 +139,22 @@ void expert_dispatcher::send(uint32_t micro_batch, const flight& present, host_s
   sent.micro_batch = micro_batch;
   sent.serial = present.serial;
   sent.since = self_->clock().now();
-  link.outstanding_rows += share.slots.size();
+  entry.outstanding_rows += share.slots.size();
   sent.share = std::move(share);
   sent_.emplace(number, std::move(sent));
-  if (link.handle) {
-    deliver(number, link);
+  if (entry.handle) {
+    deliver(number, entry);
   } else {
-    link.awaiting_handle.push_back(number);
-    resolve(link);
+    entry.awaiting_handle.push_back(number);
+    resolve(entry);
   }
 }
 
-void expert_dispatcher::deliver(uint64_t number, host_link& link) {
+void expert_dispatcher::deliver(uint64_t number, known_host& entry) {
   auto& sent = sent_.at(number);
   // The tick watches for `expert_batch_timeout`: a timeout of CAF's is set and taken back by waking its
   // clock's thread, twice for every batch.
-  self_->request(link.handle, caf::infinite, std::exchange(sent.message, {}))
+  self_->request(entry.handle, caf::infinite, std::exchange(sent.message, {}))
       .then([this, number](expert_result& result) { on_result(number, result); },
             [this, number](const caf::error& error) { on_error(number, error); });
 }
@@ -172,10 +172,10 @@ void expert_dispatcher::on_result(uint64_t number, expert_result& result) {
   }
   auto batch = std::move(found->second);
   sent_.erase(found);
-  auto& link = hosts_.at(batch.host);
+  auto& entry = hosts_.at(batch.host);
   if (!batch.repeated)
-    link.outstanding_rows -= batch.share.slots.size();
-  link.pause = {};
+    entry.outstanding_rows -= batch.share.slots.size();
+  entry.pause = {};
   const auto elapsed = static_cast<double>((self_->clock().now() - batch.since).count());
   const auto per_row = elapsed / static_cast<double>(batch.share.slots.size());
   row_ns_ = row_ns_ > 0 ? row_ns_ + (per_row - row_ns_) / 8 : per_row;
@@ -217,16 +217,16 @@ void expert_dispatcher::on_error(uint64_t number, const caf::error& error) {
   sent_.erase(found);
   if (batch.repeated)
     return; // the rows are on their way elsewhere
-  auto& link = hosts_.at(batch.host);
-  link.outstanding_rows -= batch.share.slots.size();
+  auto& entry = hosts_.at(batch.host);
+  entry.outstanding_rows -= batch.share.slots.size();
   const auto code = code_of(error);
   auto* present = flight_of(batch);
   const auto fault = code == ec::bad_request || code == ec::engine_failed || code == ec::incompatible;
   if (code == ec::not_hosted && present != nullptr) {
-    link.moved[present->dispatch.layer] = {batch.layer_version,
-                                           self_->clock().now() + defaults::reconnect_max};
+    entry.moved[present->dispatch.layer] = {batch.layer_version,
+                                            self_->clock().now() + defaults::reconnect_max};
   } else if (code != ec::not_hosted) {
-    avoid(link);
+    avoid(entry);
   }
   if (present == nullptr)
     return;
@@ -259,9 +259,9 @@ void expert_dispatcher::repeat(uint64_t number) {
   if (found == sent_.end())
     return;
   auto& batch = found->second;
-  auto& link = hosts_.at(batch.host);
-  avoid(link);
-  link.outstanding_rows -= batch.share.slots.size();
+  auto& entry = hosts_.at(batch.host);
+  avoid(entry);
+  entry.outstanding_rows -= batch.share.slots.size();
   auto* present = flight_of(batch);
   if (present == nullptr) {
     sent_.erase(found);

@@ -62,7 +62,7 @@ class expert_dispatcher {
   using time_point = std::chrono::steady_clock::time_point;
 
   /// A host that the view names, or that still owes answers.
-  struct host_link {
+  struct known_host {
     worker_address address;
     bool known = false; ///< the view has it
     bool resolving = false;
@@ -104,12 +104,12 @@ class expert_dispatcher {
   void route(uint32_t micro_batch, flight& present, std::vector<expert_entries> entries, worker_id except,
              bool park);
   void send(uint32_t micro_batch, const flight& present, host_share share);
-  void deliver(uint64_t number, host_link& link);
-  void resolve(host_link& link);
+  void deliver(uint64_t number, known_host& entry);
+  void resolve(known_host& entry);
   void on_result(uint64_t number, expert_result& result);
   void on_error(uint64_t number, const caf::error& error);
   void disconnect(worker_id host, const caf::error& reason);
-  void avoid(host_link& link);
+  void avoid(known_host& entry);
   bool usable(worker_id host, uint32_t layer);
   void retry_parked(uint32_t micro_batch, flight& present);
   void hedge(sent_batch& late);
@@ -126,7 +126,7 @@ class expert_dispatcher {
   const attention_worker_config& config_;
   listener listener_;
   placement placement_;
-  std::map<worker_id, host_link> hosts_;
+  std::map<worker_id, known_host> hosts_;
   std::map<uint32_t, flight> flights_;  ///< by micro-batch
   std::map<uint64_t, sent_batch> sent_; ///< not yet answered, also those that nobody waits for any more
   uint64_t last_batch_ = 0;

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "actors/attention/generation.hpp"
+#include "actors/attention/generation_messages.hpp"
 #include "actors/engine/engine.hpp"
 
 namespace troupe {

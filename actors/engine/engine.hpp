@@ -1,7 +1,7 @@
 // Engines compute, actors decide. An actor submits a step and goes on; the thread that has computed it, the
 // engine's own or the one that ran the actor (compute_queue.hpp), calls `done`, which does nothing but post a
 // message to the actor, and the actor may then run on that thread (actor_runner.hpp). Two implementations of
-// each interface: model_attention_engine.hpp and model_expert_engine.hpp (kernels), and modelled_engine.hpp
+// each interface: model_attention_engine.hpp and model_expert_engine.hpp (kernels), and simulated_engine.hpp
 // (virtual time, for tests and simulation).
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/attention/generation.hpp"
+#include "actors/attention/generation_messages.hpp"
 #include "actors/ids.hpp"
 #include "actors/transport/wire/payload.hpp"
 

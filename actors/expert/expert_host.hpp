@@ -9,7 +9,7 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
-#include "actors/cluster/membership.hpp"
+#include "actors/cluster/cluster_messages.hpp"
 #include "actors/defaults.hpp"
 #include "actors/engine/engine.hpp"
 #include "actors/expert/expert_messages.hpp"

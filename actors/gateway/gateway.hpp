@@ -7,8 +7,8 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
-#include "actors/cluster/membership.hpp"
 #include "actors/type_ids.hpp"
 
 namespace troupe {

@@ -11,7 +11,7 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
-#include "actors/attention/generation.hpp"
+#include "actors/attention/generation_messages.hpp"
 #include "actors/gateway/gateway.hpp"
 #include "actors/type_ids.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "actors/attention/generation.hpp"
+#include "actors/attention/generation_messages.hpp"
 #include "actors/error.hpp"
 
 namespace troupe {

@@ -11,10 +11,10 @@
 
 #include <caf/error.hpp>
 
-#include "actors/cluster/membership.hpp"
+#include "actors/cluster/cluster_messages.hpp"
 #include "actors/error.hpp"
 #include "actors/scheduler/assignment_policy.hpp"
-#include "actors/scheduler/lease_table.hpp"
+#include "actors/scheduler/member_table.hpp"
 
 namespace troupe {
 

@@ -14,7 +14,7 @@ namespace {
 
 scheduler_actor::behavior_type scheduler(scheduler_state::pointer self, scheduler_config config,
                                          std::optional<stored_cluster> stored,
-                                         const placement_writer_actor& writer) {
+                                         const cluster_store_writer_actor& writer) {
   if (writer)
     self->link_to(writer);
   self->state.start(self, std::move(config), std::move(stored), writer);
@@ -44,15 +44,15 @@ scheduler_actor::behavior_type scheduler(scheduler_state::pointer self, schedule
 
 scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_config config) {
   if (config.state_dir.empty())
-    return system.spawn(scheduler, std::move(config), std::nullopt, placement_writer_actor{});
-  placement_store store{config.state_dir};
+    return system.spawn(scheduler, std::move(config), std::nullopt, cluster_store_writer_actor{});
+  cluster_store store{config.state_dir};
   auto recovered = store.load();
   for (const auto& problem : recovered.problems)
     if (config.metrics)
       config.metrics->on_event("state-damaged", problem);
   config.term = std::max(config.term, recovered.term + 1);
   store.save_term(config.term);
-  auto writer = spawn_placement_writer(system, std::move(store));
+  auto writer = spawn_cluster_store_writer(system, std::move(store));
   return system.spawn(scheduler, std::move(config), std::move(recovered.cluster), std::move(writer));
 }
 

@@ -10,7 +10,7 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
-#include "actors/cluster/membership.hpp"
+#include "actors/cluster/cluster_messages.hpp"
 #include "actors/type_ids.hpp"
 
 namespace troupe {

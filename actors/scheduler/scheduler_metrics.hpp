@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include "actors/cluster/membership.hpp"
+#include "actors/cluster/cluster_messages.hpp"
 #include "actors/error.hpp"
 
 namespace troupe {

@@ -27,17 +27,17 @@ std::string described(const worker_address& address) {
 }
 
 void scheduler_state::start(pointer actor, scheduler_config settings, std::optional<stored_cluster> stored,
-                            placement_writer_actor disk) {
+                            cluster_store_writer_actor disk) {
   self_ = actor;
   config_ = std::move(settings);
   term_ = config_.term;
   writer_ = std::move(disk);
   next_tick_ = now() + defaults::scheduler_tick;
-  leases_ = lease_table{config_.allow_inexact};
+  members_ = member_table{config_.allow_inexact};
   admission_ = admission_policy{config_.max_num_queued_reqs};
   if (!stored)
     return;
-  leases_.restore(stored->identity);
+  members_.restore(stored->identity);
   adopt_model();
   expected_ = std::move(stored->workers);
   knows_workers_ = !expected_.empty();
@@ -57,9 +57,9 @@ void scheduler_state::raise_term(uint64_t above, const std::string& who) {
   term_ = above + 1;
   epoch_ = 0;
   welcomed_.clear();
-  for (const auto& [id, member] : links_)
+  for (const auto& [id, member] : contacts_)
     welcomed_.insert(id);
-  hosting_.restart_epochs();
+  rollout_.restart_epochs();
   hosting_changed_ = true;
   view_changed_ = true;
   event("term-raised",
@@ -67,19 +67,19 @@ void scheduler_state::raise_term(uint64_t above, const std::string& who) {
 }
 
 void scheduler_state::adopt_model() {
-  if (layers_ == leases_.identity().layer_experts)
+  if (layers_ == members_.identity().layer_experts)
     return;
-  layers_ = leases_.identity().layer_experts;
-  hosting_.set_layers(layers_);
-  for (const auto& [id, member] : leases_.members())
+  layers_ = members_.identity().layer_experts;
+  rollout_.set_layers(layers_);
+  for (const auto& [id, member] : members_.all())
     if (member.hello.address.role == worker_role::expert)
-      hosting_.add_host(id, max_experts(member.hello), member.hello.hosted);
+      rollout_.add_host(id, max_experts(member.hello), member.hello.hosted);
   wants_target_ = true;
 }
 
 void scheduler_state::watch_recovery(const worker_hello& hello) {
   // A worker that has been in the cluster before, and no view yet: others will come back, too.
-  if (hello.term > 0 && epoch_ == 0 && !is_saving_ && !recovery_end_ && links_.empty())
+  if (hello.term > 0 && epoch_ == 0 && !is_saving_ && !recovery_end_ && contacts_.empty())
     recovery_end_ = now() + defaults::scheduler_recovery;
   std::erase_if(expected_, [&hello](const worker_address& address) {
     return address.id == hello.address.id || (hello.term == 0 && address.name == hello.address.name);
@@ -90,7 +90,7 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
                                                   const caf::strong_actor_ptr& sender) {
   if (!sender)
     return make_error(ec::bad_request, "a worker without a member cannot join");
-  auto refusal = leases_.check(hello);
+  auto refusal = members_.check(hello);
   if (refusal) {
     event("worker-refused", text_of(refusal));
     return refusal;
@@ -99,7 +99,7 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
   watch_recovery(hello);
   if (hello.term > term_ || (hello.term == term_ && !welcomed_.contains(id)))
     raise_term(hello.term, hello.address.name);
-  for (const auto& [other, entry] : leases_.members())
+  for (const auto& [other, entry] : members_.all())
     if (other != id && entry.hello.address.name == hello.address.name) {
       remove_worker(other, "was started anew");
       break;
@@ -107,48 +107,48 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
   if (welcomed_.size() >= max_welcomed)
     welcomed_.clear();
   welcomed_.insert(id);
-  leases_.join(hello, now());
-  auto& entry = links_[id];
+  members_.join(hello, now());
+  auto& entry = contacts_[id];
   if (entry.member)
     self_->demonitor(entry.member.address());
-  entry = link{};
+  entry = contact{};
   entry.member = caf::actor_cast<member_actor>(sender);
   self_->monitor(entry.member);
   adopt_model();
   if (hello.address.role == worker_role::attention) {
     admission_.add_worker(hello);
-    hosting_.add_router(id);
+    rollout_.add_router(id);
   } else if (hello.address.role == worker_role::expert && !layers_.empty()) {
-    hosting_.add_host(id, max_experts(hello), hello.hosted);
+    rollout_.add_host(id, max_experts(hello), hello.hosted);
     wants_target_ = true;
   }
   hosting_changed_ = true;
   view_changed_ = true;
   event("worker-joined", described(hello.address));
   step();
-  return worker_welcome{term_, leases_.identity().fingerprint, published_};
+  return worker_welcome{term_, members_.identity().fingerprint, published_};
 }
 
 void scheduler_state::renew(const lease_renewal& load, const caf::strong_actor_ptr& sender) {
   auto id = load.id;
-  if (!leases_.renew(load, now())) {
+  if (!members_.renew(load, now())) {
     if (sender)
       self_->send(caf::actor_cast<member_actor>(sender), fence_atom_v);
     return;
   }
-  if (leases_.find(id)->hello.address.role != worker_role::attention)
+  if (members_.find(id)->hello.address.role != worker_role::attention)
     return;
   admission_.reconcile(load);
   if (load.term == term_)
-    hosting_changed_ = hosting_.confirmed(id, load.epoch) || hosting_changed_;
+    hosting_changed_ = rollout_.confirmed(id, load.epoch) || hosting_changed_;
   step();
 }
 
 caf::result<void> scheduler_state::leave(worker_id id) {
-  if (!leases_.leave(id))
+  if (!members_.leave(id))
     return caf::unit;
   admission_.retire_worker(id);
-  hosting_.retire_host(id);
+  rollout_.retire_host(id);
   wants_target_ = true;
   hosting_changed_ = true;
   view_changed_ = true;
@@ -161,15 +161,15 @@ caf::result<void> scheduler_state::leave(worker_id id) {
 }
 
 void scheduler_state::remove_worker(worker_id id, const std::string& why) {
-  if (const auto* member = leases_.find(id))
+  if (const auto* member = members_.find(id))
     event("worker-gone", described(member->hello.address) + " " + why);
-  leases_.remove(id);
+  members_.remove(id);
   admission_.remove_worker(id);
-  hosting_.remove_host(id);
-  hosting_.remove_router(id);
-  if (auto found = links_.find(id); found != links_.end()) {
+  rollout_.remove_host(id);
+  rollout_.remove_router(id);
+  if (auto found = contacts_.find(id); found != contacts_.end()) {
     self_->demonitor(found->second.member.address());
-    links_.erase(found);
+    contacts_.erase(found);
   }
   if (auto found = departures_.find(id); found != departures_.end()) {
     found->second.promise.deliver(caf::unit);
@@ -183,7 +183,7 @@ void scheduler_state::remove_worker(worker_id id, const std::string& why) {
 void scheduler_state::down(const caf::actor_addr& source, const caf::error& reason) {
   // Whoever shuts down has no time to say good-bye when nobody needs it any more; that is no death.
   const auto has_left = reason == caf::exit_reason::user_shutdown;
-  for (const auto& [id, entry] : links_)
+  for (const auto& [id, entry] : contacts_)
     if (entry.member.address() == source) {
       if (!has_left && was_held_up())
         expect_back(id);
@@ -207,7 +207,7 @@ bool scheduler_state::was_held_up() const {
 }
 
 void scheduler_state::expect_back(worker_id id) {
-  const auto* member = leases_.find(id);
+  const auto* member = members_.find(id);
   if (member == nullptr || member->hello.address.role == worker_role::gateway)
     return;
   // What is published stands meanwhile: half of the workers would be a view by which the others' requests
@@ -223,14 +223,14 @@ void scheduler_state::tick() {
   const auto late = now() - next_tick_;
   if (late > defaults::lease_interval) {
     held_up_until_ = now() + defaults::lease;
-    leases_.extend(late, now());
+    members_.extend(late, now());
     event("scheduler-late",
           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(late).count())
               + " ms in which no lease could run out");
   }
   next_tick_ = now() + defaults::scheduler_tick;
-  for (auto id : leases_.expired(now())) {
-    self_->send(links_.at(id).member, fence_atom_v);
+  for (auto id : members_.expired(now())) {
+    self_->send(contacts_.at(id).member, fence_atom_v);
     remove_worker(id, "has not renewed its lease");
   }
   for (auto& [id, error] : admission_.expire(now(), published_.ready))
@@ -240,10 +240,10 @@ void scheduler_state::tick() {
 
 void scheduler_state::finish_departures() {
   // When the whole cluster goes, nobody takes the last experts over and nobody needs them.
-  auto is_over = admission_.num_placed() == 0 && leases_.count(worker_role::expert) == 0;
+  auto is_over = admission_.num_placed() == 0 && members_.count(worker_role::expert) == 0;
   std::vector<worker_id> free;
   for (const auto& [id, entry] : departures_) {
-    auto is_free = admission_.num_placed(id) == 0 && hosting_.is_free(id) && !links_.at(id).in_flight;
+    auto is_free = admission_.num_placed(id) == 0 && rollout_.is_free(id) && !contacts_.at(id).in_flight;
     if (is_free || is_over || now() >= entry.deadline)
       free.push_back(id);
   }
@@ -313,7 +313,7 @@ void scheduler_state::place_requests() {
     if (config_.metrics)
       config_.metrics->on_admitted(waited);
     auto found = waiting_.find(id);
-    found->second.deliver(assignment{id, leases_.find(worker)->hello.address});
+    found->second.deliver(assignment{id, members_.find(worker)->hello.address});
     waiting_.erase(found);
   }
 }
@@ -334,12 +334,12 @@ scheduler_status scheduler_state::status() const {
   scheduler_status result;
   result.term = term_;
   result.ready = published_.ready;
-  result.fingerprint = leases_.identity().fingerprint;
+  result.fingerprint = members_.identity().fingerprint;
   result.experts = published_.experts;
-  for (const auto& [id, member] : leases_.members()) {
+  for (const auto& [id, member] : members_.all()) {
     auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now() - member.renewed);
     result.workers.push_back({member.hello.address, member.load, static_cast<uint64_t>(age.count()),
-                              hosting_.hosted(id), member.hello.numerics_class});
+                              rollout_.hosted(id), member.hello.numerics_class});
   }
   result.queued = admission_.num_queued();
   result.assigned = admission_.num_placed();

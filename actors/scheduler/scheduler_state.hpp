@@ -13,9 +13,9 @@
 
 #include "actors/cluster/member.hpp"
 #include "actors/scheduler/admission_policy.hpp"
-#include "actors/scheduler/hosting_policy.hpp"
-#include "actors/scheduler/lease_table.hpp"
-#include "actors/scheduler/placement_writer.hpp"
+#include "actors/scheduler/cluster_store_writer.hpp"
+#include "actors/scheduler/member_table.hpp"
+#include "actors/scheduler/placement_rollout.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/scheduler/scheduler_metrics.hpp"
 
@@ -30,7 +30,7 @@ struct scheduler_state {
   static inline const char* name = "scheduler";
 
   /// A worker's member actor, and the one host order that may be on its way to it.
-  struct link {
+  struct contact {
     member_actor member;
     uint64_t order = 0; ///< the newest
     bool in_flight = false;
@@ -45,7 +45,7 @@ struct scheduler_state {
   };
 
   void start(pointer actor, scheduler_config settings, std::optional<stored_cluster> stored,
-             placement_writer_actor disk);
+             cluster_store_writer_actor disk);
 
   caf::result<worker_welcome> join(const worker_hello& hello, const caf::strong_actor_ptr& sender);
   void renew(const lease_renewal& load, const caf::strong_actor_ptr& sender);
@@ -83,25 +83,25 @@ struct scheduler_state {
   void publish();
   void broadcast();
   void issue_orders();
-  void issue_order(worker_id id, link& to, std::vector<expert_id> experts);
+  void issue_order(worker_id id, contact& to, std::vector<expert_id> experts);
   void order_done(worker_id id, uint64_t order, const host_report* report, const std::string& error);
   void place_requests();
   void finish_departures();
 
   pointer self_ = nullptr;
   scheduler_config config_;
-  placement_writer_actor writer_;
+  cluster_store_writer_actor writer_;
   uint64_t term_ = 0;
   uint64_t epoch_ = 0;
   uint64_t last_order_ = 0; ///< of all workers: a worker that joins again must see a greater one
 
-  lease_table leases_;
+  member_table members_;
   time_point next_tick_;     ///< when it is due
   time_point held_up_until_; ///< what connections end until then is ours, not the workers'
   admission_policy admission_{defaults::max_num_queued_reqs};
-  hosting_policy hosting_;
-  std::vector<uint32_t> layers_; ///< that hosting_ works with
-  std::map<worker_id, link> links_;
+  placement_rollout rollout_;
+  std::vector<uint32_t> layers_; ///< that rollout_ works with
+  std::map<worker_id, contact> contacts_;
   std::map<worker_id, departure> departures_;
   std::set<worker_id> welcomed_; ///< in this term
 

@@ -12,7 +12,7 @@
 #include "services/metrics/attention_families.hpp"
 #include "services/metrics/expert_families.hpp"
 #include "services/metrics/scheduler_families.hpp"
-#include "services/process/cluster_link.hpp"
+#include "services/process/cluster_entry.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"

@@ -28,8 +28,8 @@
 #include <sys/resource.h>
 
 #include "actors/attention/attention_metrics.hpp"
+#include "actors/attention/attention_state.hpp"
 #include "actors/attention/attention_worker.hpp"
-#include "actors/attention/serving_loop.hpp"
 #include "actors/cluster/directory.hpp"
 #include "actors/engine/model_attention_engine.hpp"
 #include "actors/engine/model_expert_engine.hpp"

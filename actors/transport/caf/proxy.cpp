@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-proxy::proxy(caf::actor_config& cfg, std::shared_ptr<transport::core> owner, wire::link_ptr peer)
+proxy::proxy(caf::actor_config& cfg, std::shared_ptr<transport::core> owner, wire::peer_connection_ptr peer)
     : caf::actor_proxy(cfg), owner_(std::move(owner)), peer_(std::move(peer)) {}
 
 void proxy::enqueue(caf::mailbox_element_ptr what, caf::execution_unit*) {

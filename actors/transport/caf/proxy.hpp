@@ -11,7 +11,7 @@ namespace troupe {
 
 class proxy : public caf::actor_proxy {
  public:
-  proxy(caf::actor_config& cfg, std::shared_ptr<transport::core> owner, wire::link_ptr peer);
+  proxy(caf::actor_config& cfg, std::shared_ptr<transport::core> owner, wire::peer_connection_ptr peer);
 
   void enqueue(caf::mailbox_element_ptr what, caf::execution_unit* host) override;
   bool add_backlink(caf::abstract_actor* other) override;
@@ -21,7 +21,7 @@ class proxy : public caf::actor_proxy {
 
  private:
   const std::shared_ptr<transport::core> owner_;
-  const wire::link_ptr peer_;
+  const wire::peer_connection_ptr peer_;
 };
 
 } // namespace troupe

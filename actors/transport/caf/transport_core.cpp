@@ -87,7 +87,7 @@ void transport::core::stop() {
 
 // -- messages ---------------------------------------------------------------------
 
-void transport::core::ship(const wire::link_ptr& peer, caf::mailbox_element& what,
+void transport::core::ship(const wire::peer_connection_ptr& peer, caf::mailbox_element& what,
                            caf::actor_id destination) {
   const auto sender = std::move(what.sender);
   const auto mid = what.mid;
@@ -127,7 +127,7 @@ void transport::core::ship(const wire::link_ptr& peer, caf::mailbox_element& wha
   switch (fabric_->submit(peer, std::move(frame))) {
   case wire::submission::accepted:
     // A peer that died in between has had its requests answered already, without this one.
-    if (!waits || peer->current() == wire::link::state::up)
+    if (!waits || peer->current() == wire::peer_connection::state::up)
       return;
     err = caf::exit_reason::remote_link_unreachable;
     break;
@@ -145,7 +145,7 @@ void transport::core::ship(const wire::link_ptr& peer, caf::mailbox_element& wha
     answer_with_error(sender, mid.response_id(), std::move(err));
 }
 
-void transport::core::ship_exit(const wire::link_ptr& peer, caf::strong_actor_ptr proxy,
+void transport::core::ship_exit(const wire::peer_connection_ptr& peer, caf::strong_actor_ptr proxy,
                                 caf::mailbox_element_ptr what) {
   fabric_->post([this, peer, to = std::move(proxy),
                  held = std::make_shared<caf::mailbox_element_ptr>(std::move(what))] {
@@ -155,7 +155,7 @@ void transport::core::ship_exit(const wire::link_ptr& peer, caf::strong_actor_pt
   });
 }
 
-bool transport::core::on_message(const wire::link_ptr& peer, const wire::frame_header& header,
+bool transport::core::on_message(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                                  std::span<const std::byte> metadata, payload data) {
   wire_context context{&system_};
   context.proxy_registry_ptr(&proxies_);
@@ -196,7 +196,7 @@ bool transport::core::on_message(const wire::link_ptr& peer, const wire::frame_h
 
 // -- the fabric -------------------------------------------------------------------
 
-bool transport::core::frame_arrived(const wire::link_ptr& peer, const wire::frame_header& header,
+bool transport::core::frame_arrived(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                                     std::span<const std::byte> metadata, payload data) {
   switch (header.kind) {
   case frame_kind::message:
@@ -224,7 +224,7 @@ bool transport::core::frame_arrived(const wire::link_ptr& peer, const wire::fram
   return false;
 }
 
-void transport::core::peer_up(const wire::link_ptr& peer) {
+void transport::core::peer_up(const wire::peer_connection_ptr& peer) {
   caf::node_id node;
   caf::binary_deserializer source{system_, peer->peer.node.data(), peer->peer.node.size()};
   if (source(node) || !node) {
@@ -236,7 +236,7 @@ void transport::core::peer_up(const wire::link_ptr& peer) {
   nodes_[peer->token] = std::move(node);
 }
 
-void transport::core::peer_down(const wire::link_ptr& peer, const std::string& reason) {
+void transport::core::peer_down(const wire::peer_connection_ptr& peer, const std::string& reason) {
   caf::node_id node;
   {
     std::lock_guard guard{nodes_mutex_};
@@ -274,7 +274,7 @@ caf::strong_actor_ptr transport::core::proxy_for(const caf::node_id& node, caf::
   return proxies_.get_or_put(node, id);
 }
 
-caf::node_id transport::core::node_of(const wire::link_ptr& peer) const {
+caf::node_id transport::core::node_of(const wire::peer_connection_ptr& peer) const {
   std::lock_guard guard{nodes_mutex_};
   const auto i = nodes_.find(peer->token);
   return i == nodes_.end() ? caf::node_id{} : i->second;

@@ -55,15 +55,16 @@ class transport::core : public wire::fabric::listener,
   // -- for proxies --------------------------------------------------------------
 
   /// Ships a message to the actor `destination` of `peer`; answers requests that cannot be shipped.
-  void ship(const wire::link_ptr& peer, caf::mailbox_element& what, caf::actor_id destination);
+  void ship(const wire::peer_connection_ptr& peer, caf::mailbox_element& what, caf::actor_id destination);
 
   /// Ships an exit message to the actor behind `proxy` and unlinks the proxy from its source. Works on the
   /// progress thread, for callers that hold actors' locks.
-  void ship_exit(const wire::link_ptr& peer, caf::strong_actor_ptr proxy, caf::mailbox_element_ptr what);
+  void ship_exit(const wire::peer_connection_ptr& peer, caf::strong_actor_ptr proxy,
+                 caf::mailbox_element_ptr what);
 
   /// Tells `peer` that `local` has linked itself to, or unlinked itself from, its actor `remote`.
-  void tell_link(const wire::link_ptr& peer, wire::frame_kind kind, const caf::strong_actor_ptr& local,
-                 caf::actor_id remote);
+  void tell_link(const wire::peer_connection_ptr& peer, wire::frame_kind kind,
+                 const caf::strong_actor_ptr& local, caf::actor_id remote);
 
   // -- caf::proxy_registry::backend ---------------------------------------------
 
@@ -73,10 +74,10 @@ class transport::core : public wire::fabric::listener,
 
   // -- wire::fabric::listener ---------------------------------------------------
 
-  void peer_up(const wire::link_ptr& peer) override;
-  bool frame_arrived(const wire::link_ptr& peer, const wire::frame_header& header,
+  void peer_up(const wire::peer_connection_ptr& peer) override;
+  bool frame_arrived(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                      std::span<const std::byte> metadata, payload data) override;
-  void peer_down(const wire::link_ptr& peer, const std::string& reason) override;
+  void peer_down(const wire::peer_connection_ptr& peer, const std::string& reason) override;
   void tick(wire::clock::time_point now) override;
 
   job next_job() override { return woken_.next(); }
@@ -85,32 +86,33 @@ class transport::core : public wire::fabric::listener,
 
  private:
   struct waiting_resolve {
-    wire::link_ptr peer;
+    wire::peer_connection_ptr peer;
     std::string name;
     wire::clock::time_point deadline;
     on_resolved done;
   };
 
-  bool on_message(const wire::link_ptr& peer, const wire::frame_header& header,
+  bool on_message(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                   std::span<const std::byte> metadata, payload data);
-  void on_resolve(const wire::link_ptr& peer, const wire::frame_header& header, const std::string& name);
-  void on_resolved_frame(const wire::link_ptr& peer, const wire::frame_header& header);
-  void on_monitor(const wire::link_ptr& peer, caf::actor_id id);
-  bool on_down(const wire::link_ptr& peer, const wire::frame_header& header,
+  void on_resolve(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
+                  const std::string& name);
+  void on_resolved_frame(const wire::peer_connection_ptr& peer, const wire::frame_header& header);
+  void on_monitor(const wire::peer_connection_ptr& peer, caf::actor_id id);
+  bool on_down(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                std::span<const std::byte> metadata);
-  void on_link(const wire::link_ptr& peer, const wire::frame_header& header);
+  void on_link(const wire::peer_connection_ptr& peer, const wire::frame_header& header);
 
-  void ask_peer(const wire::link_ptr& peer, std::string name, wire::clock::time_point deadline,
+  void ask_peer(const wire::peer_connection_ptr& peer, std::string name, wire::clock::time_point deadline,
                 on_resolved done);
   /// Ends the waiting resolves that `which` picks out.
   void fail_resolves(const std::function<bool(const waiting_resolve&)>& which, const std::string& why);
   /// `peer` will be told when `local` ends.
-  void watch(const wire::link_ptr& peer, const caf::strong_actor_ptr& local);
+  void watch(const wire::peer_connection_ptr& peer, const caf::strong_actor_ptr& local);
   void local_actor_ended(caf::actor_id id, const caf::error& reason);
-  void send_down(const wire::link_ptr& peer, caf::actor_id id, const caf::error& reason);
+  void send_down(const wire::peer_connection_ptr& peer, caf::actor_id id, const caf::error& reason);
   caf::expected<caf::strong_actor_ptr> find_published(const std::string& name) const;
   caf::strong_actor_ptr proxy_for(const caf::node_id& node, caf::actor_id id);
-  caf::node_id node_of(const wire::link_ptr& peer) const;
+  caf::node_id node_of(const wire::peer_connection_ptr& peer) const;
   void export_actor(const caf::strong_actor_ptr& local);
 
   caf::actor_system& system_;
@@ -121,7 +123,7 @@ class transport::core : public wire::fabric::listener,
 
   // Peers by node, and nodes by token.
   mutable std::mutex nodes_mutex_;
-  std::unordered_map<caf::node_id, wire::link_ptr> by_node_;
+  std::unordered_map<caf::node_id, wire::peer_connection_ptr> by_node_;
   std::unordered_map<std::uint64_t, caf::node_id> nodes_;
 
   mutable std::mutex published_mutex_;
@@ -129,7 +131,7 @@ class transport::core : public wire::fabric::listener,
 
   // Who wants to hear of the end of our actors. One functor per actor, however often peers come and go.
   std::mutex watchers_mutex_;
-  std::unordered_map<caf::actor_id, std::vector<wire::link_ptr>> watchers_;
+  std::unordered_map<caf::actor_id, std::vector<wire::peer_connection_ptr>> watchers_;
 
   // Progress thread only.
   woken_actors woken_;

@@ -18,7 +18,7 @@ namespace troupe {
 using wire::frame_kind;
 
 caf::strong_actor_ptr transport::core::make_proxy(caf::node_id node, caf::actor_id id) {
-  wire::link_ptr peer;
+  wire::peer_connection_ptr peer;
   {
     std::lock_guard guard{nodes_mutex_};
     if (const auto i = by_node_.find(node); i != by_node_.end())
@@ -35,20 +35,20 @@ caf::strong_actor_ptr transport::core::make_proxy(caf::node_id node, caf::actor_
   return result;
 }
 
-void transport::core::on_monitor(const wire::link_ptr& peer, caf::actor_id id) {
+void transport::core::on_monitor(const wire::peer_connection_ptr& peer, caf::actor_id id) {
   if (const auto whom = system_.registry().get<caf::strong_actor_ptr>(id))
     watch(peer, whom);
   else
     send_down(peer, id, caf::exit_reason::unknown);
 }
 
-void transport::core::watch(const wire::link_ptr& peer, const caf::strong_actor_ptr& local) {
+void transport::core::watch(const wire::peer_connection_ptr& peer, const caf::strong_actor_ptr& local) {
   const auto id = local->id();
   {
     std::lock_guard guard{watchers_mutex_};
     auto& watchers = watchers_[id];
     const bool watched = !watchers.empty();
-    std::erase_if(watchers, [](const auto& x) { return x->current() == wire::link::state::dead; });
+    std::erase_if(watchers, [](const auto& x) { return x->current() == wire::peer_connection::state::dead; });
     if (std::find(watchers.begin(), watchers.end(), peer) == watchers.end())
       watchers.push_back(peer);
     if (watched)
@@ -62,7 +62,7 @@ void transport::core::watch(const wire::link_ptr& peer, const caf::strong_actor_
 }
 
 void transport::core::local_actor_ended(caf::actor_id id, const caf::error& reason) {
-  std::vector<wire::link_ptr> watchers;
+  std::vector<wire::peer_connection_ptr> watchers;
   {
     std::lock_guard guard{watchers_mutex_};
     if (const auto i = watchers_.find(id); i != watchers_.end()) {
@@ -74,7 +74,8 @@ void transport::core::local_actor_ended(caf::actor_id id, const caf::error& reas
     send_down(peer, id, reason);
 }
 
-void transport::core::send_down(const wire::link_ptr& peer, caf::actor_id id, const caf::error& reason) {
+void transport::core::send_down(const wire::peer_connection_ptr& peer, caf::actor_id id,
+                                const caf::error& reason) {
   wire::outgoing_frame frame{frame_kind::down};
   frame.header.source = id;
   caf::binary_serializer sink{system_, frame.head};
@@ -87,7 +88,7 @@ void transport::core::send_down(const wire::link_ptr& peer, caf::actor_id id, co
   fabric_->submit(peer, std::move(frame));
 }
 
-bool transport::core::on_down(const wire::link_ptr& peer, const wire::frame_header& header,
+bool transport::core::on_down(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                               std::span<const std::byte> metadata) {
   caf::error reason;
   wire_context context{&system_};
@@ -102,7 +103,7 @@ bool transport::core::on_down(const wire::link_ptr& peer, const wire::frame_head
   return true;
 }
 
-void transport::core::tell_link(const wire::link_ptr& peer, frame_kind kind,
+void transport::core::tell_link(const wire::peer_connection_ptr& peer, frame_kind kind,
                                 const caf::strong_actor_ptr& local, caf::actor_id remote) {
   // The caller holds the locks of both actors, and exporting takes one of them.
   fabric_->post([this, peer, kind, local, remote] {
@@ -118,7 +119,7 @@ void transport::core::tell_link(const wire::link_ptr& peer, frame_kind kind,
   });
 }
 
-void transport::core::on_link(const wire::link_ptr& peer, const wire::frame_header& header) {
+void transport::core::on_link(const wire::peer_connection_ptr& peer, const wire::frame_header& header) {
   const auto local = system_.registry().get<caf::strong_actor_ptr>(header.destination);
   const auto remote = proxy_for(node_of(peer), header.source);
   if (!local || !remote)

@@ -41,8 +41,8 @@ void transport::core::resolve(std::string endpoint, std::string name, wire::cloc
                    });
 }
 
-void transport::core::ask_peer(const wire::link_ptr& peer, std::string name, wire::clock::time_point deadline,
-                               on_resolved done) {
+void transport::core::ask_peer(const wire::peer_connection_ptr& peer, std::string name,
+                               wire::clock::time_point deadline, on_resolved done) {
   const auto id = next_resolve_++;
   wire::outgoing_frame frame{frame_kind::resolve};
   frame.header.message_id = id;
@@ -55,7 +55,7 @@ void transport::core::ask_peer(const wire::link_ptr& peer, std::string name, wir
   resolves_.emplace(id, waiting_resolve{peer, std::move(name), deadline, std::move(done)});
 }
 
-void transport::core::on_resolve(const wire::link_ptr& peer, const wire::frame_header& header,
+void transport::core::on_resolve(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                                  const std::string& name) {
   const auto found = find_published(name);
   wire::outgoing_frame frame{frame_kind::resolved};
@@ -64,7 +64,8 @@ void transport::core::on_resolve(const wire::link_ptr& peer, const wire::frame_h
   fabric_->submit(peer, std::move(frame));
 }
 
-void transport::core::on_resolved_frame(const wire::link_ptr& peer, const wire::frame_header& header) {
+void transport::core::on_resolved_frame(const wire::peer_connection_ptr& peer,
+                                        const wire::frame_header& header) {
   const auto i = resolves_.find(header.message_id);
   if (i == resolves_.end() || i->second.peer != peer)
     return;

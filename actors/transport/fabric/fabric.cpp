@@ -169,14 +169,14 @@ void fabric::run_tasks() {
 }
 
 void fabric::bury_broken() {
-  std::vector<std::pair<link_ptr, std::string>> broken;
+  std::vector<std::pair<peer_connection_ptr, std::string>> broken;
   {
     std::lock_guard guard{worker_mutex_};
     if (!signals_.broken)
       return;
     signals_.broken = false;
     for (const auto& [token, peer] : by_token_)
-      if (!peer->failure.empty() && peer->current() != link::state::meeting) // else once it is met
+      if (!peer->failure.empty() && peer->current() != peer_connection::state::meeting) // else once it is met
         broken.emplace_back(peer, peer->failure);
   }
   for (const auto& [peer, why] : broken)

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "actors/transport/fabric/faults.hpp"
-#include "actors/transport/fabric/link.hpp"
+#include "actors/transport/fabric/peer_connection.hpp"
 #include "actors/transport/fabric/poller.hpp"
 #include "actors/transport/fabric/polling.hpp"
 #include "actors/transport/fabric/rendezvous.hpp"
@@ -91,12 +91,12 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   class listener {
    public:
     virtual ~listener();
-    virtual void peer_up(const link_ptr& peer) = 0;
+    virtual void peer_up(const peer_connection_ptr& peer) = 0;
     /// @param data  payloads of the frame, 64-byte aligned
     /// Returns false when the frame makes no sense: the peer is dropped.
-    virtual bool frame_arrived(const link_ptr& peer, const frame_header& header,
+    virtual bool frame_arrived(const peer_connection_ptr& peer, const frame_header& header,
                                std::span<const std::byte> metadata, payload data) = 0;
-    virtual void peer_down(const link_ptr& peer, const std::string& reason) = 0;
+    virtual void peer_down(const peer_connection_ptr& peer, const std::string& reason) = 0;
     virtual void tick(clock::time_point now) = 0;
 
     using step = std::function<void()>;
@@ -113,7 +113,7 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
 
   /// Outcome of `connect`: a peer, or ourselves, or an error.
   struct connection {
-    link_ptr peer;
+    peer_connection_ptr peer;
     bool self = false;
     std::string error;
   };
@@ -141,7 +141,7 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
 
   /// Ships a frame. Never blocks.
   /// @threads any, with no lock of the fabric's listener held
-  submission submit(const link_ptr& to, outgoing_frame frame);
+  submission submit(const peer_connection_ptr& to, outgoing_frame frame);
 
   /// Finds or makes the connection to `endpoint` and calls `done` on the progress thread, by `deadline` at
   /// the latest.
@@ -151,7 +151,7 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   void post(std::function<void()> task) override;
 
   /// Ends the connection, soon, as if the peer had died.
-  void drop(const link_ptr& peer, std::string reason);
+  void drop(const peer_connection_ptr& peer, std::string reason);
 
   /// For the listener, when a frame arrives: whether it may keep work for `next_job`.
   bool may_keep_jobs() const { return may_keep_jobs_; }
@@ -177,15 +177,15 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   };
 
   struct delayed_frame {
-    link_ptr to;
+    peer_connection_ptr to;
     outgoing_frame frame;
   };
 
   // -- sending (fabric_send.cpp) ----------------------------------------------
-  submission enqueue(const link_ptr& to, outgoing_frame frame);
+  submission enqueue(const peer_connection_ptr& to, outgoing_frame frame);
   void drain_queue();
   void post_frame(std::unique_ptr<send_operation> op);
-  void acknowledge(const link_ptr& peer);
+  void acknowledge(const peer_connection_ptr& peer);
   void wake();
 
   // -- workers (fabric_workers.cpp) ---------------------------------------------
@@ -199,11 +199,11 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   unsigned progress_workers();
   bool arm_workers();
   bool workers_closing();
-  void connect_worker(link& peer);
+  void connect_worker(peer_connection& peer);
 
   // -- receiving, under the worker mutex (fabric_receive.cpp) -------------------
   bool arrived(const ucx_worker::arrival& msg) override;
-  void collect(link& peer);
+  void collect(peer_connection& peer);
   bool deliver();
 
   // -- peers, on the progress thread (fabric_peers.cpp) -------------------------
@@ -214,15 +214,15 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   void missed(const std::string& endpoint, const std::string& error, std::optional<refusal> reason,
               const std::string& node) override;
   void log(const char* event, const std::string& text) override;
-  link_ptr find_node(const std::string& node) const;
-  link_ptr find_endpoint(const std::string& endpoint) const;
+  peer_connection_ptr find_node(const std::string& node) const;
+  peer_connection_ptr find_endpoint(const std::string& endpoint) const;
   void settle(const std::string& endpoint, const connection& result);
   void start_dialling(const std::string& endpoint);
   void tick_attempts(clock::time_point now);
-  void on_socket(const link_ptr& peer);
-  void on_records(const link_ptr& peer);
-  void flush_socket(const link_ptr& peer);
-  void fail(const link_ptr& peer, const std::string& reason);
+  void on_socket(const peer_connection_ptr& peer);
+  void on_records(const peer_connection_ptr& peer);
+  void flush_socket(const peer_connection_ptr& peer);
+  void fail(const peer_connection_ptr& peer, const std::string& reason);
 
   // -- who is the progress thread (fabric_duty.cpp) -----------------------------
   void work(bool on_duty);
@@ -256,9 +256,9 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   std::vector<ucx_worker*> lanes_;
   std::vector<std::unique_ptr<shared_memory_lane>> spare_lanes_;
   std::vector<std::unique_ptr<shared_memory_lane>> closing_lanes_;
-  std::unordered_map<std::uint64_t, link_ptr> by_token_;
+  std::unordered_map<std::uint64_t, peer_connection_ptr> by_token_;
   std::vector<slot_ptr> inbox_;
-  link_signals signals_;
+  connection_signals signals_;
   std::size_t operations_ = 0;
 
   // Frames for whoever gets the worker next, and tasks for the progress thread.
@@ -269,7 +269,7 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   std::atomic<bool> has_tasks_{false};
 
   // Progress thread only.
-  std::vector<link_ptr> peers_;
+  std::vector<peer_connection_ptr> peers_;
   std::map<std::string, attempt> attempts_;
   std::multimap<clock::time_point, delayed_frame> delayed_;
   clock::time_point next_tick_;

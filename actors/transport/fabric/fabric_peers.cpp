@@ -35,7 +35,7 @@ introduction fabric::introduce() {
   while (token == 0)
     fill_random(std::as_writable_bytes(std::span{&token, 1}));
   // Frames may arrive under this token before the handshake's last message has been read.
-  auto peer = std::make_shared<link>(token, settings_.window, signals_);
+  auto peer = std::make_shared<peer_connection>(token, settings_.window, signals_);
   std::lock_guard guard{worker_mutex_};
   if (settings_.shared_memory)
     peer->lane = open_lane();
@@ -50,7 +50,7 @@ void fabric::forget_token(std::uint64_t token) {
   const auto i = by_token_.find(token);
   if (i == by_token_.end())
     return;
-  i->second->become(link::state::dead);
+  i->second->become(peer_connection::state::dead);
   i->second->waiting.clear();
   keep_lane(std::move(i->second->lane));
   by_token_.erase(i);
@@ -89,7 +89,7 @@ void fabric::met(acquaintance who) {
     }
     fail(known, "superseded by the connection that takes precedence");
   }
-  link_ptr peer;
+  peer_connection_ptr peer;
   bool connected = false;
   {
     std::lock_guard guard{worker_mutex_};
@@ -104,7 +104,7 @@ void fabric::met(acquaintance who) {
     connect_worker(*peer);
     connected = peer->endpoint != nullptr;
     if (connected)
-      peer->become(link::state::up);
+      peer->become(peer_connection::state::up);
     if (!peer->failure.empty()) // a frame that came before the handshake's end was refused
       signals_.broken = true;
   }
@@ -217,13 +217,13 @@ void fabric::settle(const std::string& endpoint, const connection& result) {
     w.done(result);
 }
 
-link_ptr fabric::find_node(const std::string& node) const {
+peer_connection_ptr fabric::find_node(const std::string& node) const {
   const auto i =
       std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return p->peer.node == node; });
   return i == peers_.end() ? nullptr : *i;
 }
 
-link_ptr fabric::find_endpoint(const std::string& endpoint) const {
+peer_connection_ptr fabric::find_endpoint(const std::string& endpoint) const {
   const auto i = std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) {
     return p->dialled == endpoint || p->peer.endpoint == endpoint;
   });
@@ -232,7 +232,7 @@ link_ptr fabric::find_endpoint(const std::string& endpoint) const {
 
 // -- staying --------------------------------------------------------------------
 
-void fabric::on_socket(const link_ptr& peer) {
+void fabric::on_socket(const peer_connection_ptr& peer) {
   std::array<std::byte, 4096> buffer;
   bool closed = false;
   const auto num_bytes = read_some(peer->socket, buffer, closed);
@@ -245,11 +245,11 @@ void fabric::on_socket(const link_ptr& peer) {
     peer->reader.feed(std::span{buffer}.first(num_bytes));
     on_records(peer);
   }
-  if (!peer->unsent.empty() && peer->current() == link::state::up)
+  if (!peer->unsent.empty() && peer->current() == peer_connection::state::up)
     flush_socket(peer);
 }
 
-void fabric::on_records(const link_ptr& peer) {
+void fabric::on_records(const peer_connection_ptr& peer) {
   while (const auto rec = peer->reader.next()) {
     byte_parser body{rec->body};
     const auto frames = body.take64();
@@ -277,7 +277,7 @@ void fabric::send_heartbeats() {
   }
 }
 
-void fabric::flush_socket(const link_ptr& peer) {
+void fabric::flush_socket(const peer_connection_ptr& peer) {
   bool closed = false;
   const auto num_bytes = write_some(peer->socket, peer->unsent, closed);
   peer->unsent.erase(peer->unsent.begin(), peer->unsent.begin() + static_cast<std::ptrdiff_t>(num_bytes));
@@ -291,12 +291,12 @@ void fabric::flush_socket(const link_ptr& peer) {
 
 // -- going ----------------------------------------------------------------------
 
-void fabric::drop(const link_ptr& peer, std::string reason) {
+void fabric::drop(const peer_connection_ptr& peer, std::string reason) {
   post([this, peer, why = std::move(reason)] { fail(peer, why); });
 }
 
-void fabric::fail(const link_ptr& peer, const std::string& reason) {
-  if (peer->current() == link::state::dead)
+void fabric::fail(const peer_connection_ptr& peer, const std::string& reason) {
+  if (peer->current() == peer_connection::state::dead)
     return;
   // An answer sent just before its sender went is still an answer.
   {
@@ -307,11 +307,11 @@ void fabric::fail(const link_ptr& peer, const std::string& reason) {
   deliver();
   // This is no place to run jobs: the progress thread is in the middle of something.
   ears_.hand_over_jobs();
-  if (peer->current() == link::state::dead)
+  if (peer->current() == peer_connection::state::dead)
     return;
   {
     std::lock_guard guard{worker_mutex_};
-    peer->become(link::state::dead);
+    peer->become(peer_connection::state::dead);
     by_token_.erase(peer->token);
     if (peer->endpoint != nullptr)
       peer->carrier->close(std::exchange(peer->endpoint, nullptr));

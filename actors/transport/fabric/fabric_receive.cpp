@@ -85,7 +85,7 @@ bool fabric::arrived(const ucx_worker::arrival& msg) {
     slot->complete = true;
   }
   if (slot->complete && header.sequence == peer->next_arrival && peer->waiting.empty()
-      && peer->current() == link::state::up) {
+      && peer->current() == peer_connection::state::up) {
     ++peer->next_arrival;
     inbox_.push_back(std::move(slot));
   } else {
@@ -95,8 +95,8 @@ bool fabric::arrived(const ucx_worker::arrival& msg) {
   return taken;
 }
 
-void fabric::collect(link& peer) {
-  if (peer.current() != link::state::up)
+void fabric::collect(peer_connection& peer) {
+  if (peer.current() != peer_connection::state::up)
     return;
   while (!peer.waiting.empty()) {
     const auto first = peer.waiting.begin();
@@ -119,7 +119,8 @@ bool fabric::deliver() {
   allow_jobs();
   for (auto& slot : ready) {
     const auto& peer = slot->from;
-    if (slot->header.kind == frame_kind::acknowledge || peer->current() != link::state::up || peer->malformed)
+    if (slot->header.kind == frame_kind::acknowledge || peer->current() != peer_connection::state::up
+        || peer->malformed)
       continue;
     ++totals_.frames_received;
     std::span<const std::byte> metadata = slot->metadata;

@@ -23,7 +23,7 @@ void add_padded(std::vector<io_part>& parts, void* data, std::size_t length, boo
 
 } // namespace
 
-fabric::send_operation::send_operation(fabric& owner, link_ptr peer, outgoing_frame what)
+fabric::send_operation::send_operation(fabric& owner, peer_connection_ptr peer, outgoing_frame what)
     : owner_(owner), to(std::move(peer)), frame(std::move(what)) {
   auto& header = frame.header;
   const auto metadata_bytes = frame.head.size() - frame_header_bytes;
@@ -50,7 +50,7 @@ void fabric::send_operation::ended(bool) {
   delete this;
 }
 
-submission fabric::submit(const link_ptr& to, outgoing_frame frame) {
+submission fabric::submit(const peer_connection_ptr& to, outgoing_frame frame) {
   if (!settings_.faults)
     return enqueue(to, std::move(frame));
   const auto what = settings_.faults->decide(frame.header.kind, frame.head.size());
@@ -75,8 +75,8 @@ submission fabric::submit(const link_ptr& to, outgoing_frame frame) {
   return enqueue(to, std::move(frame));
 }
 
-submission fabric::enqueue(const link_ptr& to, outgoing_frame frame) {
-  if (to->current() != link::state::up)
+submission fabric::enqueue(const peer_connection_ptr& to, outgoing_frame frame) {
+  if (to->current() != peer_connection::state::up)
     return submission::dead;
   const bool refusable = frame.refusable;
   const bool free_of_charge = frame.header.kind == frame_kind::acknowledge;
@@ -159,7 +159,7 @@ void fabric::post_frame(std::unique_ptr<send_operation> op) {
   }
 }
 
-void fabric::acknowledge(const link_ptr& peer) {
+void fabric::acknowledge(const peer_connection_ptr& peer) {
   enqueue(peer, outgoing_frame{frame_kind::acknowledge});
 }
 

@@ -93,7 +93,7 @@ bool fabric::workers_closing() {
   return result;
 }
 
-void fabric::connect_worker(link& peer) {
+void fabric::connect_worker(peer_connection& peer) {
   // UCX refuses the address of a process on another host.
   if (peer.lane && !peer.peer.shared_memory_address.empty()) {
     peer.carrier = peer.lane->worker.get();

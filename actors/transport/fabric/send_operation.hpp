@@ -10,12 +10,12 @@
 namespace troupe::wire {
 
 struct fabric::send_operation : ucx_worker::operation {
-  send_operation(fabric& owner, link_ptr peer, outgoing_frame what);
+  send_operation(fabric& owner, peer_connection_ptr peer, outgoing_frame what);
 
   void ended(bool success) override;
 
   fabric& owner_;
-  link_ptr to;
+  peer_connection_ptr to;
   outgoing_frame frame;
   std::vector<io_part> parts;
   /// Header and metadata, or the header alone when the metadata rides in the data.

@@ -10,9 +10,9 @@
 #include <variant>
 #include <vector>
 
-#include "actors/attention/generation.hpp"
-#include "actors/cluster/membership.hpp"
-#include "actors/cluster/status.hpp"
+#include "actors/attention/generation_messages.hpp"
+#include "actors/cluster/cluster_messages.hpp"
+#include "actors/cluster/status_messages.hpp"
 #include "actors/error.hpp"
 
 namespace troupe {

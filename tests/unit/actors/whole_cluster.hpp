@@ -1,5 +1,5 @@
 // The whole cluster under virtual time: sessions, gateway, scheduler, members, attention workers and expert
-// hosts on modelled engines, as processes that die when the test says so and are started anew.
+// hosts on simulated engines, as processes that die when the test says so and are started anew.
 #pragma once
 
 #include <algorithm>

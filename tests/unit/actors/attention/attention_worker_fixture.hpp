@@ -10,7 +10,7 @@ namespace troupe {
 class attention_worker_test : public serving_system {
  public:
   /// One worker and one host with everything.
-  void start(attention_worker_config config = {}, modelled_attention_engine::config settings = {}) {
+  void start(attention_worker_config config = {}, simulated_attention_engine::config settings = {}) {
     one = add_host("expert-0");
     load(one, all_experts());
     attention = add_worker("attention-0", config, settings);
@@ -42,7 +42,7 @@ class attention_worker_test : public serving_system {
   host one;
   worker attention;
   outcomes results;
-  std::map<sequence_id, modelled_output> wanted;
+  std::map<sequence_id, hash_model_output> wanted;
   token_receiver_actor client;
 };
 

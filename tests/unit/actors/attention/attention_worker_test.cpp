@@ -61,7 +61,7 @@ TEST_F(attention_worker_test, tokens_do_not_depend_on_chunks_blocks_or_micro_bat
     attention_worker_config config;
     config.max_num_batched_tokens = chunk;
     config.max_micro_batches = micro_batches;
-    modelled_attention_engine::config settings;
+    simulated_attention_engine::config settings;
     settings.block_tokens = block;
     settings.num_blocks = blocks;
     if (number == 0)
@@ -103,7 +103,7 @@ TEST_F(attention_worker_test, choices_with_another_prompt_share_nothing) {
 }
 
 TEST_F(attention_worker_test, preempts_when_the_cache_is_full_and_nobody_notices) {
-  modelled_attention_engine::config settings;
+  simulated_attention_engine::config settings;
   settings.num_blocks = 26; // of 4 tokens: two sequences of full length, or many short ones
   attention_worker_config config;
   config.max_num_seqs = 16;
@@ -139,7 +139,7 @@ TEST_F(attention_worker_test, stops_at_the_context) {
 }
 
 TEST_F(attention_worker_test, a_sequence_that_can_never_fit_is_refused) {
-  modelled_attention_engine::config settings;
+  simulated_attention_engine::config settings;
   settings.num_blocks = 10; // 40 positions
   start({}, settings);
   submit(attention, client, make_request(1, 40, 1));

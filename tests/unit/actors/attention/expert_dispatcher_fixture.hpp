@@ -84,7 +84,7 @@ class expert_dispatcher_test : public serving_system {
   size_t mute_batches = 0;
   worker attention;
   outcomes results;
-  std::map<sequence_id, modelled_output> wanted;
+  std::map<sequence_id, hash_model_output> wanted;
   token_receiver_actor client;
 };
 

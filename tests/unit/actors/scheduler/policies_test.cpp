@@ -8,8 +8,8 @@
 
 #include "actors/scheduler/admission_policy.hpp"
 #include "actors/scheduler/assignment_policy.hpp"
-#include "actors/scheduler/hosting_policy.hpp"
-#include "actors/scheduler/placement_policy.hpp"
+#include "actors/scheduler/placement_rollout.hpp"
+#include "actors/scheduler/placement_solver.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
 
 namespace troupe {
@@ -163,7 +163,7 @@ std::map<uint64_t, std::vector<uint32_t>> loads_of(const expert_placement& place
   return result;
 }
 
-TEST(placement_policy, property_covers_everything_evenly_within_memory) {
+TEST(placement_solver, property_covers_everything_evenly_within_memory) {
   for (uint32_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     dice random{seed};
@@ -214,7 +214,7 @@ TEST(placement_policy, property_covers_everything_evenly_within_memory) {
   }
 }
 
-TEST(placement_policy, a_death_moves_nothing_but_what_died) {
+TEST(placement_solver, a_death_moves_nothing_but_what_died) {
   placement_problem problem{
       {8, 8}, {{{1}, unlimited_experts}, {{2}, unlimited_experts}, {{3}, unlimited_experts}}, 1, true};
   const auto before = place_experts(problem, {}, {});
@@ -227,7 +227,7 @@ TEST(placement_policy, a_death_moves_nothing_but_what_died) {
       }
 }
 
-TEST(placement_policy, a_joining_worker_gets_its_share_and_no_more_moves_than_that) {
+TEST(placement_solver, a_joining_worker_gets_its_share_and_no_more_moves_than_that) {
   placement_problem problem{
       {8, 8}, {{{1}, unlimited_experts}, {{2}, unlimited_experts}, {{3}, unlimited_experts}}, 1, true};
   const auto before = place_experts(problem, {}, {});
@@ -242,11 +242,11 @@ TEST(placement_policy, a_joining_worker_gets_its_share_and_no_more_moves_than_th
 
 /// Workers of a random cluster that do what they are told, late; attention workers confirm late. Whatever
 /// happens, no router may ever send rows to a worker that has let go.
-TEST(hosting_policy, property_nobody_is_routed_to_who_has_let_go) {
+TEST(placement_rollout, property_nobody_is_routed_to_who_has_let_go) {
   for (uint32_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     dice random{seed};
-    hosting_policy policy;
+    placement_rollout policy;
     policy.set_layers({5, 0, 7});
     const auto capacity = random.below(2) == 0 ? unlimited_experts : 8;
     const auto replicas = 1 + random.below(2);

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "actors/scheduler/placement_store.hpp"
+#include "actors/scheduler/cluster_store.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "tests/unit/actors/scheduler/scheduler_fixture.hpp"
 
@@ -346,7 +346,7 @@ TEST_F(placement_test, what_a_worker_runs_for_others_does_not_keep_the_place_of_
 
 TEST_F(placement_test, is_durable_before_it_is_published) {
   start_ready(2, {.state_dir = state_dir()});
-  const auto stored = placement_store{state_dir()}.load();
+  const auto stored = cluster_store{state_dir()}.load();
   ASSERT_TRUE(stored.cluster);
   EXPECT_EQ(stored.cluster->experts, status().experts);
   EXPECT_EQ(stored.cluster->identity.fingerprint, "model-a");

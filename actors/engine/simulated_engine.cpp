@@ -1,4 +1,4 @@
-#include "actors/engine/modelled_engine.hpp"
+#include "actors/engine/simulated_engine.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -10,29 +10,29 @@
 
 namespace troupe {
 
-using modelled_task_ptr = std::shared_ptr<std::function<void()>>;
+using simulated_task_ptr = std::shared_ptr<std::function<void()>>;
 
 } // namespace troupe
 
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::modelled_task_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::simulated_task_ptr)
 
 namespace troupe {
 
 namespace {
 
 /// The thread of a device that has none: runs each task when its message falls due.
-caf::behavior modelled_executor(caf::event_based_actor*) {
-  return {[](const modelled_task_ptr& task) { (*task)(); }};
+caf::behavior simulated_executor(caf::event_based_actor*) {
+  return {[](const simulated_task_ptr& task) { (*task)(); }};
 }
 
 /// Rows of a micro-batch on their way, in the order of its sequences.
-struct modelled_state : micro_batch::engine_state {
+struct simulated_state : micro_batch::engine_state {
   std::vector<uint64_t> rows;
   uint32_t layer = 0; ///< that waits for its experts
 };
 
-modelled_state& state_of(micro_batch& batch) {
-  return static_cast<modelled_state&>(*batch.state);
+simulated_state& state_of(micro_batch& batch) {
+  return static_cast<simulated_state&>(*batch.state);
 }
 
 uint32_t num_rows(const micro_batch& batch) {
@@ -44,14 +44,14 @@ uint32_t num_rows(const micro_batch& batch) {
 
 } // namespace
 
-modelled_device::modelled_device(caf::actor_system& system)
-    : system_(system), executor_(system.spawn(modelled_executor)) {}
+simulated_device::simulated_device(caf::actor_system& system)
+    : system_(system), executor_(system.spawn(simulated_executor)) {}
 
-modelled_device::~modelled_device() {
+simulated_device::~simulated_device() {
   caf::anon_send_exit(executor_, caf::exit_reason::user_shutdown);
 }
 
-void modelled_device::run(std::chrono::nanoseconds duration, std::function<void()> task) {
+void simulated_device::run(std::chrono::nanoseconds duration, std::function<void()> task) {
   auto& clock = system_.clock();
   const std::lock_guard lock{mutex_};
   const auto slowed =
@@ -61,35 +61,36 @@ void modelled_device::run(std::chrono::nanoseconds duration, std::function<void(
                          std::make_shared<std::function<void()>>(std::move(task)));
 }
 
-void modelled_device::slow_down(double factor) {
+void simulated_device::slow_down(double factor) {
   const std::lock_guard lock{mutex_};
   slowness_ = factor;
 }
 
 // ---------------------------------------------------------------------------------------------------------------
 
-modelled_attention_engine::modelled_attention_engine(std::shared_ptr<modelled_device> device, config settings)
+simulated_attention_engine::simulated_attention_engine(std::shared_ptr<simulated_device> device,
+                                                       config settings)
     : device_(std::move(device)),
       config_(std::move(settings)),
       keys_(config_.model.shape.layer_experts.size(),
             std::vector<uint64_t>(size_t{config_.num_blocks} * config_.block_tokens)) {}
 
-void modelled_attention_engine::begin(micro_batch_ptr batch, attention_done done) {
+void simulated_attention_engine::begin(micro_batch_ptr batch, attention_done done) {
   run(std::move(batch), {}, true, std::move(done));
 }
 
-void modelled_attention_engine::resume(micro_batch_ptr batch, std::vector<expert_outputs> outputs,
-                                       attention_done done) {
+void simulated_attention_engine::resume(micro_batch_ptr batch, std::vector<expert_outputs> outputs,
+                                        attention_done done) {
   run(std::move(batch), std::move(outputs), false, std::move(done));
 }
 
-void modelled_attention_engine::fail(uint32_t steps, std::string text) {
+void simulated_attention_engine::fail(uint32_t steps, std::string text) {
   failing_steps_ = steps;
   failure_ = std::move(text);
 }
 
-void modelled_attention_engine::run(micro_batch_ptr batch, std::vector<expert_outputs> outputs, bool first,
-                                    attention_done done) {
+void simulated_attention_engine::run(micro_batch_ptr batch, std::vector<expert_outputs> outputs, bool first,
+                                     attention_done done) {
   ++steps_;
   const auto duration = config_.costs.attention_step + num_rows(*batch) * config_.costs.attention_row;
   device_->run(duration, [this, keep = shared_from_this(), batch = std::move(batch),
@@ -100,8 +101,8 @@ void modelled_attention_engine::run(micro_batch_ptr batch, std::vector<expert_ou
   });
 }
 
-attention_result modelled_attention_engine::compute(micro_batch& batch,
-                                                    const std::vector<expert_outputs>& outputs, bool first) {
+attention_result simulated_attention_engine::compute(micro_batch& batch,
+                                                     const std::vector<expert_outputs>& outputs, bool first) {
   attention_result result;
   if (failing_steps_ > 0) {
     --failing_steps_;
@@ -110,11 +111,11 @@ attention_result modelled_attention_engine::compute(micro_batch& batch,
   }
   uint32_t layer = 0;
   if (first) {
-    auto state = std::make_unique<modelled_state>();
+    auto state = std::make_unique<simulated_state>();
     for (const auto& part : batch.sequences)
       for (uint32_t i = 0; i < part.num_rows; ++i)
-        state->rows.push_back(modelled_model::embed(part.sequence->tokens.at(part.first_position + i),
-                                                    part.first_position + i));
+        state->rows.push_back(
+            hash_model::embed(part.sequence->tokens.at(part.first_position + i), part.first_position + i));
     batch.state = std::move(state);
   } else {
     result.error = combine(batch, outputs);
@@ -128,13 +129,13 @@ attention_result modelled_attention_engine::compute(micro_batch& batch,
     if (layers[layer] > 0)
       return dispatch(batch, layer);
     for (auto& row : state_of(batch).rows)
-      row = modelled_model::dense(layer, row);
+      row = hash_model::dense(layer, row);
   }
   return finish(batch);
 }
 
-std::string modelled_attention_engine::combine(micro_batch& batch,
-                                               const std::vector<expert_outputs>& outputs) {
+std::string simulated_attention_engine::combine(micro_batch& batch,
+                                                const std::vector<expert_outputs>& outputs) {
   auto& state = state_of(batch);
   const auto& shape = config_.model.shape;
   std::vector<const std::byte*> slots(state.rows.size() * shape.num_topk);
@@ -157,7 +158,7 @@ std::string modelled_attention_engine::combine(micro_batch& batch,
   return {};
 }
 
-void modelled_attention_engine::attend(micro_batch& batch, uint32_t layer) {
+void simulated_attention_engine::attend(micro_batch& batch, uint32_t layer) {
   auto& keys = keys_[layer];
   auto row = state_of(batch).rows.begin();
   for (const auto& part : batch.sequences) {
@@ -167,16 +168,16 @@ void modelled_attention_engine::attend(micro_batch& batch, uint32_t layer) {
     };
     uint64_t digest = 0;
     for (uint32_t position = 0; position < part.first_position; ++position)
-      digest = modelled_model::attend(digest, key(position));
+      digest = hash_model::attend(digest, key(position));
     for (uint32_t i = 0; i < part.num_rows; ++i, ++row) {
       key(part.first_position + i) = *row;
-      digest = modelled_model::attend(digest, key(part.first_position + i));
-      *row = modelled_model::attended(layer, *row, digest);
+      digest = hash_model::attend(digest, key(part.first_position + i));
+      *row = hash_model::attended(layer, *row, digest);
     }
   }
 }
 
-attention_result modelled_attention_engine::dispatch(micro_batch& batch, uint32_t layer) {
+attention_result simulated_attention_engine::dispatch(micro_batch& batch, uint32_t layer) {
   auto& state = state_of(batch);
   const auto& shape = config_.model.shape;
   const auto num_topk = shape.num_topk;
@@ -203,7 +204,7 @@ attention_result modelled_attention_engine::dispatch(micro_batch& batch, uint32_
   return result;
 }
 
-attention_result modelled_attention_engine::finish(micro_batch& batch) {
+attention_result simulated_attention_engine::finish(micro_batch& batch) {
   attention_result result;
   result.finished = true;
   auto row = state_of(batch).rows.begin();
@@ -229,11 +230,11 @@ attention_result modelled_attention_engine::finish(micro_batch& batch) {
 
 // ---------------------------------------------------------------------------------------------------------------
 
-modelled_expert_engine::modelled_expert_engine(std::shared_ptr<modelled_device> device,
-                                               std::shared_ptr<modelled_device> loader, config settings)
+simulated_expert_engine::simulated_expert_engine(std::shared_ptr<simulated_device> device,
+                                                 std::shared_ptr<simulated_device> loader, config settings)
     : device_(std::move(device)), loader_(std::move(loader)), config_(std::move(settings)) {}
 
-void modelled_expert_engine::host(std::vector<expert_id> experts, expert_load_done done) {
+void simulated_expert_engine::host(std::vector<expert_id> experts, expert_load_done done) {
   const auto missing =
       std::count_if(experts.begin(), experts.end(), [&](expert_id id) { return loaded_.count(id) == 0; });
   loader_->run(missing * config_.costs.expert_load,
@@ -247,7 +248,7 @@ void modelled_expert_engine::host(std::vector<expert_id> experts, expert_load_do
                });
 }
 
-void modelled_expert_engine::submit(expert_step step, expert_done done) {
+void simulated_expert_engine::submit(expert_step step, expert_done done) {
   auto duration = std::chrono::nanoseconds{0};
   const auto* last = static_cast<const expert_rows*>(nullptr);
   for (const auto& work : step.work) {
@@ -270,12 +271,12 @@ void modelled_expert_engine::submit(expert_step step, expert_done done) {
                });
 }
 
-void modelled_expert_engine::fail(uint32_t steps, std::string text) {
+void simulated_expert_engine::fail(uint32_t steps, std::string text) {
   failing_steps_ = steps;
   failure_ = std::move(text);
 }
 
-expert_step_result modelled_expert_engine::compute(const expert_step& step) {
+expert_step_result simulated_expert_engine::compute(const expert_step& step) {
   expert_step_result result;
   if (failing_steps_ > 0) {
     --failing_steps_;

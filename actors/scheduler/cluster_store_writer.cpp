@@ -1,4 +1,4 @@
-#include "actors/scheduler/placement_writer.hpp"
+#include "actors/scheduler/cluster_store_writer.hpp"
 
 #include <exception>
 #include <utility>
@@ -14,14 +14,14 @@ namespace troupe {
 
 namespace {
 
-struct placement_writer_state {
-  static inline const char* name = "placement_writer";
+struct cluster_store_writer_state {
+  static inline const char* name = "cluster_store_writer";
   uint64_t term = 0; ///< the last one that was saved
 };
 
-placement_writer_actor::behavior_type
-placement_writer(placement_writer_actor::stateful_pointer<placement_writer_state> self,
-                 const placement_store& store) {
+cluster_store_writer_actor::behavior_type
+cluster_store_writer(cluster_store_writer_actor::stateful_pointer<cluster_store_writer_state> self,
+                     const cluster_store& store) {
   return {
       [self, store](caf::put_atom, const stored_cluster_ptr& cluster) -> caf::result<void> {
         try {
@@ -39,10 +39,10 @@ placement_writer(placement_writer_actor::stateful_pointer<placement_writer_state
 
 } // namespace
 
-placement_writer_actor spawn_placement_writer(caf::actor_system& system, placement_store store) {
+cluster_store_writer_actor spawn_cluster_store_writer(caf::actor_system& system, cluster_store store) {
   if (system.scheduler().detaches_utility_actors())
-    return system.spawn<caf::detached>(placement_writer, std::move(store));
-  return system.spawn(placement_writer, std::move(store));
+    return system.spawn<caf::detached>(cluster_store_writer, std::move(store));
+  return system.spawn(cluster_store_writer, std::move(store));
 }
 
 } // namespace troupe

@@ -10,13 +10,13 @@
 #include <optional>
 #include <vector>
 
-#include "actors/cluster/membership.hpp"
+#include "actors/cluster/cluster_messages.hpp"
 #include "actors/ids.hpp"
-#include "actors/scheduler/placement_policy.hpp"
+#include "actors/scheduler/placement_solver.hpp"
 
 namespace troupe {
 
-class hosting_policy {
+class placement_rollout {
  public:
   /// Forgets everything and starts with another model's layers.
   void set_layers(std::vector<uint32_t> layer_experts);

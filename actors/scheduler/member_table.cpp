@@ -1,4 +1,4 @@
-#include "actors/scheduler/lease_table.hpp"
+#include "actors/scheduler/member_table.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -22,18 +22,18 @@ std::string list(const std::vector<uint32_t>& numbers) {
 
 } // namespace
 
-bool lease_table::has_model() const {
+bool member_table::has_model() const {
   return std::any_of(members_.begin(), members_.end(), [](const auto& entry) {
     return entry.second.hello.address.role != worker_role::gateway;
   });
 }
 
-bool lease_table::has_role(worker_role role) const {
+bool member_table::has_role(worker_role role) const {
   return std::any_of(members_.begin(), members_.end(),
                      [role](const auto& entry) { return entry.second.hello.address.role == role; });
 }
 
-caf::error lease_table::check(const worker_hello& hello) const {
+caf::error member_table::check(const worker_hello& hello) const {
   const auto& name = hello.address.name;
   if (hello.address.id.value == 0 || name.empty())
     return make_error(ec::incompatible, "a worker without an id or a name cannot join");
@@ -62,7 +62,7 @@ caf::error lease_table::check(const worker_hello& hello) const {
   return {};
 }
 
-std::optional<worker_id> lease_table::join(worker_hello hello, time_point now) {
+std::optional<worker_id> member_table::join(worker_hello hello, time_point now) {
   std::optional<worker_id> replaced;
   for (const auto& [id, other] : members_)
     if (id != hello.address.id && other.hello.address.name == hello.address.name)
@@ -87,7 +87,7 @@ std::optional<worker_id> lease_table::join(worker_hello hello, time_point now) {
   return replaced;
 }
 
-bool lease_table::renew(lease_renewal load, time_point now) {
+bool member_table::renew(lease_renewal load, time_point now) {
   auto found = members_.find(load.id);
   if (found == members_.end())
     return false;
@@ -96,7 +96,7 @@ bool lease_table::renew(lease_renewal load, time_point now) {
   return true;
 }
 
-bool lease_table::leave(worker_id id) {
+bool member_table::leave(worker_id id) {
   auto found = members_.find(id);
   if (found == members_.end())
     return false;
@@ -104,12 +104,12 @@ bool lease_table::leave(worker_id id) {
   return true;
 }
 
-void lease_table::extend(time_point::duration by, time_point now) {
+void member_table::extend(time_point::duration by, time_point now) {
   for (auto& [id, entry] : members_)
     entry.renewed = std::min(entry.renewed + by, now);
 }
 
-std::vector<worker_id> lease_table::expired(time_point now) const {
+std::vector<worker_id> member_table::expired(time_point now) const {
   std::vector<worker_id> result;
   for (const auto& [id, entry] : members_)
     if (now - entry.renewed > defaults::lease)
@@ -117,12 +117,12 @@ std::vector<worker_id> lease_table::expired(time_point now) const {
   return result;
 }
 
-const lease_table::member* lease_table::find(worker_id id) const {
+const member_table::member* member_table::find(worker_id id) const {
   auto found = members_.find(id);
   return found == members_.end() ? nullptr : &found->second;
 }
 
-size_t lease_table::count(worker_role role) const {
+size_t member_table::count(worker_role role) const {
   return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [role](const auto& entry) {
     return entry.second.hello.address.role == role && !entry.second.leaving;
   }));

@@ -1,4 +1,4 @@
-#include "actors/scheduler/placement_store.hpp"
+#include "actors/scheduler/cluster_store.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -21,7 +21,7 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>{in}, {}};
 }
 
-class placement_store_test : public ::testing::Test {
+class cluster_store_test : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
@@ -34,15 +34,15 @@ class placement_store_test : public ::testing::Test {
   std::string directory;
 };
 
-TEST_F(placement_store_test, an_empty_directory_is_a_first_start) {
-  const auto recovered = placement_store{directory + "/deep"}.load();
+TEST_F(cluster_store_test, an_empty_directory_is_a_first_start) {
+  const auto recovered = cluster_store{directory + "/deep"}.load();
   EXPECT_EQ(recovered.term, 0U);
   EXPECT_FALSE(recovered.cluster);
   EXPECT_TRUE(recovered.problems.empty());
 }
 
-TEST_F(placement_store_test, gives_back_what_was_saved) {
-  const placement_store store{directory};
+TEST_F(cluster_store_test, gives_back_what_was_saved) {
+  const cluster_store store{directory};
   store.save_term(7);
   store.save(sample_cluster());
   const auto recovered = store.load();
@@ -52,13 +52,13 @@ TEST_F(placement_store_test, gives_back_what_was_saved) {
   EXPECT_FALSE(std::filesystem::exists(directory + "/placement.new"));
 }
 
-TEST_F(placement_store_test, the_placement_alone_gives_its_term) {
-  const placement_store store{directory};
+TEST_F(cluster_store_test, the_placement_alone_gives_its_term) {
+  const cluster_store store{directory};
   store.save(sample_cluster());
   EXPECT_EQ(store.load().term, 3U);
 }
 
-TEST_F(placement_store_test, every_damaged_byte_is_noticed) {
+TEST_F(cluster_store_test, every_damaged_byte_is_noticed) {
   const auto text = render(sample_cluster());
   for (size_t at = 0; at < text.size(); ++at) {
     auto damaged = text;
@@ -69,8 +69,8 @@ TEST_F(placement_store_test, every_damaged_byte_is_noticed) {
   EXPECT_EQ(parse_stored_cluster(text), sample_cluster());
 }
 
-TEST_F(placement_store_test, a_damaged_file_is_named_once_and_the_other_still_used) {
-  const placement_store store{directory};
+TEST_F(cluster_store_test, a_damaged_file_is_named_once_and_the_other_still_used) {
+  const cluster_store store{directory};
   store.save_term(7);
   store.save(sample_cluster());
   std::ofstream{directory + "/placement", std::ios::app} << "more";
@@ -87,20 +87,20 @@ TEST_F(placement_store_test, a_damaged_file_is_named_once_and_the_other_still_us
   ASSERT_EQ(recovered.problems.size(), 1U);
 }
 
-TEST_F(placement_store_test, a_half_written_successor_changes_nothing) {
-  const placement_store store{directory};
+TEST_F(cluster_store_test, a_half_written_successor_changes_nothing) {
+  const cluster_store store{directory};
   store.save(sample_cluster());
   std::ofstream{directory + "/placement.new"} << "troupe-pla";
   EXPECT_EQ(*store.load().cluster, sample_cluster());
 }
 
-TEST_F(placement_store_test, a_place_that_cannot_be_written_is_an_error_at_once) {
+TEST_F(cluster_store_test, a_place_that_cannot_be_written_is_an_error_at_once) {
   std::ofstream{directory} << "a file";
-  EXPECT_THROW(placement_store{directory}, std::runtime_error);
+  EXPECT_THROW(cluster_store{directory}, std::runtime_error);
 }
 
-TEST_F(placement_store_test, the_file_is_for_people) {
-  const placement_store store{directory};
+TEST_F(cluster_store_test, the_file_is_for_people) {
+  const cluster_store store{directory};
   store.save(sample_cluster());
   EXPECT_NE(read(directory + "/placement").find("worker 11 2 \"expert-0\" \"10.0.0.1:7000\"\n"),
             std::string::npos);

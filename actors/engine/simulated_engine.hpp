@@ -1,4 +1,4 @@
-// Engines that compute a modelled_model in modelled time: they take what a cost model says, by the clock of
+// Engines that compute a hash_model in simulated time: they take what a cost model says, by the clock of
 // the actor system, so that a whole cluster runs under CAF's test coordinator without a thread of its own.
 #pragma once
 
@@ -15,12 +15,12 @@
 #include <caf/actor_system.hpp>
 
 #include "actors/engine/engine.hpp"
-#include "actors/engine/modelled_model.hpp"
+#include "actors/engine/hash_model.hpp"
 
 namespace troupe {
 
 /// How long things take. The defaults are a small model on two cores.
-struct modelled_costs {
+struct simulated_costs {
   std::chrono::nanoseconds attention_step{20'000}; ///< weights of the attention side between two MoE layers
   std::chrono::nanoseconds attention_row{2'000};   ///< arithmetic of one row
   std::chrono::nanoseconds expert_weights{50'000}; ///< streaming one active expert
@@ -29,12 +29,12 @@ struct modelled_costs {
 };
 
 /// A compute device: runs one thing after another, each for a given time. Engines of one process share one.
-class modelled_device {
+class simulated_device {
  public:
-  explicit modelled_device(caf::actor_system& system);
-  ~modelled_device();
-  modelled_device(const modelled_device&) = delete;
-  modelled_device& operator=(const modelled_device&) = delete;
+  explicit simulated_device(caf::actor_system& system);
+  ~simulated_device();
+  simulated_device(const simulated_device&) = delete;
+  simulated_device& operator=(const simulated_device&) = delete;
 
   /// Calls `task` once everything before it is done and `duration` has passed.
   void run(std::chrono::nanoseconds duration, std::function<void()> task);
@@ -54,17 +54,17 @@ class modelled_device {
 };
 
 /// The attention side. Keys live in numbered blocks, so that a wrong block table gives wrong tokens.
-class modelled_attention_engine : public attention_engine,
-                                  public std::enable_shared_from_this<modelled_attention_engine> {
+class simulated_attention_engine : public attention_engine,
+                                   public std::enable_shared_from_this<simulated_attention_engine> {
  public:
   struct config {
-    modelled_model model;
-    modelled_costs costs;
+    hash_model model;
+    simulated_costs costs;
     uint32_t block_tokens = 4;
     uint32_t num_blocks = 256;
   };
 
-  modelled_attention_engine(std::shared_ptr<modelled_device> device, config settings);
+  simulated_attention_engine(std::shared_ptr<simulated_device> device, config settings);
 
   const model_shape& shape() const override { return config_.model.shape; }
 
@@ -92,7 +92,7 @@ class modelled_attention_engine : public attention_engine,
   attention_result dispatch(micro_batch& batch, uint32_t layer);
   attention_result finish(micro_batch& batch);
 
-  std::shared_ptr<modelled_device> device_;
+  std::shared_ptr<simulated_device> device_;
   config config_;
   std::vector<std::vector<uint64_t>> keys_; ///< [layer][block × block_tokens + offset]
   std::set<sequence_id> broken_;
@@ -102,18 +102,18 @@ class modelled_attention_engine : public attention_engine,
 };
 
 /// The expert side.
-class modelled_expert_engine : public expert_engine,
-                               public std::enable_shared_from_this<modelled_expert_engine> {
+class simulated_expert_engine : public expert_engine,
+                                public std::enable_shared_from_this<simulated_expert_engine> {
  public:
   struct config {
-    modelled_model model;
-    modelled_costs costs;
+    hash_model model;
+    simulated_costs costs;
     uint64_t expert_bytes = 1 << 20;
   };
 
   /// @param loader  where loading runs, so that it does not hold up steps; the same as `device` or another
-  modelled_expert_engine(std::shared_ptr<modelled_device> device, std::shared_ptr<modelled_device> loader,
-                         config settings);
+  simulated_expert_engine(std::shared_ptr<simulated_device> device, std::shared_ptr<simulated_device> loader,
+                          config settings);
 
   const model_shape& shape() const override { return config_.model.shape; }
 
@@ -134,8 +134,8 @@ class modelled_expert_engine : public expert_engine,
  private:
   expert_step_result compute(const expert_step& step);
 
-  std::shared_ptr<modelled_device> device_;
-  std::shared_ptr<modelled_device> loader_;
+  std::shared_ptr<simulated_device> device_;
+  std::shared_ptr<simulated_device> loader_;
   config config_;
   std::set<expert_id> loaded_;
   std::string failure_;

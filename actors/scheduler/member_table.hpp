@@ -9,7 +9,7 @@
 
 #include <caf/error.hpp>
 
-#include "actors/cluster/membership.hpp"
+#include "actors/cluster/cluster_messages.hpp"
 #include "actors/defaults.hpp"
 
 namespace troupe {
@@ -36,7 +36,7 @@ struct model_identity {
   bool operator==(const model_identity&) const = default;
 };
 
-class lease_table {
+class member_table {
  public:
   struct member {
     worker_hello hello;
@@ -45,7 +45,7 @@ class lease_table {
     bool leaving = false;
   };
 
-  explicit lease_table(bool allow_inexact = false) : allow_inexact_(allow_inexact) {}
+  explicit member_table(bool allow_inexact = false) : allow_inexact_(allow_inexact) {}
 
   /// Takes over what an earlier scheduler knew of the model. Workers of another model replace it only while
   /// no worker with a model is here.
@@ -78,7 +78,7 @@ class lease_table {
 
   const member* find(worker_id id) const;
 
-  const std::map<worker_id, member>& members() const { return members_; }
+  const std::map<worker_id, member>& all() const { return members_; }
 
   /// Members of a role that do not leave.
   size_t count(worker_role role) const;

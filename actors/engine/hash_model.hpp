@@ -8,14 +8,14 @@
 #include <span>
 #include <vector>
 
-#include "actors/attention/generation.hpp"
+#include "actors/attention/generation_messages.hpp"
 #include "actors/engine/engine.hpp"
 
 namespace troupe {
 
 /// The functions of the pseudo-model; pure. `row_bytes` of the shape must be a multiple of 8, and no layer
 /// may have fewer experts than `num_topk` (dense layers aside).
-struct modelled_model {
+struct hash_model {
   model_shape shape;
   /// How unevenly experts are chosen: 0 evenly; with s, expert e is drawn as floor(experts × u^(1 + s)), so
   /// that low numbers are hot.
@@ -45,17 +45,17 @@ struct modelled_model {
 };
 
 /// What a request must give.
-struct modelled_output {
+struct hash_model_output {
   std::vector<generated_token> tokens; ///< new ones, without those that the request says are emitted already
   std::vector<generated_token> prompt_logprobs;
   finish_reason finish = finish_reason::none;
   int32_t stop_token = -1;
-  bool operator==(const modelled_output&) const = default;
+  bool operator==(const hash_model_output&) const = default;
 };
 
 /// Runs one request alone, from scratch and without any of the machinery that serves it.
 /// @param max_positions  prompt and new tokens together
-modelled_output modelled_tokens(const modelled_model& model, const generation_request& request,
-                                uint32_t max_positions);
+hash_model_output hash_model_tokens(const hash_model& model, const generation_request& request,
+                                    uint32_t max_positions);
 
 } // namespace troupe

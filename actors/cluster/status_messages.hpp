@@ -7,7 +7,7 @@
 
 #include <caf/meta/type_name.hpp>
 
-#include "actors/cluster/membership.hpp"
+#include "actors/cluster/cluster_messages.hpp"
 
 namespace troupe {
 

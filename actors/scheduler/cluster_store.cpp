@@ -1,4 +1,4 @@
-#include "actors/scheduler/placement_store.hpp"
+#include "actors/scheduler/cluster_store.hpp"
 
 #include <cerrno>
 #include <cstdio>
@@ -226,14 +226,14 @@ stored_cluster parse_stored_cluster(const std::string& text) {
   return result;
 }
 
-placement_store::placement_store(std::string directory) : directory_(std::move(directory)) {
+cluster_store::cluster_store(std::string directory) : directory_(std::move(directory)) {
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
   if (error)
     throw std::runtime_error("cannot make the state directory '" + directory_ + "': " + error.message());
 }
 
-placement_store::recovered placement_store::load() const {
+cluster_store::recovered cluster_store::load() const {
   recovered result;
   auto attempt = [&](const char* name, auto parse) {
     auto path = directory_ + "/" + name;
@@ -253,15 +253,15 @@ placement_store::recovered placement_store::load() const {
   return result;
 }
 
-void placement_store::save_term(uint64_t term) const {
+void cluster_store::save_term(uint64_t term) const {
   replace(term_file, with_checksum(std::string(term_magic) + "\nterm " + std::to_string(term) + '\n'));
 }
 
-void placement_store::save(const stored_cluster& cluster) const {
+void cluster_store::save(const stored_cluster& cluster) const {
   replace(placement_file, render(cluster));
 }
 
-void placement_store::replace(const std::string& name, const std::string& content) const {
+void cluster_store::replace(const std::string& name, const std::string& content) const {
   auto path = directory_ + "/" + name;
   auto temporary = path + ".new";
   {

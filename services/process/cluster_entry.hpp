@@ -12,7 +12,7 @@ namespace troupe {
 
 /// @param fingerprint  of the model; empty for a scheduler
 /// @throws option_error for an unusable flag or secret file
-transport_options make_transport_options(const link_options& options, const std::string& fingerprint,
+transport_options make_transport_options(const cluster_options& options, const std::string& fingerprint,
                                          const process_log& log);
 
 /// The cluster secret: the file's bytes without trailing white space.
@@ -21,7 +21,7 @@ std::string read_secret(const std::string& file);
 
 /// Tells whoever started this process that it is up: one line with `endpoint` on --ready-fd, which is then
 /// closed.
-void report_ready(const link_options& options, const std::string& endpoint);
+void report_ready(const cluster_options& options, const std::string& endpoint);
 
 /// A new incarnation's id, from the system's random source.
 worker_id draw_worker_id();

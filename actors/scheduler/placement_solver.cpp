@@ -1,4 +1,4 @@
-#include "actors/scheduler/placement_policy.hpp"
+#include "actors/scheduler/placement_solver.hpp"
 
 #include <algorithm>
 #include <cstddef>

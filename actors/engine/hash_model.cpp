@@ -1,4 +1,4 @@
-#include "actors/engine/modelled_model.hpp"
+#include "actors/engine/hash_model.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -45,23 +45,23 @@ bool is_stop(const sampling_params& sampling, int32_t token) {
 
 } // namespace
 
-uint64_t modelled_model::embed(int32_t token, uint32_t position) {
+uint64_t hash_model::embed(int32_t token, uint32_t position) {
   return mixed(static_cast<uint64_t>(token) + 1, position);
 }
 
-uint64_t modelled_model::attend(uint64_t digest, uint64_t key) {
+uint64_t hash_model::attend(uint64_t digest, uint64_t key) {
   return mixed(digest, key);
 }
 
-uint64_t modelled_model::attended(uint32_t layer, uint64_t state, uint64_t digest) {
+uint64_t hash_model::attended(uint32_t layer, uint64_t state, uint64_t digest) {
   return mixed(mixed(state, digest), layer);
 }
 
-uint64_t modelled_model::dense(uint32_t layer, uint64_t state) {
+uint64_t hash_model::dense(uint32_t layer, uint64_t state) {
   return mixed(state, ~uint64_t{layer});
 }
 
-std::vector<uint32_t> modelled_model::route(uint32_t layer, uint64_t state) const {
+std::vector<uint32_t> hash_model::route(uint32_t layer, uint64_t state) const {
   const auto experts = shape.layer_experts.at(layer);
   std::vector<uint32_t> result;
   for (uint64_t draw = 0; result.size() < shape.num_topk; ++draw) {
@@ -75,24 +75,23 @@ std::vector<uint32_t> modelled_model::route(uint32_t layer, uint64_t state) cons
   return result;
 }
 
-void modelled_model::activations(uint64_t state, std::byte* row) const {
+void hash_model::activations(uint64_t state, std::byte* row) const {
   expand(state, row, shape.row_bytes);
 }
 
-void modelled_model::expert(uint32_t layer, uint32_t expert, const std::byte* row, std::byte* output) const {
+void hash_model::expert(uint32_t layer, uint32_t expert, const std::byte* row, std::byte* output) const {
   expand(mixed(digest_of(row, shape.row_bytes), uint64_t{layer} << 32 | expert), output, shape.row_bytes);
 }
 
-uint64_t modelled_model::combine(uint32_t layer, uint64_t state,
-                                 std::span<const std::byte* const> outputs) const {
+uint64_t hash_model::combine(uint32_t layer, uint64_t state,
+                             std::span<const std::byte* const> outputs) const {
   auto result = mixed(state, layer);
   for (const auto* output : outputs)
     result = mixed(result, digest_of(output, shape.row_bytes));
   return result;
 }
 
-generated_token modelled_model::sample(uint64_t state, const sequence_tokens& sequence,
-                                       uint32_t position) const {
+generated_token hash_model::sample(uint64_t state, const sequence_tokens& sequence, uint32_t position) const {
   const auto& sampling = sequence.sampling;
   const auto num_new =
       static_cast<int32_t>(sequence.tokens.size()) - static_cast<int32_t>(sequence.num_prompt);
@@ -108,7 +107,7 @@ generated_token modelled_model::sample(uint64_t state, const sequence_tokens& se
   return score(state, token, sampling.num_logprobs);
 }
 
-generated_token modelled_model::score(uint64_t state, int32_t token, int32_t num_logprobs) const {
+generated_token hash_model::score(uint64_t state, int32_t token, int32_t num_logprobs) const {
   generated_token result;
   result.token = token;
   if (num_logprobs < 0)
@@ -123,9 +122,9 @@ generated_token modelled_model::score(uint64_t state, int32_t token, int32_t num
   return result;
 }
 
-modelled_output modelled_tokens(const modelled_model& model, const generation_request& request,
-                                uint32_t max_positions) {
-  modelled_output result;
+hash_model_output hash_model_tokens(const hash_model& model, const generation_request& request,
+                                    uint32_t max_positions) {
+  hash_model_output result;
   sequence_tokens sequence{request.id, request.sampling, static_cast<uint32_t>(request.prompt.size()),
                            request.prompt};
   sequence.tokens.insert(sequence.tokens.end(), request.emitted.begin(), request.emitted.end());
@@ -139,12 +138,12 @@ modelled_output modelled_tokens(const modelled_model& model, const generation_re
     pointers.push_back(outputs.data() + size_t{i} * shape.row_bytes);
 
   for (uint32_t position = 0;; ++position) {
-    auto state = modelled_model::embed(sequence.tokens[position], position);
+    auto state = hash_model::embed(sequence.tokens[position], position);
     for (uint32_t layer = 0; layer < layers; ++layer) {
-      digests[layer] = modelled_model::attend(digests[layer], state);
-      state = modelled_model::attended(layer, state, digests[layer]);
+      digests[layer] = hash_model::attend(digests[layer], state);
+      state = hash_model::attended(layer, state, digests[layer]);
       if (shape.layer_experts[layer] == 0) {
-        state = modelled_model::dense(layer, state);
+        state = hash_model::dense(layer, state);
         continue;
       }
       model.activations(state, row.data());

@@ -17,13 +17,13 @@ bool scheduler_state::is_recovering() {
 
 void scheduler_state::step() {
   if (!is_recovering()) {
-    has_target_ = has_target_ || leases_.count(worker_role::expert) >= config_.min_expert_workers;
+    has_target_ = has_target_ || members_.count(worker_role::expert) >= config_.min_expert_workers;
     if (wants_target_ && has_target_ && !layers_.empty()) {
-      hosting_.retarget(config_.num_replicas, true);
+      rollout_.retarget(config_.num_replicas, true);
       wants_target_ = false;
       hosting_changed_ = true;
     }
-    if (!is_saving_ && (view_changed_ || (hosting_changed_ && hosting_.wants_route())))
+    if (!is_saving_ && (view_changed_ || (hosting_changed_ && rollout_.wants_route())))
       publish();
     if (hosting_changed_)
       issue_orders();
@@ -37,16 +37,16 @@ void scheduler_state::step() {
 void scheduler_state::publish() {
   view_changed_ = false;
   hosting_changed_ = true;
-  next_.experts = hosting_.route(term_, ++epoch_);
+  next_.experts = rollout_.route(term_, ++epoch_);
   next_.workers.clear();
-  for (const auto& [id, member] : leases_.members())
+  for (const auto& [id, member] : members_.all())
     next_.workers.push_back(member.hello.address);
-  next_.ready = hosting_.is_complete() && leases_.count(worker_role::attention) > 0;
+  next_.ready = rollout_.is_complete() && members_.count(worker_role::attention) > 0;
   if (!writer_) {
     broadcast();
     return;
   }
-  stored_cluster stored{leases_.identity(), next_.experts, {}};
+  stored_cluster stored{members_.identity(), next_.experts, {}};
   for (const auto& worker : next_.workers)
     if (worker.role != worker_role::gateway)
       stored.workers.push_back(worker);
@@ -73,33 +73,33 @@ void scheduler_state::broadcast() {
   if (config_.metrics)
     config_.metrics->on_published(published_.experts, published_.ready);
   auto message = caf::make_message(published_);
-  for (const auto& [id, entry] : links_)
+  for (const auto& [id, entry] : contacts_)
     caf::anon_send(caf::actor_cast<caf::actor>(entry.member), message);
 }
 
 void scheduler_state::issue_orders() {
   hosting_changed_ = false;
   bool is_busy = false;
-  for (auto& [id, entry] : links_) {
+  for (auto& [id, entry] : contacts_) {
     if (entry.in_flight || now() < entry.retry_at) {
       is_busy = true;
       hosting_changed_ = hosting_changed_ || !entry.in_flight;
       continue;
     }
-    if (auto experts = hosting_.next_order(id)) {
+    if (auto experts = rollout_.next_order(id)) {
       issue_order(id, entry, std::move(*experts));
       is_busy = true;
     }
   }
-  if (!is_busy && !is_saving_ && hosting_.is_stuck() && !hosting_.awaits_confirmation()) {
+  if (!is_busy && !is_saving_ && rollout_.is_stuck() && !rollout_.awaits_confirmation()) {
     // Full workers that wait for one another's room: serve everything first, balance gives way.
-    hosting_.retarget(config_.num_replicas, false);
-    hosting_changed_ = hosting_.wants_route();
+    rollout_.retarget(config_.num_replicas, false);
+    hosting_changed_ = rollout_.wants_route();
     event("placement-unbalanced", "workers have no room to exchange experts");
   }
 }
 
-void scheduler_state::issue_order(worker_id id, link& to, std::vector<expert_id> experts) {
+void scheduler_state::issue_order(worker_id id, contact& to, std::vector<expert_id> experts) {
   auto order = to.order = ++last_order_;
   to.in_flight = true;
   auto self = self_;
@@ -113,18 +113,18 @@ void scheduler_state::issue_order(worker_id id, link& to, std::vector<expert_id>
 
 void scheduler_state::order_done(worker_id id, uint64_t order, const host_report* report,
                                  const std::string& error) {
-  auto found = links_.find(id);
-  if (found == links_.end() || found->second.order != order || !found->second.in_flight)
+  auto found = contacts_.find(id);
+  if (found == contacts_.end() || found->second.order != order || !found->second.in_flight)
     return;
   auto& entry = found->second;
   entry.in_flight = false;
   hosting_changed_ = true;
   if (report != nullptr)
-    hosting_.reported(id, report->hosted);
+    rollout_.reported(id, report->hosted);
   if (error.empty()) {
     entry.pause = defaults::reconnect_min;
   } else {
-    event("host-order-failed", described(leases_.find(id)->hello.address) + ": " + error);
+    event("host-order-failed", described(members_.find(id)->hello.address) + ": " + error);
     entry.retry_at = now() + entry.pause;
     entry.pause = std::min<std::chrono::milliseconds>(2 * entry.pause, defaults::host_order_retry_max);
   }

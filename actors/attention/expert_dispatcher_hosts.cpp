@@ -15,17 +15,17 @@ void expert_dispatcher::update(const cluster_view& view) {
   if (std::tie(view.experts.term, view.experts.epoch) < std::tie(placement_.term, placement_.epoch))
     return;
   placement_ = view.experts;
-  for (auto& [id, link] : hosts_)
-    link.known = false;
+  for (auto& [id, entry] : hosts_)
+    entry.known = false;
   for (const auto& address : view.workers)
     if (address.role == worker_role::expert) {
-      auto& link = hosts_[address.id];
-      link.address = address;
-      link.known = true;
+      auto& entry = hosts_[address.id];
+      entry.address = address;
+      entry.known = true;
     }
   std::vector<worker_id> gone;
-  for (const auto& [id, link] : hosts_)
-    if (!link.known)
+  for (const auto& [id, entry] : hosts_)
+    if (!entry.known)
       gone.push_back(id);
   for (const auto id : gone)
     disconnect(id, make_error(ec::peer_down, hosts_[id].address.name + " has left the cluster"));
@@ -36,26 +36,26 @@ void expert_dispatcher::update(const cluster_view& view) {
 }
 
 bool expert_dispatcher::down(const caf::actor_addr& address) {
-  for (auto& [id, link] : hosts_)
-    if (link.handle && link.handle.address() == address) {
-      disconnect(id, make_error(ec::peer_down, link.address.name + " is down"));
+  for (auto& [id, entry] : hosts_)
+    if (entry.handle && entry.handle.address() == address) {
+      disconnect(id, make_error(ec::peer_down, entry.address.name + " is down"));
       return true;
     }
   return false;
 }
 
-void expert_dispatcher::resolve(host_link& link) {
-  if (link.resolving)
+void expert_dispatcher::resolve(known_host& entry) {
+  if (entry.resolving)
     return;
-  link.resolving = true;
-  const auto id = link.address.id;
+  entry.resolving = true;
+  const auto id = entry.address.id;
   const auto failed = [this, id](const caf::error& error) {
     hosts_.at(id).resolving = false;
     disconnect(id, error);
   };
   self_
-      ->request(config_.directory, defaults::connect_timeout, caf::resolve_atom_v, link.address.endpoint,
-                link.address.name)
+      ->request(config_.directory, defaults::connect_timeout, caf::resolve_atom_v, entry.address.endpoint,
+                entry.address.name)
       .then(
           [this, id, failed](const caf::strong_actor_ptr& found) {
             auto& host = hosts_.at(id);
@@ -78,13 +78,13 @@ void expert_dispatcher::resolve(host_link& link) {
 }
 
 void expert_dispatcher::disconnect(worker_id host, const caf::error& reason) {
-  auto& link = hosts_.at(host);
-  if (link.handle) {
-    self_->demonitor(link.handle.address());
-    link.handle = nullptr;
+  auto& entry = hosts_.at(host);
+  if (entry.handle) {
+    self_->demonitor(entry.handle.address());
+    entry.handle = nullptr;
   }
-  link.awaiting_handle.clear();
-  avoid(link);
+  entry.awaiting_handle.clear();
+  avoid(entry);
   // A batch that a dead actor had accepted is never answered by CAF: its error is ours.
   std::vector<uint64_t> lost;
   for (const auto& [number, batch] : sent_)
@@ -94,13 +94,13 @@ void expert_dispatcher::disconnect(worker_id host, const caf::error& reason) {
     on_error(number, reason);
 }
 
-void expert_dispatcher::avoid(host_link& link) {
+void expert_dispatcher::avoid(known_host& entry) {
   const auto now = self_->clock().now();
-  if (link.avoid_until > now)
+  if (entry.avoid_until > now)
     return; // several batches of one failure are one failure
-  link.pause =
-      std::clamp<std::chrono::milliseconds>(2 * link.pause, defaults::reconnect_min, defaults::reconnect_max);
-  link.avoid_until = now + link.pause;
+  entry.pause = std::clamp<std::chrono::milliseconds>(2 * entry.pause, defaults::reconnect_min,
+                                                      defaults::reconnect_max);
+  entry.avoid_until = now + entry.pause;
 }
 
 bool expert_dispatcher::usable(worker_id host, uint32_t layer) {

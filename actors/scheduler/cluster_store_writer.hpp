@@ -7,7 +7,7 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
-#include "actors/scheduler/placement_store.hpp"
+#include "actors/scheduler/cluster_store.hpp"
 
 namespace troupe {
 
@@ -20,11 +20,11 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::stored_cluster_ptr)
 namespace troupe {
 
 /// The PLACEMENT WRITER interface, local only.
-using placement_writer_actor = caf::typed_actor<
+using cluster_store_writer_actor = caf::typed_actor<
     // Makes term and placement durable. Fails with ec::engine_failed, saying which file and why.
     caf::replies_to<caf::put_atom, stored_cluster_ptr>::with<void>>;
 
 /// On a thread of its own, except under a test scheduler.
-placement_writer_actor spawn_placement_writer(caf::actor_system& system, placement_store store);
+cluster_store_writer_actor spawn_cluster_store_writer(caf::actor_system& system, cluster_store store);
 
 } // namespace troupe

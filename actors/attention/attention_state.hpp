@@ -31,10 +31,10 @@ using token_receiver_actor = caf::typed_actor<caf::reacts_to<token_update>, caf:
 ///
 /// A micro-batch alternates between the engine and the experts until it has samples; several may be on their
 /// way, and none waits for another. A sequence is in at most one of them.
-class serving_loop {
+class attention_state {
  public:
   /// @param self  the actor; outlives this
-  serving_loop(attention_worker_actor::pointer self, attention_worker_config config);
+  attention_state(attention_worker_actor::pointer self, attention_worker_config config);
 
   /// A session wants a sequence generated.
   void submit(const generation_request& request, const caf::strong_actor_ptr& session);

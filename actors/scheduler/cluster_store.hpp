@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/cluster/membership.hpp"
-#include "actors/scheduler/lease_table.hpp"
+#include "actors/cluster/cluster_messages.hpp"
+#include "actors/scheduler/member_table.hpp"
 
 namespace troupe {
 
@@ -26,11 +26,11 @@ stored_cluster parse_stored_cluster(const std::string& text);
 
 /// The files `term` and `placement` in a directory. Every change is written beside, synced and renamed, so
 /// that a reader finds the old or the new content whatever happens. Blocks: not for actors of the pool.
-class placement_store {
+class cluster_store {
  public:
   /// Makes the directory where it is missing.
   /// @errors throws `std::runtime_error` when it cannot be written
-  explicit placement_store(std::string directory);
+  explicit cluster_store(std::string directory);
 
   struct recovered {
     uint64_t term = 0; ///< the newest that is known; 0: none

@@ -1,4 +1,4 @@
-#include "actors/attention/serving_loop.hpp"
+#include "actors/attention/attention_state.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -37,7 +37,7 @@ micro_batch_policy::config policy_of(const attention_worker_config& config) {
 
 } // namespace
 
-serving_loop::serving_loop(attention_worker_actor::pointer self, attention_worker_config config)
+attention_state::attention_state(attention_worker_actor::pointer self, attention_worker_config config)
     : self_(self),
       config_(std::move(config)),
       batches_(limits_of(config_)),
@@ -55,7 +55,7 @@ serving_loop::serving_loop(attention_worker_actor::pointer self, attention_worke
 // ---------------------------------------------------------------------------------------------------------------
 // Sequences come and go
 
-void serving_loop::submit(const generation_request& request, const caf::strong_actor_ptr& sender) {
+void attention_state::submit(const generation_request& request, const caf::strong_actor_ptr& sender) {
   if (!sender)
     return; // nobody to answer
   const auto session = caf::actor_cast<token_receiver_actor>(sender);
@@ -123,7 +123,7 @@ void serving_loop::submit(const generation_request& request, const caf::strong_a
 }
 
 /// Choices of one request share their prompt. One that wants logprobs of the prompt computes it by itself.
-batch_policy::common_prefix serving_loop::prefix_of(const generation_request& request) const {
+batch_policy::common_prefix attention_state::prefix_of(const generation_request& request) const {
   if (request.sampling.prompt_logprobs >= 0)
     return {};
   for (auto i = by_id_.lower_bound({request.id.request, 0});
@@ -136,7 +136,7 @@ batch_policy::common_prefix serving_loop::prefix_of(const generation_request& re
   return {request.id.request.value, static_cast<uint32_t>(request.prompt.size())};
 }
 
-void serving_loop::cancel(const sequence_id& id, uint32_t attempt) {
+void attention_state::cancel(const sequence_id& id, uint32_t attempt) {
   const auto known = by_id_.find(id);
   if (known == by_id_.end() || sequences_.at(known->second).attempt > attempt)
     return;
@@ -145,7 +145,7 @@ void serving_loop::cancel(const sequence_id& id, uint32_t attempt) {
   settle();
 }
 
-void serving_loop::down(const caf::actor_addr& address) {
+void attention_state::down(const caf::actor_addr& address) {
   if (experts_.down(address) || sessions_.count(address) == 0)
     return;
   std::vector<key> orphans;
@@ -159,7 +159,7 @@ void serving_loop::down(const caf::actor_addr& address) {
 }
 
 /// Forgets a sequence, at once or as soon as its micro-batch is back.
-void serving_loop::retire(key name) {
+void attention_state::retire(key name) {
   auto& s = sequences_.at(name);
   by_id_.erase(s.tokens->id);
   leave_session(s.session);
@@ -175,13 +175,13 @@ void serving_loop::retire(key name) {
     drop_if_unwanted(number);
 }
 
-void serving_loop::erase(key name) {
+void attention_state::erase(key name) {
   batches_.remove(name);
   sequences_.erase(name);
 }
 
 /// A micro-batch that only cancelled sequences are in need not wait for its experts.
-void serving_loop::drop_if_unwanted(uint32_t number) {
+void attention_state::drop_if_unwanted(uint32_t number) {
   const auto found = flying_.find(number);
   if (found == flying_.end() || !found->second.at_experts)
     return;
@@ -194,7 +194,7 @@ void serving_loop::drop_if_unwanted(uint32_t number) {
   flying_.erase(found);
 }
 
-void serving_loop::leave_session(const token_receiver_actor& session) {
+void attention_state::leave_session(const token_receiver_actor& session) {
   const auto found = sessions_.find(session.address());
   if (found == sessions_.end() || --found->second > 0)
     return;
@@ -202,8 +202,8 @@ void serving_loop::leave_session(const token_receiver_actor& session) {
   self_->demonitor(session.address());
 }
 
-void serving_loop::fail(const token_receiver_actor& session, const sequence_id& id, uint32_t attempt, ec code,
-                        const std::string& text) {
+void attention_state::fail(const token_receiver_actor& session, const sequence_id& id, uint32_t attempt,
+                           ec code, const std::string& text) {
   if (config_.metrics)
     config_.metrics->on_failure(code);
   self_->send(session, sequence_failed{id, attempt, code, text});
@@ -212,25 +212,25 @@ void serving_loop::fail(const token_receiver_actor& session, const sequence_id& 
 // ---------------------------------------------------------------------------------------------------------------
 // What others ask
 
-void serving_loop::drain(caf::typed_response_promise<caf::unit_t> promise) {
+void attention_state::drain(caf::typed_response_promise<caf::unit_t> promise) {
   draining_ = true;
   drained_.push_back(std::move(promise));
   settle();
 }
 
-void serving_loop::settle() {
+void attention_state::settle() {
   if (!sequences_.empty())
     return;
   for (auto& promise : std::exchange(drained_, {}))
     promise.deliver(caf::unit);
 }
 
-void serving_loop::shut_down() {
+void attention_state::shut_down() {
   for (auto& promise : std::exchange(drained_, {}))
     promise.deliver(make_error(ec::shutting_down, config_.address.name + " shuts down"));
 }
 
-worker_hello serving_loop::hello() const {
+worker_hello attention_state::hello() const {
   const auto& shape = config_.engine->shape();
   worker_hello result;
   result.address = config_.address;
@@ -246,7 +246,7 @@ worker_hello serving_loop::hello() const {
   return result;
 }
 
-lease_renewal serving_loop::load() {
+lease_renewal attention_state::load() {
   lease_renewal result;
   result.id = config_.address.id;
   result.term = experts_.view().term;
@@ -259,7 +259,7 @@ lease_renewal serving_loop::load() {
   return result;
 }
 
-attention_status serving_loop::status() const {
+attention_status attention_state::status() const {
   attention_status result;
   result.running = batches_.running();
   result.waiting = batches_.waiting();

@@ -1,4 +1,4 @@
-#include "actors/scheduler/hosting_policy.hpp"
+#include "actors/scheduler/placement_rollout.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-void hosting_policy::set_layers(std::vector<uint32_t> layer_experts) {
+void placement_rollout::set_layers(std::vector<uint32_t> layer_experts) {
   layer_experts_ = std::move(layer_experts);
   first_.assign(1, 0);
   for (auto experts : layer_experts_)
@@ -18,17 +18,17 @@ void hosting_policy::set_layers(std::vector<uint32_t> layer_experts) {
   versions_.assign(layer_experts_.size(), 0);
 }
 
-expert_id hosting_policy::unflat(size_t expert) const {
+expert_id placement_rollout::unflat(size_t expert) const {
   auto next = std::upper_bound(first_.begin(), first_.end(), expert);
   auto layer = static_cast<size_t>(next - first_.begin()) - 1;
   return {static_cast<uint32_t>(layer), static_cast<uint32_t>(expert - first_[layer])};
 }
 
-bool hosting_policy::is_known(expert_id id) const {
+bool placement_rollout::is_known(expert_id id) const {
   return id.layer < layer_experts_.size() && id.index < layer_experts_[id.layer];
 }
 
-void hosting_policy::add_host(worker_id id, uint64_t max_experts, const std::vector<expert_id>& hosted) {
+void placement_rollout::add_host(worker_id id, uint64_t max_experts, const std::vector<expert_id>& hosted) {
   auto& host = hosts_[id];
   host.max_experts = max_experts;
   host.retired = false;
@@ -37,16 +37,16 @@ void hosting_policy::add_host(worker_id id, uint64_t max_experts, const std::vec
   reported(id, hosted);
 }
 
-void hosting_policy::remove_host(worker_id id) {
+void placement_rollout::remove_host(worker_id id) {
   hosts_.erase(id);
 }
 
-void hosting_policy::retire_host(worker_id id) {
+void placement_rollout::retire_host(worker_id id) {
   if (auto found = hosts_.find(id); found != hosts_.end())
     found->second.retired = true;
 }
 
-void hosting_policy::reported(worker_id id, const std::vector<expert_id>& hosted) {
+void placement_rollout::reported(worker_id id, const std::vector<expert_id>& hosted) {
   auto found = hosts_.find(id);
   if (found == hosts_.end())
     return;
@@ -57,7 +57,7 @@ void hosting_policy::reported(worker_id id, const std::vector<expert_id>& hosted
       flags[flat(expert)] = true;
 }
 
-bool hosting_policy::confirmed(worker_id id, uint64_t epoch) {
+bool placement_rollout::confirmed(worker_id id, uint64_t epoch) {
   auto found = confirmed_.find(id);
   if (found == confirmed_.end() || found->second >= epoch)
     return false;
@@ -65,14 +65,14 @@ bool hosting_policy::confirmed(worker_id id, uint64_t epoch) {
   return true;
 }
 
-void hosting_policy::restart_epochs() {
+void placement_rollout::restart_epochs() {
   for (auto& [id, epoch] : confirmed_)
     epoch = 0;
   for (auto& [id, host] : hosts_)
     std::fill(host.unrouted.begin(), host.unrouted.end(), 0);
 }
 
-void hosting_policy::retarget(uint32_t num_replicas, bool rebalance) {
+void placement_rollout::retarget(uint32_t num_replicas, bool rebalance) {
   placement_problem problem{layer_experts_, {}, num_replicas, rebalance};
   expert_placement planned(layer_experts_.size());
   for (size_t layer = 0; layer < planned.size(); ++layer)
@@ -100,7 +100,7 @@ void hosting_policy::retarget(uint32_t num_replicas, bool rebalance) {
   }
 }
 
-std::vector<worker_id> hosting_policy::routing_of(size_t expert) const {
+std::vector<worker_id> placement_rollout::routing_of(size_t expert) const {
   std::vector<worker_id> all;
   std::vector<worker_id> targets;
   bool is_settled = true;
@@ -114,14 +114,14 @@ std::vector<worker_id> hosting_policy::routing_of(size_t expert) const {
   return is_settled && !targets.empty() ? targets : all;
 }
 
-bool hosting_policy::wants_route() const {
+bool placement_rollout::wants_route() const {
   for (size_t expert = 0; expert < routed_.size(); ++expert)
     if (routing_of(expert) != routed_[expert])
       return true;
   return false;
 }
 
-placement hosting_policy::route(uint64_t term, uint64_t epoch) {
+placement placement_rollout::route(uint64_t term, uint64_t epoch) {
   placement result{term, epoch, {}};
   for (size_t layer = 0; layer < layer_experts_.size(); ++layer) {
     auto changed = versions_[layer] == 0;
@@ -146,26 +146,26 @@ placement hosting_policy::route(uint64_t term, uint64_t epoch) {
   return result;
 }
 
-bool hosting_policy::is_complete() const {
+bool placement_rollout::is_complete() const {
   return !layer_experts_.empty()
          && std::none_of(routed_.begin(), routed_.end(), [](const auto& hosts) { return hosts.empty(); });
 }
 
-bool hosting_policy::is_releasable(const host_entry& host, size_t expert) const {
+bool placement_rollout::is_releasable(const host_entry& host, size_t expert) const {
   auto epoch = host.unrouted[expert];
   return epoch != 0 && !host.target[expert]
          && std::all_of(confirmed_.begin(), confirmed_.end(),
                         [epoch](const auto& entry) { return entry.second >= epoch; });
 }
 
-uint64_t hosting_policy::num_keeping(const host_entry& host) const {
+uint64_t placement_rollout::num_keeping(const host_entry& host) const {
   uint64_t result = 0;
   for (size_t expert = 0; expert < routed_.size(); ++expert)
     result += host.hosted[expert] && !is_releasable(host, expert) ? 1 : 0;
   return result;
 }
 
-std::optional<std::vector<expert_id>> hosting_policy::next_order(worker_id id) {
+std::optional<std::vector<expert_id>> placement_rollout::next_order(worker_id id) {
   auto found = hosts_.find(id);
   if (found == hosts_.end())
     return std::nullopt;
@@ -199,7 +199,7 @@ std::optional<std::vector<expert_id>> hosting_policy::next_order(worker_id id) {
   return order;
 }
 
-bool hosting_policy::is_stuck() const {
+bool placement_rollout::is_stuck() const {
   return std::any_of(hosts_.begin(), hosts_.end(), [this](const auto& entry) {
     const auto& host = entry.second;
     for (size_t expert = 0; expert < routed_.size(); ++expert)
@@ -209,7 +209,7 @@ bool hosting_policy::is_stuck() const {
   });
 }
 
-bool hosting_policy::awaits_confirmation() const {
+bool placement_rollout::awaits_confirmation() const {
   return std::any_of(hosts_.begin(), hosts_.end(), [this](const auto& entry) {
     const auto& host = entry.second;
     for (size_t expert = 0; expert < routed_.size(); ++expert)
@@ -219,12 +219,12 @@ bool hosting_policy::awaits_confirmation() const {
   });
 }
 
-bool hosting_policy::is_free(worker_id id) const {
+bool placement_rollout::is_free(worker_id id) const {
   auto found = hosts_.find(id);
   return found == hosts_.end() || num_keeping(found->second) == 0;
 }
 
-std::vector<expert_id> hosting_policy::hosted(worker_id id) const {
+std::vector<expert_id> placement_rollout::hosted(worker_id id) const {
   std::vector<expert_id> result;
   if (auto found = hosts_.find(id); found != hosts_.end())
     for (size_t expert = 0; expert < routed_.size(); ++expert)

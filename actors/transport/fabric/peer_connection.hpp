@@ -24,15 +24,15 @@ struct shared_memory_lane {
   clock::time_point deadline;
 };
 
-class link;
-using link_ptr = std::shared_ptr<link>;
+class peer_connection;
+using peer_connection_ptr = std::shared_ptr<peer_connection>;
 
 /// A frame that has arrived, or whose data is being fetched.
 class arrival_slot : public ucx_worker::operation {
  public:
   void ended(bool success) override;
 
-  link_ptr from;
+  peer_connection_ptr from;
   frame_header header;
   std::vector<std::byte> metadata;
   payload data;
@@ -49,16 +49,16 @@ class arrival_slot : public ucx_worker::operation {
 using slot_ptr = std::shared_ptr<arrival_slot>;
 
 /// What UCX's callbacks leave for the progress thread to look after.
-struct link_signals {
+struct connection_signals {
   bool broken = false;
   bool fetched = false;
 };
 
-class link : public ucx_worker::endpoint_owner {
+class peer_connection : public ucx_worker::endpoint_owner {
  public:
   enum class state : std::uint8_t { meeting, up, dead };
 
-  link(std::uint64_t own_token, send_window::limits size, link_signals& to_fabric)
+  peer_connection(std::uint64_t own_token, send_window::limits size, connection_signals& to_fabric)
       : token(own_token), window(size), signals(to_fabric) {}
 
   /// Under the worker mutex: notes why this connection must end. The first reason stands.
@@ -101,7 +101,7 @@ class link : public ucx_worker::endpoint_owner {
   /// Bytes that have arrived and are not delivered, to hold the peer to its window.
   std::uint64_t held_bytes = 0;
   std::string failure;
-  link_signals& signals;
+  connection_signals& signals;
 
   // -- progress thread only ---------------------------------------------------
 

@@ -1,4 +1,4 @@
-#include "actors/cluster/membership.hpp"
+#include "actors/cluster/cluster_messages.hpp"
 
 namespace troupe {
 

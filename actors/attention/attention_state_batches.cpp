@@ -6,7 +6,7 @@
 
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/attention/serving_loop.hpp"
+#include "actors/attention/attention_state.hpp"
 #include "actors/defaults.hpp"
 #include "actors/engine/actor_runner.hpp"
 
@@ -25,7 +25,7 @@ int32_t num_new(const sequence_tokens& tokens) {
 } // namespace
 
 /// Starts as many micro-batches as the policy wants and there are sequences for.
-void serving_loop::pump() {
+void attention_state::pump() {
   while (flying_.size() < micro_batches_.wanted()) {
     // Equal shares of all that could be on their way: what comes back unequal, as when sequences arrive one
     // by one, is evened out by the next plans.
@@ -48,7 +48,7 @@ void serving_loop::pump() {
         {batches_.running(), batches_.waiting(), batches_.pool().num_used(), batches_.pool().num_blocks()});
 }
 
-void serving_loop::start(const batch_policy::plan& plan) {
+void attention_state::start(const batch_policy::plan& plan) {
   const auto number = ++last_batch_;
   flying_batch flying;
   flying.batch = std::make_shared<micro_batch>();
@@ -77,8 +77,8 @@ void serving_loop::start(const batch_policy::plan& plan) {
 }
 
 /// @param outputs  empty: the first step of the micro-batch
-void serving_loop::run_step(const micro_batch_ptr& batch,
-                            std::optional<std::vector<expert_outputs>> outputs) {
+void attention_state::run_step(const micro_batch_ptr& batch,
+                               std::optional<std::vector<expert_outputs>> outputs) {
   // Weak: an engine may finish a step long after the actor has gone.
   auto done = [worker = caf::actor_cast<caf::weak_actor_ptr>(self_)](micro_batch_ptr ran,
                                                                      attention_result result) {
@@ -91,7 +91,7 @@ void serving_loop::run_step(const micro_batch_ptr& batch,
     config_.engine->begin(batch, std::move(done));
 }
 
-void serving_loop::step_done(attention_step_done& done) {
+void attention_state::step_done(attention_step_done& done) {
   const auto number = done.batch->number;
   const auto found = flying_.find(number);
   if (found == flying_.end())
@@ -112,7 +112,7 @@ void serving_loop::step_done(attention_step_done& done) {
   }
 }
 
-void serving_loop::to_experts(flying_batch& flying, moe_dispatch wanted) {
+void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
   const auto number = flying.batch->number;
   flying.at_experts = true;
   flying.dispatched = self_->clock().now();
@@ -138,7 +138,7 @@ void serving_loop::to_experts(flying_batch& flying, moe_dispatch wanted) {
   experts_.dispatch(number, std::move(wanted));
 }
 
-void serving_loop::from_experts(uint32_t number, std::vector<expert_outputs> outputs, uint64_t expert_ns) {
+void attention_state::from_experts(uint32_t number, std::vector<expert_outputs> outputs, uint64_t expert_ns) {
   auto& flying = flying_.at(number);
   flying.at_experts = false;
   flying.iteration.waiting_ns += nanoseconds(self_->clock().now() - flying.dispatched);
@@ -146,7 +146,7 @@ void serving_loop::from_experts(uint32_t number, std::vector<expert_outputs> out
   run_step(flying.batch, std::move(outputs));
 }
 
-void serving_loop::finish(flying_batch flying, std::vector<sampled_sequence> samples) {
+void attention_state::finish(flying_batch flying, std::vector<sampled_sequence> samples) {
   ++iterations_;
   micro_batch_policy::measurement seen;
   seen.in_flight = flying.iteration.in_flight;
@@ -179,7 +179,7 @@ void serving_loop::finish(flying_batch flying, std::vector<sampled_sequence> sam
 }
 
 /// A long prefill, and who waits behind it, have no tokens to send for a long time.
-void serving_loop::tell_progress() {
+void attention_state::tell_progress() {
   const auto now = self_->clock().now();
   if (now < next_progress_)
     return;
@@ -195,7 +195,7 @@ void serving_loop::tell_progress() {
   }
 }
 
-void serving_loop::take_sample(key name, sequence& s, sampled_sequence sample) {
+void attention_state::take_sample(key name, sequence& s, sampled_sequence sample) {
   if (s.wants_prompt_logprobs)
     std::move(sample.prompt_logprobs.begin(), sample.prompt_logprobs.end(),
               std::back_inserter(s.prompt_logprobs));
@@ -237,7 +237,7 @@ void serving_loop::take_sample(key name, sequence& s, sampled_sequence sample) {
   retire(name);
 }
 
-void serving_loop::fail_batch(uint32_t number, ec code, const std::string& text) {
+void attention_state::fail_batch(uint32_t number, ec code, const std::string& text) {
   const auto flying = std::move(flying_.at(number));
   flying_.erase(number);
   for (const auto name : flying.sequences) {

@@ -1,4 +1,4 @@
-#include "actors/transport/fabric/link.hpp"
+#include "actors/transport/fabric/peer_connection.hpp"
 
 namespace troupe::wire {
 
@@ -12,11 +12,11 @@ void arrival_slot::ended(bool success) {
   const auto last = std::move(self);
 }
 
-void link::endpoint_failed(const char* why) {
+void peer_connection::endpoint_failed(const char* why) {
   doom(std::string{"UCX: "} + why);
 }
 
-void link::doom(std::string why) {
+void peer_connection::doom(std::string why) {
   if (failure.empty())
     failure = std::move(why);
   signals.broken = true;

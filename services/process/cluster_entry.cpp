@@ -1,4 +1,4 @@
-#include "services/process/cluster_link.hpp"
+#include "services/process/cluster_entry.hpp"
 
 #include <fstream>
 #include <iterator>
@@ -34,7 +34,7 @@ std::string read_secret(const std::string& file) {
   return secret;
 }
 
-transport_options make_transport_options(const link_options& options, const std::string& fingerprint,
+transport_options make_transport_options(const cluster_options& options, const std::string& fingerprint,
                                          const process_log& log) {
   host_port listen = parse_host_port(options.listen, "--listen");
   if (!options.advertise.empty()) {
@@ -57,7 +57,7 @@ transport_options make_transport_options(const link_options& options, const std:
   return result;
 }
 
-void report_ready(const link_options& options, const std::string& endpoint) {
+void report_ready(const cluster_options& options, const std::string& endpoint) {
   if (options.ready_fd == 0) {
     return;
   }
