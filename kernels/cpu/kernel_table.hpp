@@ -112,7 +112,7 @@ struct panel_fetch {
       at += stride;
       if (++panel == panels) {
         panel = 0;
-        at += turn_bytes - panels * stride;
+        at += static_cast<std::ptrdiff_t>(turn_bytes) - static_cast<std::ptrdiff_t>(panels * stride);
       }
     }
   }
