@@ -1,4 +1,4 @@
-// The serving loop's other half: micro-batches on their way through the layers.
+// attention_state: micro-batches on their way through the layers, and the tokens that come of them.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -108,7 +108,6 @@ void attention_state::step_done(attention_step_done& done) {
     flying_.erase(found);
     finish(std::move(finished), std::move(result.samples));
     pump();
-    settle();
   }
 }
 
@@ -132,7 +131,6 @@ void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
   if (std::all_of(names.begin(), names.end(), [&](key name) { return sequences_.at(name).cancelled; })) {
     drop_if_unwanted(number);
     pump();
-    settle();
     return;
   }
   experts_.dispatch(number, std::move(wanted));
@@ -244,13 +242,11 @@ void attention_state::fail_batch(uint32_t number, ec code, const std::string& te
     auto& s = sequences_.at(name);
     if (!s.cancelled) {
       fail(s.session, s.tokens->id, s.attempt, code, text);
-      by_id_.erase(s.tokens->id);
-      leave_session(s.session);
+      part(s);
     }
     erase(name);
   }
   pump();
-  settle();
 }
 
 } // namespace troupe

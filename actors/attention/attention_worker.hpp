@@ -18,6 +18,7 @@
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
 #include "actors/defaults.hpp"
+#include "actors/engine/completion_messages.hpp"
 #include "actors/engine/engine.hpp"
 #include "actors/type_ids.hpp"
 
@@ -42,8 +43,6 @@ using attention_worker_actor = caf::typed_actor<
     caf::reacts_to<attention_step_ptr>,
     // Look again at batches that wait too long or have nowhere to go (local only).
     caf::reacts_to<caf::tick_atom>,
-    // Finish what runs, take nothing new; answers when idle.
-    caf::replies_to<drain_atom>::with<void>,
     // Counters for status pages.
     caf::replies_to<status_atom>::with<attention_status>>;
 
@@ -51,7 +50,7 @@ struct attention_worker_config {
   worker_address address;
   uint32_t max_num_seqs = defaults::max_num_seqs;
   uint32_t max_num_batched_tokens = defaults::max_num_batched_tokens;
-  uint32_t max_waiting = 256;     ///< sequences; beyond: ec::overloaded
+  uint32_t max_waiting = defaults::max_waiting_seqs; ///< sequences; beyond: ec::overloaded
   uint32_t max_model_len = 0;     ///< 0: the model's own; never more than the KV budget holds
   uint32_t max_micro_batches = 1; ///< in flight at once; see micro_batch_policy.hpp
   uint32_t min_micro_batches = 1; ///< the same as the maximum: a fixed number

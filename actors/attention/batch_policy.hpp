@@ -28,7 +28,7 @@ class batch_policy {
   struct limits {
     uint32_t max_num_seqs = defaults::max_num_seqs;                     ///< that run at once
     uint32_t max_num_batched_tokens = defaults::max_num_batched_tokens; ///< rows of one micro-batch
-    uint32_t max_waiting = 256; ///< that may wait; preempted ones come on top
+    uint32_t max_waiting = defaults::max_waiting_seqs; ///< that may wait; preempted ones come on top
     uint32_t max_model_len = 0; ///< positions; `max_positions` lowers it to what the blocks can hold
     uint32_t block_tokens = 16;
     uint32_t num_blocks = 0;
@@ -100,7 +100,7 @@ class batch_policy {
   size_t ready() const;
 
   /// Sequences in flight.
-  size_t flying() const { return in_flight_; }
+  size_t flying() const;
 
  private:
   struct progress {
@@ -132,7 +132,6 @@ class batch_policy {
   std::map<key, progress> sequences_;
   std::set<rank> running_;
   std::set<rank> waiting_;
-  size_t in_flight_ = 0;
 };
 
 } // namespace troupe

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <caf/meta/type_name.hpp>
 
+#include "actors/error.hpp"
 #include "actors/exact_float.hpp"
 #include "actors/ids.hpp"
 
@@ -114,6 +116,20 @@ template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, token_update& x) {
   return f(caf::meta::type_name("token_update"), x.id, x.attempt, x.first_index, x.tokens, x.prompt_logprobs,
            x.finish, x.stop_token);
+}
+
+/// A sequence that its attention worker cannot run (any more); worker to session.
+struct sequence_failed {
+  sequence_id id;
+  uint32_t attempt = 0;
+  ec code = ec::none;
+  std::string text;
+  bool operator==(const sequence_failed&) const = default;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, sequence_failed& x) {
+  return f(caf::meta::type_name("sequence_failed"), x.id, x.attempt, x.code, x.text);
 }
 
 } // namespace troupe

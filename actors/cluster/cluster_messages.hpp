@@ -1,4 +1,4 @@
-// How workers join the cluster and stay in it, and how requests are admitted and assigned.
+// How workers join the cluster, stay in it, and learn where the experts are.
 #pragma once
 
 #include <cstdint>
@@ -110,35 +110,6 @@ struct lease_renewal {
   bool operator==(const lease_renewal&) const = default;
 };
 
-/// Gateway session to scheduler: may this request run, and where?
-struct admission_request {
-  request_id id;
-  uint32_t prompt_tokens = 0;
-  uint32_t max_new_tokens = 0;
-  uint32_t num_choices = 1;
-  int32_t priority = 0;
-  uint64_t deadline_ms = 0; ///< how long it may wait for a place
-  uint32_t attempt = 0;     ///< above 0: was admitted before and lost its worker; goes before all new ones
-  /// Another prompt of its client's request had a token when this was asked for: waits as long as it may, in
-  /// turn.
-  bool follows = false;
-  std::vector<worker_id> avoid; ///< workers that just failed it
-  bool operator==(const admission_request&) const = default;
-};
-
-/// Not to be refused because the queue is full or the scheduler away: that would end an answer that has
-/// begun.
-inline bool is_promised(const admission_request& x) {
-  return x.attempt > 0 || x.follows;
-}
-
-/// The scheduler's yes. The session reports `done` to give the place back.
-struct assignment {
-  request_id id;
-  worker_address worker; ///< an attention worker
-  bool operator==(const assignment&) const = default;
-};
-
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, worker_address& x) {
   return f(caf::meta::type_name("worker_address"), x.id, x.role, x.name, x.endpoint);
@@ -190,17 +161,6 @@ template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, lease_renewal& x) {
   return f(caf::meta::type_name("lease_renewal"), x.id, x.term, x.epoch, x.running, x.waiting,
            x.kv_tokens_used, x.activations);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, admission_request& x) {
-  return f(caf::meta::type_name("admission_request"), x.id, x.prompt_tokens, x.max_new_tokens, x.num_choices,
-           x.priority, x.deadline_ms, x.attempt, x.follows, x.avoid);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, assignment& x) {
-  return f(caf::meta::type_name("assignment"), x.id, x.worker);
 }
 
 } // namespace troupe

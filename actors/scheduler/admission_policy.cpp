@@ -125,10 +125,12 @@ caf::error admission_policy::enqueue(const admission_request& request, time_poin
   withdraw(request.id); // also when it is refused now: whoever asks again does not wait any more
   if (!is_replay && has_workers && !can_ever_place(need))
     return too_large(need);
-  auto is_new = !is_promised(request);
-  if (is_new && num_new_queued_ >= max_num_queued_reqs_)
-    return make_error(ec::overloaded, std::to_string(num_new_queued_) + " requests wait already");
-  num_new_queued_ += is_new ? 1 : 0;
+  const auto is_new = !is_promised(request);
+  if (is_new) {
+    const auto waiting_already = num_new_queued();
+    if (waiting_already >= max_num_queued_reqs_)
+      return make_error(ec::overloaded, std::to_string(waiting_already) + " requests wait already");
+  }
   queue_key key{!is_replay, request.priority, next_arrival_++};
   queued_.emplace(request.id, key);
   queue_.emplace(key, waiting{request, now, now + std::chrono::milliseconds{request.deadline_ms}});
@@ -186,10 +188,13 @@ std::vector<admission_policy::refused> admission_policy::expire(time_point now, 
   return result;
 }
 
+size_t admission_policy::num_new_queued() const {
+  return static_cast<size_t>(std::count_if(
+      queue_.begin(), queue_.end(), [](const auto& entry) { return !is_promised(entry.second.request); }));
+}
+
 admission_policy::queue_map::iterator admission_policy::leave_queue(queue_map::iterator entry) {
-  const auto& request = entry->second.request;
-  num_new_queued_ -= is_promised(request) ? 0 : 1;
-  queued_.erase(request.id);
+  queued_.erase(entry->second.request.id);
   return queue_.erase(entry);
 }
 

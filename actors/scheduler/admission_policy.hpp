@@ -13,6 +13,7 @@
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/error.hpp"
+#include "actors/scheduler/admission_messages.hpp"
 #include "actors/scheduler/assignment_policy.hpp"
 #include "actors/scheduler/member_table.hpp"
 
@@ -43,12 +44,12 @@ class admission_policy {
   /// Nothing new for this worker.
   void retire_worker(worker_id id);
 
-  /// Places of unknown requests (from `add_worker`) that the worker does not run any more, by its own count
-  /// less what is placed there otherwise. One that is freed too early is over-admission, which queues there.
+  /// Frees restored places (from `add_worker`) whose sequences the worker no longer counts, by its own count
+  /// less what is placed there otherwise. The surplus of freeing early queues at the worker.
   void reconcile(const lease_renewal& load);
 
-  /// Takes a request into the queue. Errors: ec::overloaded (as many new ones wait as may; what is promised
-  /// is not counted, and takes no room from them), ec::context_exceeded (fits no worker that is here, however
+  /// Takes a request into the queue. Errors: ec::overloaded (the queue of new requests is full; replays and
+  /// followers do not count), ec::context_exceeded (fits no worker that is here, however
   /// idle). A known id replaces the earlier request.
   caf::error enqueue(const admission_request& request, time_point now);
 
@@ -102,6 +103,7 @@ class admission_policy {
   static attention_need need_of(const admission_request& request);
   bool can_ever_place(const attention_need& need) const;
   caf::error too_large(const attention_need& need) const;
+  size_t num_new_queued() const;
   queue_map::iterator leave_queue(queue_map::iterator entry);
   bool withdraw(request_id id);
   void free_place(request_id id);
@@ -110,7 +112,6 @@ class admission_policy {
   size_t max_num_queued_reqs_;
   uint64_t next_arrival_ = 0;
   queue_map queue_;
-  size_t num_new_queued_ = 0; ///< of those, what is not promised
   std::map<request_id, queue_key> queued_;
   std::map<request_id, place_entry> places_;
   std::map<worker_id, worker_entry> workers_;

@@ -11,6 +11,8 @@
 #include <caf/typed_actor.hpp>
 
 #include "actors/cluster/cluster_messages.hpp"
+#include "actors/defaults.hpp"
+#include "actors/scheduler/admission_messages.hpp"
 #include "actors/type_ids.hpp"
 
 namespace troupe {
@@ -42,7 +44,7 @@ struct scheduler_config {
   uint64_t term = 1;               ///< higher than any earlier scheduler's of this cluster
   uint32_t num_replicas = 1;       ///< hosts per expert, where there are as many expert workers
   uint32_t min_expert_workers = 1; ///< wait for so many before the first placement
-  size_t max_num_queued_reqs = 256;
+  size_t max_num_queued_reqs = defaults::max_num_queued_reqs;
   bool allow_inexact = false; ///< let workers of different numerics classes replace one another
   std::string state_dir{};    ///< where term and placement are persisted; empty: nowhere
   std::shared_ptr<scheduler_metrics> metrics{}; ///< may be null
