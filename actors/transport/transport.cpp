@@ -12,8 +12,8 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
-#include "actors/transport/node_module.hpp"
-#include "actors/transport/transport_core.hpp"
+#include "actors/transport/caf/node_module.hpp"
+#include "actors/transport/caf/transport_core.hpp"
 
 namespace troupe {
 

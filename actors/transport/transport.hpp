@@ -15,7 +15,7 @@
 #include <caf/timespan.hpp>
 #include <caf/typed_actor.hpp>
 
-#include "actors/transport/payload.hpp"
+#include "actors/transport/wire/payload.hpp"
 
 namespace troupe {
 

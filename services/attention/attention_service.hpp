@@ -6,9 +6,9 @@
 #include <memory>
 #include <optional>
 
-#include "actors/attention_metrics.hpp"
-#include "actors/attention_worker.hpp"
-#include "actors/compute_queue.hpp"
+#include "actors/attention/attention_metrics.hpp"
+#include "actors/attention/attention_worker.hpp"
+#include "actors/engine/compute_queue.hpp"
 #include "services/options/role_options.hpp"
 #include "services/process/membership.hpp"
 #include "services/process/model_source.hpp"

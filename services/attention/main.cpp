@@ -12,8 +12,8 @@ namespace {
 
 int run(const std::vector<std::string>& arguments) {
   model_options model;
-  link_options link;
-  link.name = "attention-0";
+  cluster_options cluster;
+  cluster.name = "attention-0";
   attention_options options;
   option_parser parser(
       "troupe-attention",
@@ -21,20 +21,20 @@ int run(const std::vector<std::string>& arguments) {
   parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
   model.declare(parser);
   options.declare(parser);
-  link.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
+  cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
   stop_signal stop;
-  process_log log(link.name);
+  process_log log(cluster.name);
   model_source source = open_model(model);
   auto queue = make_compute_queue(model, log); // outlives the actors
-  cluster_process process(link, source.fingerprint, log);
-  auto families = std::make_shared<metrics::registry>(link.metrics_prefix,
+  cluster_process process(cluster, source.fingerprint, log);
+  auto families = std::make_shared<metrics::registry>(cluster.metrics_prefix,
                                                       metrics::labels{{"model_name", model.model_name()}});
   attention_service attention(process.site(worker_role::attention), source, queue, model, options,
                               std::make_shared<metrics::attention_families>(families));
-  process.peers().publish(link.name, attention.actor());
+  process.peers().publish(cluster.name, attention.actor());
   attention.join();
   auto scrapes = process.announce(families);
   stop.wait();

@@ -12,27 +12,27 @@ namespace {
 
 int run(const std::vector<std::string>& arguments) {
   model_options model;
-  link_options link;
-  link.name = "expert-0";
+  cluster_options cluster;
+  cluster.name = "expert-0";
   expert_options options;
   option_parser parser("troupe-expert", "Holds experts of a model and computes batches of tokens for them.");
   parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
   model.declare(parser);
   options.declare(parser);
-  link.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
+  cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
   stop_signal stop;
-  process_log log(link.name);
+  process_log log(cluster.name);
   model_source source = open_model(model);
   auto queue = make_compute_queue(model, log); // outlives the actors
-  cluster_process process(link, source.fingerprint, log);
-  auto families = std::make_shared<metrics::registry>(link.metrics_prefix,
+  cluster_process process(cluster, source.fingerprint, log);
+  auto families = std::make_shared<metrics::registry>(cluster.metrics_prefix,
                                                       metrics::labels{{"model_name", model.model_name()}});
   expert_service expert(process.site(worker_role::expert), source, queue, options, expert_peers::possible,
                         std::make_shared<metrics::expert_families>(families));
-  process.peers().publish(link.name, expert.actor());
+  process.peers().publish(cluster.name, expert.actor());
   expert.join();
   auto scrapes = process.announce(families);
   stop.wait();

@@ -10,7 +10,7 @@
 #include <caf/send.hpp>
 
 #include "actors/defaults.hpp"
-#include "actors/session.hpp"
+#include "actors/gateway/session.hpp"
 
 namespace troupe {
 

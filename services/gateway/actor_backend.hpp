@@ -5,7 +5,7 @@
 
 #include <caf/fwd.hpp>
 
-#include "actors/gateway.hpp"
+#include "actors/gateway/gateway.hpp"
 #include "services/gateway/http/generation_backend.hpp"
 
 namespace troupe {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "actors/gateway.hpp"
+#include "actors/gateway/gateway.hpp"
 #include "services/gateway/http/http_server.hpp"
 #include "services/metrics/registry.hpp"
 #include "services/options/role_options.hpp"

@@ -1,7 +1,7 @@
 // troupe-gateway: the REST API of a cluster.
 #include "actors/defaults.hpp"
 #include "services/gateway/gateway_service.hpp"
-#include "services/process/cluster_link.hpp"
+#include "services/process/cluster_entry.hpp"
 #include "services/process/cluster_process.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
@@ -11,31 +11,31 @@ namespace {
 
 int run(const std::vector<std::string>& arguments) {
   model_options model;
-  link_options link;
-  link.name = "gateway-0";
+  cluster_options cluster;
+  cluster.name = "gateway-0";
   gateway_options options;
   option_parser parser("troupe-gateway", "Serves the REST API of a cluster.");
   parser.positional("MODEL_DIR", "Hugging Face model folder: tokenizer, chat template, config",
                     &model.model_dir);
   model.declare(parser);
   options.declare(parser);
-  link.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/true);
+  cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/true);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
   stop_signal stop;
-  process_log log(link.name);
+  process_log log(cluster.name);
   model_source source = open_model(model);
-  cluster_process process(link, source.fingerprint, log);
+  cluster_process process(cluster, source.fingerprint, log);
   auto families = std::make_shared<metrics::registry>(options.metrics_prefix,
                                                       metrics::labels{{"model_name", model.model_name()}});
   gateway_service gateway(process.site(worker_role::gateway), source, model, options, "none",
                           std::move(families));
-  process.peers().publish(link.name, gateway.actor());
+  process.peers().publish(cluster.name, gateway.actor());
   gateway.join();
   std::string url = "http://" + options.host + ":" + std::to_string(gateway.http_port());
   log.line("listening", url + ", peers at " + process.peers().endpoint());
-  report_ready(link, url);
+  report_ready(cluster, url);
   stop.wait();
   log.line("stopping", "running requests may end");
   gateway.stop(defaults::drain);

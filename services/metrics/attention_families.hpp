@@ -4,7 +4,7 @@
 #include <array>
 #include <memory>
 
-#include "actors/attention_metrics.hpp"
+#include "actors/attention/attention_metrics.hpp"
 #include "services/metrics/registry.hpp"
 
 namespace troupe::metrics {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "actors/expert_host_metrics.hpp"
+#include "actors/expert/expert_host_metrics.hpp"
 #include "services/metrics/registry.hpp"
 
 namespace troupe::metrics {

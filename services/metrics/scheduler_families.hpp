@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "actors/scheduler_metrics.hpp"
+#include "actors/scheduler/scheduler_metrics.hpp"
 #include "services/metrics/registry.hpp"
 
 namespace troupe::metrics {

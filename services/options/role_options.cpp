@@ -137,7 +137,7 @@ void scheduler_options::declare(option_parser& parser, expert_worker_count count
   parser.text("state-dir", "DIR", "where term and placement survive a restart of the scheduler", &state_dir);
 }
 
-void link_options::declare(option_parser& parser, bool is_scheduler, bool is_gateway) {
+void cluster_options::declare(option_parser& parser, bool is_scheduler, bool is_gateway) {
   if (!is_scheduler) {
     parser.text("scheduler", "HOST:PORT", "where the scheduler listens", &scheduler);
   }

@@ -87,7 +87,7 @@ struct scheduler_options {
 };
 
 /// How a process of a cluster meets the others.
-struct link_options {
+struct cluster_options {
   std::string scheduler; ///< HOST:PORT; not for the scheduler itself
   std::string listen = "127.0.0.1:0";
   std::string advertise; ///< HOST:PORT; empty: the bound address

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "actors/type_ids.hpp"
-#include "services/process/cluster_link.hpp"
+#include "services/process/cluster_entry.hpp"
 #include "services/process/metrics_page.hpp"
 
 namespace troupe {
@@ -14,25 +14,26 @@ caf::actor_system_config& cluster_process::configured(caf::actor_system_config& 
   return config;
 }
 
-cluster_process::cluster_process(const link_options& link, const std::string& fingerprint, process_log log)
-    : link_(link),
+cluster_process::cluster_process(const cluster_options& cluster, const std::string& fingerprint,
+                                 process_log log)
+    : cluster_(cluster),
       log_(std::move(log)),
       system_(configured(config_)),
-      peers_(system_, make_transport_options(link_, fingerprint, log_)) {}
+      peers_(system_, make_transport_options(cluster_, fingerprint, log_)) {}
 
 service_site cluster_process::site(worker_role role) {
   return {system_,
           peers_.actor(),
-          link_.scheduler,
-          {draw_worker_id(), role, link_.name, peers_.endpoint()},
+          cluster_.scheduler,
+          {draw_worker_id(), role, cluster_.name, peers_.endpoint()},
           log_};
 }
 
 std::unique_ptr<metrics::endpoint>
 cluster_process::announce(std::shared_ptr<const metrics::registry> families) const {
   log_.line("listening", peers_.endpoint());
-  auto scrapes = serve_metrics(link_, std::move(families), log_);
-  report_ready(link_, peers_.endpoint());
+  auto scrapes = serve_metrics(cluster_, std::move(families), log_);
+  report_ready(cluster_, peers_.endpoint());
   return scrapes;
 }
 

@@ -21,7 +21,7 @@ class cluster_process {
  public:
   /// @param fingerprint  of the model; empty for a scheduler
   /// @throws option_error for an unusable flag or secret file, std::runtime_error when the address is in use
-  cluster_process(const link_options& link, const std::string& fingerprint, process_log log);
+  cluster_process(const cluster_options& cluster, const std::string& fingerprint, process_log log);
   cluster_process(const cluster_process&) = delete;
   cluster_process& operator=(const cluster_process&) = delete;
 
@@ -40,7 +40,7 @@ class cluster_process {
  private:
   static caf::actor_system_config& configured(caf::actor_system_config& config);
 
-  link_options link_;
+  cluster_options cluster_;
   process_log log_;
   caf::actor_system_config config_;
   caf::actor_system system_;

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "actors/compute_queue.hpp"
+#include "actors/engine/compute_queue.hpp"
 #include "kernels/self_test.hpp"
 #include "services/options/role_options.hpp"
 #include "services/process/process_log.hpp"

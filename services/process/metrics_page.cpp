@@ -5,7 +5,7 @@
 
 namespace troupe {
 
-std::unique_ptr<metrics::endpoint> serve_metrics(const link_options& options,
+std::unique_ptr<metrics::endpoint> serve_metrics(const cluster_options& options,
                                                  std::shared_ptr<const metrics::registry> families,
                                                  const process_log& log) {
   if (options.metrics_port == 0) {

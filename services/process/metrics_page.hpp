@@ -12,7 +12,7 @@ namespace troupe {
 /// Serves /metrics, /health and /ready on --metrics-host and --metrics-port, until the returned object goes.
 /// @returns null without --metrics-port
 /// @throws std::runtime_error when the address cannot be used
-std::unique_ptr<metrics::endpoint> serve_metrics(const link_options& options,
+std::unique_ptr<metrics::endpoint> serve_metrics(const cluster_options& options,
                                                  std::shared_ptr<const metrics::registry> families,
                                                  const process_log& log);
 

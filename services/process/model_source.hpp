@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "actors/engine.hpp"
+#include "actors/engine/engine.hpp"
 #include "kernels/model/generation_config.hpp"
 #include "kernels/model/packed_writer.hpp"
 #include "kernels/model/weight_source.hpp"

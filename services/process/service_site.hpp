@@ -5,8 +5,8 @@
 
 #include <caf/actor_system.hpp>
 
-#include "actors/directory.hpp"
-#include "actors/membership.hpp"
+#include "actors/cluster/cluster_messages.hpp"
+#include "actors/cluster/directory.hpp"
 #include "services/process/process_log.hpp"
 
 namespace troupe {

@@ -9,21 +9,21 @@ namespace troupe {
 namespace {
 
 int run(const std::vector<std::string>& arguments) {
-  link_options link;
-  link.listen = "127.0.0.1:7000";
-  link.name = "scheduler-0";
+  cluster_options cluster;
+  cluster.listen = "127.0.0.1:7000";
+  cluster.name = "scheduler-0";
   scheduler_options options;
   option_parser parser("troupe-scheduler",
                        "Admits requests, assigns them, and places the experts of a cluster.");
   options.declare(parser);
-  link.declare(parser, /*is_scheduler=*/true, /*is_gateway=*/false);
+  cluster.declare(parser, /*is_scheduler=*/true, /*is_gateway=*/false);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
   stop_signal stop;
-  process_log log(link.name);
-  cluster_process process(link, "", log);
-  auto families = std::make_shared<metrics::registry>(link.metrics_prefix);
+  process_log log(cluster.name);
+  cluster_process process(cluster, "", log);
+  auto families = std::make_shared<metrics::registry>(cluster.metrics_prefix);
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
   scheduler_service scheduler(process.system(), options,
                               std::make_shared<metrics::scheduler_families>(families, events));

@@ -5,8 +5,8 @@
 
 #include <caf/actor_system.hpp>
 
-#include "actors/scheduler.hpp"
-#include "actors/scheduler_metrics.hpp"
+#include "actors/scheduler/scheduler.hpp"
+#include "actors/scheduler/scheduler_metrics.hpp"
 #include "services/options/role_options.hpp"
 
 namespace troupe {

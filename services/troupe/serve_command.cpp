@@ -3,8 +3,8 @@
 #include <caf/send.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/cluster/directory.hpp"
 #include "actors/defaults.hpp"
-#include "actors/directory.hpp"
 #include "actors/type_ids.hpp"
 #include "services/attention/attention_service.hpp"
 #include "services/expert/expert_service.hpp"
@@ -12,7 +12,7 @@
 #include "services/metrics/attention_families.hpp"
 #include "services/metrics/expert_families.hpp"
 #include "services/metrics/scheduler_families.hpp"
-#include "services/process/cluster_link.hpp"
+#include "services/process/cluster_entry.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"

@@ -15,6 +15,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <caf/actor_system.hpp>
@@ -27,14 +28,14 @@
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
-#include "actors/attention_metrics.hpp"
-#include "actors/attention_worker.hpp"
-#include "actors/directory.hpp"
-#include "actors/expert_host.hpp"
-#include "actors/expert_host_metrics.hpp"
-#include "actors/model_attention_engine.hpp"
-#include "actors/model_expert_engine.hpp"
-#include "actors/serving_loop.hpp"
+#include "actors/attention/attention_metrics.hpp"
+#include "actors/attention/attention_state.hpp"
+#include "actors/attention/attention_worker.hpp"
+#include "actors/cluster/directory.hpp"
+#include "actors/engine/model_attention_engine.hpp"
+#include "actors/engine/model_expert_engine.hpp"
+#include "actors/expert/expert_host.hpp"
+#include "actors/expert/expert_host_metrics.hpp"
 #include "actors/transport/transport.hpp"
 #include "kernels/self_test.hpp"
 #include "services/process/model_source.hpp"
@@ -293,7 +294,10 @@ class attention_side {
     }
     self->receive([](const caf::down_msg&) {});
     // The sessions are gone, so the worker drops its sequences; then nothing is under way.
-    self->request(worker, 30s, drain_atom_v).receive([] {}, [](const caf::error&) {});
+    for (bool is_busy = true; is_busy; std::this_thread::sleep_for(1ms))
+      self->request(worker, 30s, status_atom_v)
+          .receive([&](const attention_status& x) { is_busy = x.running + x.waiting > 0; },
+                   [&](const caf::error&) { is_busy = false; });
     self->monitor(worker);
     caf::anon_send_exit(worker, caf::exit_reason::user_shutdown);
     self->receive([](const caf::down_msg&) {});

@@ -1,7 +1,7 @@
 // Hostile frames, as UCX hands them over: 8 bytes say how long the data part is, the rest is the header part.
 // A frame that decodes must lie inside its bytes and be the one encoding of its header; the content of a
 // message must be read or refused, never more.
-#include "actors/transport/frame.hpp"
+#include "actors/transport/wire/frame.hpp"
 
 #include <algorithm>
 #include <array>
@@ -14,8 +14,8 @@
 #include <caf/actor_system_config.hpp>
 #include <caf/message.hpp>
 
-#include "actors/transport/wire_context.hpp"
-#include "actors/transport/wire_deserializer.hpp"
+#include "actors/transport/wire/wire_context.hpp"
+#include "actors/transport/wire/wire_deserializer.hpp"
 #include "actors/type_ids.hpp"
 
 namespace {

@@ -2,7 +2,7 @@
 // to a client, or a peer that has the secret and lies about the rest; the second byte cuts the stream.
 // However it is cut, the outcome is the same: an acquaintance whose introduction keeps the limits, or one
 // clear error.
-#include "actors/transport/handshake.hpp"
+#include "actors/transport/wire/handshake.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -20,7 +20,7 @@ def write(fuzzer, name, content):
 
 
 def frame(kind, metadata=b"", data_bytes=0, flags=0, metadata_bytes=None):
-    """The length of the data part, and the header part of a frame (actors/transport/frame.hpp)."""
+    """The length of the data part, and the header part of a frame (actors/transport/wire/frame.hpp)."""
     length = len(metadata) if metadata_bytes is None else metadata_bytes
     header = struct.pack("<IBBHII7Q", 0x46505254, 1, kind, flags, length, 0, 1, 2, 3, 4, 5, 6, 7)
     return struct.pack("<Q", data_bytes) + header + metadata
@@ -49,7 +49,7 @@ def frames():
 
 
 def record(kind, body, version=2):
-    """A record of the rendezvous socket (actors/transport/record.hpp)."""
+    """A record of the rendezvous socket (actors/transport/wire/record.hpp)."""
     return struct.pack("<IHBBI", 0x48505254, version, kind, 0, len(body)) + body
 
 

@@ -13,7 +13,7 @@
 #include <caf/send.hpp>
 #include <caf/stateful_actor.hpp>
 
-#include "actors/transport/faults.hpp"
+#include "actors/transport/fabric/faults.hpp"
 #include "tests/protocol/transport_fixture.hpp"
 #include "tests/protocol/transport_pump.hpp"
 

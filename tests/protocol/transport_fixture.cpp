@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "actors/transport/socket.hpp"
+#include "actors/transport/fabric/socket.hpp"
 
 extern char** environ;
 

@@ -15,10 +15,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "actors/transport/frame.hpp"
-#include "actors/transport/handshake.hpp"
-#include "actors/transport/socket.hpp"
-#include "actors/transport/ucx_worker.hpp"
+#include "actors/transport/fabric/socket.hpp"
+#include "actors/transport/fabric/ucx_worker.hpp"
+#include "actors/transport/wire/frame.hpp"
+#include "actors/transport/wire/handshake.hpp"
 #include "tests/protocol/transport_fixture.hpp"
 
 namespace troupe::test {

@@ -12,7 +12,7 @@
 #include <caf/event_based_actor.hpp>
 #include <caf/send.hpp>
 
-#include "actors/transport/socket.hpp"
+#include "actors/transport/fabric/socket.hpp"
 #include "tests/protocol/transport_fixture.hpp"
 #include "tests/protocol/unreported_leaks.hpp"
 

@@ -13,7 +13,7 @@
 #include <caf/event_based_actor.hpp>
 #include <caf/send.hpp>
 
-#include "actors/transport/follow_up.hpp"
+#include "actors/transport/caf/follow_up.hpp"
 #include "tests/protocol/transport_fixture.hpp"
 
 namespace troupe::test {

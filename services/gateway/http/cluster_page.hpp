@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "actors/status.hpp"
+#include "actors/cluster/status_messages.hpp"
 #include "services/gateway/http/generation_backend.hpp"
 
 namespace troupe::http {

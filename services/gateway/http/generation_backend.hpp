@@ -10,10 +10,10 @@
 #include <variant>
 #include <vector>
 
+#include "actors/attention/generation_messages.hpp"
+#include "actors/cluster/cluster_messages.hpp"
+#include "actors/cluster/status_messages.hpp"
 #include "actors/error.hpp"
-#include "actors/generation.hpp"
-#include "actors/membership.hpp"
-#include "actors/status.hpp"
 
 namespace troupe {
 

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "actors/generation.hpp"
+#include "actors/attention/generation_messages.hpp"
 #include "services/gateway/openai/stop_matcher.hpp"
 #include "services/gateway/openai/text_codec.hpp"
 

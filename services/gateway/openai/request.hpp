@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/generation.hpp"
+#include "actors/attention/generation_messages.hpp"
 
 namespace troupe::openai {
 

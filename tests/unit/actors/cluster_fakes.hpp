@@ -13,11 +13,11 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/attention_worker.hpp"
-#include "actors/member.hpp"
-#include "actors/scheduler.hpp"
-#include "actors/scheduler_metrics.hpp"
-#include "actors/session.hpp"
+#include "actors/attention/attention_worker.hpp"
+#include "actors/cluster/member.hpp"
+#include "actors/gateway/session.hpp"
+#include "actors/scheduler/scheduler.hpp"
+#include "actors/scheduler/scheduler_metrics.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 
 namespace troupe {

@@ -2,7 +2,7 @@
 
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/directory.hpp"
+#include "actors/cluster/directory.hpp"
 
 namespace troupe {
 namespace {

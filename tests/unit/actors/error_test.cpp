@@ -6,8 +6,8 @@
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/directory.hpp"
-#include "actors/membership.hpp"
+#include "actors/cluster/cluster_messages.hpp"
+#include "actors/cluster/directory.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 
 namespace troupe {

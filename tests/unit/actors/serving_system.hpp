@@ -1,4 +1,4 @@
-// A small cluster on modelled engines under virtual time: attention workers, expert hosts, and clients that
+// A small cluster on simulated engines under virtual time: attention workers, expert hosts, and clients that
 // collect what they get. Sessions, scheduler and members are left out: the test plays them.
 #pragma once
 
@@ -11,20 +11,20 @@
 
 #include <caf/typed_event_based_actor.hpp>
 
-#include "actors/attention_metrics.hpp"
-#include "actors/attention_worker.hpp"
-#include "actors/directory.hpp"
-#include "actors/expert_host.hpp"
-#include "actors/expert_host_metrics.hpp"
-#include "actors/modelled_engine.hpp"
-#include "actors/serving_loop.hpp"
+#include "actors/attention/attention_metrics.hpp"
+#include "actors/attention/attention_state.hpp"
+#include "actors/attention/attention_worker.hpp"
+#include "actors/cluster/directory.hpp"
+#include "actors/engine/simulated_engine.hpp"
+#include "actors/expert/expert_host.hpp"
+#include "actors/expert/expert_host_metrics.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 
 namespace troupe {
 
 /// What a client has got of one sequence, checked as it came.
 struct outcome {
-  modelled_output output;
+  hash_model_output output;
   std::vector<uint32_t> attempts; ///< of each update
   size_t first_index = 0;         ///< of the first update
   bool finished = false;
@@ -77,17 +77,17 @@ class serving_system : public deterministic_system {
  public:
   struct host {
     worker_address address;
-    std::shared_ptr<modelled_device> device;
-    std::shared_ptr<modelled_device> loader;
-    std::shared_ptr<modelled_expert_engine> engine;
+    std::shared_ptr<simulated_device> device;
+    std::shared_ptr<simulated_device> loader;
+    std::shared_ptr<simulated_expert_engine> engine;
     std::shared_ptr<counted_host> metrics;
     expert_host_actor actor;
   };
 
   struct worker {
     worker_address address;
-    std::shared_ptr<modelled_device> device;
-    std::shared_ptr<modelled_attention_engine> engine;
+    std::shared_ptr<simulated_device> device;
+    std::shared_ptr<simulated_attention_engine> engine;
     std::shared_ptr<counted_attention> metrics;
     attention_worker_actor actor;
   };
@@ -106,8 +106,8 @@ class serving_system : public deterministic_system {
     return result;
   }
 
-  modelled_model model{small_shape(), 0.5};
-  modelled_costs costs;
+  hash_model model{small_shape(), 0.5};
+  simulated_costs costs;
   placement experts;
   std::vector<worker_address> members;
   local_directory_actor directory;
@@ -128,10 +128,10 @@ class serving_system : public deterministic_system {
     result.address = {{++last_worker_}, worker_role::expert, name, ""};
     result.device = add_device();
     result.loader = add_device();
-    modelled_expert_engine::config settings;
+    simulated_expert_engine::config settings;
     settings.model = model;
     settings.costs = costs;
-    result.engine = std::make_shared<modelled_expert_engine>(result.device, result.loader, settings);
+    result.engine = std::make_shared<simulated_expert_engine>(result.device, result.loader, settings);
     result.metrics = std::make_shared<counted_host>();
     config.address = result.address;
     config.engine = result.engine;
@@ -143,13 +143,13 @@ class serving_system : public deterministic_system {
 
   /// An attention worker with the blocks and limits of `config` and `settings`.
   worker add_worker(const std::string& name, attention_worker_config config = {},
-                    modelled_attention_engine::config settings = {}) {
+                    simulated_attention_engine::config settings = {}) {
     worker result;
     result.address = {{++last_worker_}, worker_role::attention, name, ""};
     result.device = add_device();
     settings.model = model;
     settings.costs = costs;
-    result.engine = std::make_shared<modelled_attention_engine>(result.device, settings);
+    result.engine = std::make_shared<simulated_attention_engine>(result.device, settings);
     result.metrics = std::make_shared<counted_attention>();
     config.address = result.address;
     config.directory = directory;
@@ -236,8 +236,8 @@ class serving_system : public deterministic_system {
     return result;
   }
 
-  modelled_output expected(const generation_request& request) const {
-    return modelled_tokens(model, request, model.shape.max_model_len);
+  hash_model_output expected(const generation_request& request) const {
+    return hash_model_tokens(model, request, model.shape.max_model_len);
   }
 
   static bool all_finished(const outcomes& results, size_t count) {
@@ -253,8 +253,8 @@ class serving_system : public deterministic_system {
   }
 
  private:
-  std::shared_ptr<modelled_device> add_device() {
-    auto result = std::make_shared<modelled_device>(system);
+  std::shared_ptr<simulated_device> add_device() {
+    auto result = std::make_shared<simulated_device>(system);
     root(result->executor());
     return result;
   }

@@ -1,5 +1,5 @@
 // The whole cluster under virtual time: sessions, gateway, scheduler, members, attention workers and expert
-// hosts on modelled engines, as processes that die when the test says so and are started anew.
+// hosts on simulated engines, as processes that die when the test says so and are started anew.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "actors/cluster/member.hpp"
 #include "actors/defaults.hpp"
-#include "actors/gateway.hpp"
-#include "actors/member.hpp"
-#include "actors/scheduler.hpp"
-#include "actors/session.hpp"
+#include "actors/gateway/gateway.hpp"
+#include "actors/gateway/session.hpp"
+#include "actors/scheduler/scheduler.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
 #include "tests/unit/actors/serving_system.hpp"
 

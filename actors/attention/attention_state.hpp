@@ -1,0 +1,118 @@
+// What an attention worker does all day: takes sequences in, forms micro-batches, leads each of them through
+// the layers, and sends sampled tokens to the sessions.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <caf/actor_addr.hpp>
+#include <caf/replies_to.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "actors/attention/attention_metrics.hpp"
+#include "actors/attention/attention_worker.hpp"
+#include "actors/attention/batch_policy.hpp"
+#include "actors/attention/expert_dispatcher.hpp"
+#include "actors/attention/micro_batch_policy.hpp"
+
+namespace troupe {
+
+/// The part of a session that a worker needs.
+using token_receiver_actor = caf::typed_actor<caf::reacts_to<token_update>, caf::reacts_to<sequence_failed>>;
+
+/// Part of the attention worker's state; runs on its thread.
+///
+/// A micro-batch alternates between the engine and the experts until it has samples; several may be on their
+/// way, and none waits for another. A sequence is in at most one of them.
+class attention_state {
+ public:
+  /// @param self  the actor; outlives this
+  attention_state(attention_worker_actor::pointer self, attention_worker_config config);
+
+  /// A session wants a sequence generated.
+  void submit(const generation_request& request, const caf::strong_actor_ptr& session);
+
+  /// Nobody wants this attempt, or an older one, any more.
+  void cancel(const sequence_id& id, uint32_t attempt);
+
+  /// The engine has finished a step.
+  void step_done(attention_step_done& done);
+
+  void update(const cluster_view& view) { experts_.update(view); }
+
+  void tick() { experts_.tick(); }
+
+  /// A monitored actor (a session or an expert host) is down.
+  void down(const caf::actor_addr& address);
+
+  worker_hello hello() const;
+  lease_renewal load();
+  attention_status status() const;
+
+ private:
+  using key = batch_policy::key;
+  using time_point = std::chrono::steady_clock::time_point;
+
+  struct sequence {
+    uint32_t attempt = 0;
+    std::shared_ptr<sequence_tokens> tokens;
+    token_receiver_actor session;
+    /// For prompt positions 1.., as far as computed; empty once reported, and when not wanted.
+    std::vector<generated_token> prompt_logprobs;
+    bool wants_prompt_logprobs = false;
+    bool started = false;
+    bool cancelled = false; ///< in flight, and forgotten when its micro-batch comes back
+    time_point arrived;
+  };
+
+  /// A micro-batch on its way.
+  struct flying_batch {
+    micro_batch_ptr batch;
+    std::vector<key> sequences; ///< as in the batch
+    attention_metrics::iteration iteration;
+    time_point dispatched;
+    bool at_experts = false;
+    double rows_per_expert = 0; ///< summed over the layers
+    uint32_t layers = 0;
+  };
+
+  batch_policy::common_prefix prefix_of(const generation_request& request) const;
+  void pump();
+  void start(const batch_policy::plan& plan);
+  void run_step(const micro_batch_ptr& batch, std::optional<std::vector<expert_outputs>> outputs);
+  void to_experts(flying_batch& flying, moe_dispatch wanted);
+  void from_experts(uint32_t number, std::vector<expert_outputs> outputs, uint64_t expert_ns);
+  void finish(flying_batch flying, std::vector<sampled_sequence> samples);
+  void take_sample(key name, sequence& s, sampled_sequence sample);
+  void tell_progress();
+  void fail_batch(uint32_t number, ec code, const std::string& text);
+  void fail(const token_receiver_actor& session, const sequence_id& id, uint32_t attempt, ec code,
+            const std::string& text);
+  void retire(key name);
+  void erase(key name);
+  void drop_if_unwanted(uint32_t number);
+  void part(const sequence& s);
+
+  attention_worker_actor::pointer self_;
+  attention_worker_config config_;
+  batch_policy batches_;
+  micro_batch_policy micro_batches_;
+  expert_dispatcher experts_;
+  std::map<key, sequence> sequences_;
+  std::map<sequence_id, key> by_id_;
+  std::map<caf::actor_addr, size_t> sessions_;     ///< sequences of each, monitored while there are any
+  std::map<uint32_t, flying_batch> flying_;        ///< by micro-batch number
+  std::vector<std::vector<uint64_t>> activations_; ///< [layer][expert] rows since the last `load`
+  time_point next_progress_{};                     ///< when sessions that hear nothing are told next
+  key last_key_ = 0;
+  uint32_t last_batch_ = 0;
+  uint64_t preemptions_ = 0;
+  uint64_t iterations_ = 0;
+};
+
+} // namespace troupe

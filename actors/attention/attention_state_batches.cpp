@@ -1,0 +1,252 @@
+// attention_state: micro-batches on their way through the layers, and the tokens that come of them.
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/attention/attention_state.hpp"
+#include "actors/defaults.hpp"
+#include "actors/engine/actor_runner.hpp"
+
+namespace troupe {
+
+namespace {
+
+uint64_t nanoseconds(std::chrono::steady_clock::duration elapsed) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
+}
+
+int32_t num_new(const sequence_tokens& tokens) {
+  return static_cast<int32_t>(tokens.tokens.size()) - static_cast<int32_t>(tokens.num_prompt);
+}
+
+} // namespace
+
+/// Starts as many micro-batches as the policy wants and there are sequences for.
+void attention_state::pump() {
+  while (flying_.size() < micro_batches_.wanted()) {
+    // Equal shares of all that could be on their way: what comes back unequal, as when sequences arrive one
+    // by one, is evened out by the next plans.
+    const auto wanted = micro_batches_.wanted();
+    const auto share = std::max<size_t>(1, (batches_.ready() + batches_.flying() + wanted - 1) / wanted);
+    const auto plan = batches_.next(static_cast<uint32_t>(share));
+    for (const auto name : plan.preempted) {
+      auto& s = sequences_.at(name);
+      s.prompt_logprobs.clear(); // they come again with the keys
+      ++preemptions_;
+      if (config_.metrics)
+        config_.metrics->on_preemption();
+    }
+    if (plan.slices.empty())
+      break;
+    start(plan);
+  }
+  if (config_.metrics)
+    config_.metrics->on_level(
+        {batches_.running(), batches_.waiting(), batches_.pool().num_used(), batches_.pool().num_blocks()});
+}
+
+void attention_state::start(const batch_policy::plan& plan) {
+  const auto number = ++last_batch_;
+  flying_batch flying;
+  flying.batch = std::make_shared<micro_batch>();
+  flying.batch->number = number;
+  for (const auto& slice : plan.slices) {
+    auto& s = sequences_.at(slice.sequence);
+    if (!s.started && config_.metrics)
+      config_.metrics->on_start(nanoseconds(self_->clock().now() - s.arrived));
+    s.started = true;
+    step_sequence part;
+    part.sequence = s.tokens;
+    part.block_table = batches_.blocks(slice.sequence);
+    part.first_position = slice.first_position;
+    part.num_rows = slice.num_rows;
+    part.sample = slice.last;
+    part.prompt_logprobs = s.wants_prompt_logprobs && slice.first_position + 1 < s.tokens->num_prompt;
+    flying.iteration.rows += slice.num_rows;
+    flying.batch->sequences.push_back(std::move(part));
+    flying.sequences.push_back(slice.sequence);
+  }
+  flying.iteration.sequences = static_cast<uint32_t>(plan.slices.size());
+  flying.iteration.in_flight = static_cast<uint32_t>(flying_.size() + 1);
+  const auto batch = flying.batch;
+  flying_.emplace(number, std::move(flying));
+  run_step(batch, std::nullopt);
+}
+
+/// @param outputs  empty: the first step of the micro-batch
+void attention_state::run_step(const micro_batch_ptr& batch,
+                               std::optional<std::vector<expert_outputs>> outputs) {
+  // Weak: an engine may finish a step long after the actor has gone.
+  auto done = [worker = caf::actor_cast<caf::weak_actor_ptr>(self_)](micro_batch_ptr ran,
+                                                                     attention_result result) {
+    post_result<attention_worker_actor>(worker, std::make_shared<attention_step_done>(
+                                                    attention_step_done{std::move(ran), std::move(result)}));
+  };
+  if (outputs)
+    config_.engine->resume(batch, std::move(*outputs), std::move(done));
+  else
+    config_.engine->begin(batch, std::move(done));
+}
+
+void attention_state::step_done(attention_step_done& done) {
+  const auto number = done.batch->number;
+  const auto found = flying_.find(number);
+  if (found == flying_.end())
+    return;
+  auto& flying = found->second;
+  auto& result = done.result;
+  flying.iteration.attention_ns += result.compute_ns;
+  if (!result.error.empty()) {
+    fail_batch(number, ec::engine_failed, config_.address.name + ": " + result.error);
+  } else if (!result.finished) {
+    to_experts(flying, std::move(result.dispatch));
+  } else {
+    auto finished = std::move(flying);
+    flying_.erase(found);
+    finish(std::move(finished), std::move(result.samples));
+    pump();
+  }
+}
+
+void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
+  const auto number = flying.batch->number;
+  flying.at_experts = true;
+  flying.dispatched = self_->clock().now();
+  if (wanted.layer < activations_.size()) {
+    auto& counts = activations_[wanted.layer];
+    auto active = uint32_t{0};
+    for (size_t expert = 0; expert < counts.size() && expert + 1 < wanted.offsets.size(); ++expert) {
+      const auto rows = wanted.offsets[expert + 1] - wanted.offsets[expert];
+      counts[expert] += rows;
+      active += rows > 0 ? 1 : 0;
+    }
+    if (active > 0)
+      flying.rows_per_expert += static_cast<double>(wanted.slots.size()) / active;
+  }
+  ++flying.layers;
+  const auto& names = flying.sequences;
+  if (std::all_of(names.begin(), names.end(), [&](key name) { return sequences_.at(name).cancelled; })) {
+    drop_if_unwanted(number);
+    pump();
+    return;
+  }
+  experts_.dispatch(number, std::move(wanted));
+}
+
+void attention_state::from_experts(uint32_t number, std::vector<expert_outputs> outputs, uint64_t expert_ns) {
+  auto& flying = flying_.at(number);
+  flying.at_experts = false;
+  flying.iteration.waiting_ns += nanoseconds(self_->clock().now() - flying.dispatched);
+  flying.iteration.expert_ns += expert_ns;
+  run_step(flying.batch, std::move(outputs));
+}
+
+void attention_state::finish(flying_batch flying, std::vector<sampled_sequence> samples) {
+  ++iterations_;
+  micro_batch_policy::measurement seen;
+  seen.in_flight = flying.iteration.in_flight;
+  seen.attention_ns = static_cast<double>(flying.iteration.attention_ns);
+  seen.waiting_ns = static_cast<double>(flying.iteration.waiting_ns);
+  seen.expert_ns = static_cast<double>(flying.iteration.expert_ns);
+  seen.rows_per_expert = flying.layers > 0 ? flying.rows_per_expert / flying.layers : 0;
+  micro_batches_.observe(seen);
+  std::vector<sampled_sequence> by_sequence(flying.sequences.size());
+  for (auto& sample : samples)
+    if (sample.sequence < by_sequence.size())
+      by_sequence[sample.sequence] = std::move(sample);
+  auto sampled = uint32_t{0};
+  for (size_t i = 0; i < by_sequence.size(); ++i) {
+    const auto name = flying.sequences[i];
+    auto& s = sequences_.at(name);
+    if (s.cancelled) {
+      erase(name);
+      continue;
+    }
+    sampled += by_sequence[i].has_token && !by_sequence[i].is_broken ? 1 : 0;
+    batches_.complete(name, by_sequence[i].has_token);
+    take_sample(name, s, std::move(by_sequence[i]));
+  }
+  if (config_.metrics) {
+    config_.metrics->on_iteration(flying.iteration);
+    config_.metrics->on_tokens(flying.iteration.rows, sampled);
+  }
+  tell_progress();
+}
+
+/// A long prefill, and who waits behind it, have no tokens to send for a long time.
+void attention_state::tell_progress() {
+  const auto now = self_->clock().now();
+  if (now < next_progress_)
+    return;
+  next_progress_ = now + defaults::progress_interval;
+  for (const auto& [name, s] : sequences_) {
+    if (s.cancelled)
+      continue;
+    token_update update;
+    update.id = s.tokens->id;
+    update.attempt = s.attempt;
+    update.first_index = static_cast<uint32_t>(num_new(*s.tokens));
+    self_->send(s.session, std::move(update));
+  }
+}
+
+void attention_state::take_sample(key name, sequence& s, sampled_sequence sample) {
+  if (s.wants_prompt_logprobs)
+    std::move(sample.prompt_logprobs.begin(), sample.prompt_logprobs.end(),
+              std::back_inserter(s.prompt_logprobs));
+  if (!sample.has_token)
+    return;
+  auto& tokens = *s.tokens;
+  if (sample.is_broken) {
+    fail(s.session, tokens.id, s.attempt, ec::model_broken,
+         "the model's logits are not numbers: its weights are damaged, or made for another type");
+    retire(name);
+    return;
+  }
+  token_update update;
+  update.id = tokens.id;
+  update.attempt = s.attempt;
+  update.first_index = static_cast<uint32_t>(num_new(tokens));
+  if (s.wants_prompt_logprobs) {
+    update.prompt_logprobs = std::exchange(s.prompt_logprobs, {});
+    s.wants_prompt_logprobs = false;
+  }
+  const auto& sampling = tokens.sampling;
+  const auto& stops = sampling.stop_token_ids;
+  const auto token = sample.token.token;
+  if (num_new(tokens) >= sampling.min_tokens && std::find(stops.begin(), stops.end(), token) != stops.end()) {
+    update.finish = finish_reason::stop;
+    update.stop_token = token;
+  } else {
+    tokens.tokens.push_back(token);
+    update.tokens.push_back(std::move(sample.token));
+    if (num_new(tokens) >= sampling.max_tokens || tokens.tokens.size() >= batches_.max_positions())
+      update.finish = finish_reason::length;
+  }
+  const auto reason = update.finish;
+  self_->send(s.session, std::move(update));
+  if (reason == finish_reason::none)
+    return;
+  if (config_.metrics)
+    config_.metrics->on_finish(reason);
+  retire(name);
+}
+
+void attention_state::fail_batch(uint32_t number, ec code, const std::string& text) {
+  const auto flying = std::move(flying_.at(number));
+  flying_.erase(number);
+  for (const auto name : flying.sequences) {
+    auto& s = sequences_.at(name);
+    if (!s.cancelled) {
+      fail(s.session, s.tokens->id, s.attempt, code, text);
+      part(s);
+    }
+    erase(name);
+  }
+  pump();
+}
+
+} // namespace troupe

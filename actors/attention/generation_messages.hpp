@@ -1,0 +1,135 @@
+// What a session asks of an attention worker, and what it gets back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <caf/meta/type_name.hpp>
+
+#include "actors/error.hpp"
+#include "actors/exact_float.hpp"
+#include "actors/ids.hpp"
+
+namespace troupe {
+
+/// Added to the logit of one token.
+struct biased_token {
+  int32_t token = 0;
+  float bias = 0.0F;
+  bool operator==(const biased_token&) const = default;
+};
+
+/// How one sequence is sampled; OpenAI's and vLLM's names. Already validated by the gateway.
+struct sampling_params {
+  float temperature = 1.0F; ///< 0: greedy
+  int32_t top_k = 0;        ///< 0: all
+  float top_p = 1.0F;
+  float min_p = 0.0F;
+  float repetition_penalty = 1.0F;
+  float presence_penalty = 0.0F;
+  float frequency_penalty = 0.0F;
+  uint64_t seed = 0;            ///< the gateway draws one when the client sends none
+  int32_t max_tokens = 16;      ///< new tokens; at least 1
+  int32_t min_tokens = 0;       ///< no stop token before so many new tokens
+  int32_t num_logprobs = -1;    ///< alternatives to report per new token; -1: no logprobs at all
+  int32_t prompt_logprobs = -1; ///< the same for every prompt token but the first
+  bool ignore_eos = false;
+  std::vector<int32_t> stop_token_ids; ///< ends the sequence; the model's own EOS ids are among them
+  std::vector<biased_token> logit_bias;
+  bool operator==(const sampling_params&) const = default;
+};
+
+/// One sequence to generate; sent again, with `emitted` and the next `attempt`, when its worker dies.
+struct generation_request {
+  sequence_id id;
+  uint32_t attempt = 0;         ///< counts replays; the session drops tokens of older attempts
+  int32_t priority = 0;         ///< lower runs first, as in vLLM
+  std::vector<int32_t> prompt;  ///< never empty
+  std::vector<int32_t> emitted; ///< tokens that the session already has; generation goes on behind them
+  sampling_params sampling;
+  bool operator==(const generation_request&) const = default;
+};
+
+/// A token among the alternatives at one position.
+struct token_logprob {
+  int32_t token = 0;
+  float logprob = 0.0F; ///< natural logarithm, of the model's distribution before temperature and penalties
+  int32_t rank = 0;     ///< 1: most likely
+  bool operator==(const token_logprob&) const = default;
+};
+
+/// One token with what the client asked to know about it.
+struct generated_token {
+  int32_t token = 0;
+  float logprob = 0.0F;           ///< 0 when no logprobs were asked for
+  int32_t rank = 0;               ///< 0 when no logprobs were asked for
+  std::vector<token_logprob> top; ///< most likely first
+  bool operator==(const generated_token&) const = default;
+};
+
+enum class finish_reason : uint8_t { none = 0, stop = 1, length = 2, cancelled = 3 };
+
+/// New tokens of one sequence, from its attention worker straight to its session.
+struct token_update {
+  sequence_id id;
+  uint32_t attempt = 0;
+  uint32_t first_index =
+      0; ///< index of tokens[0] among all new tokens of the sequence, replayed ones included
+  std::vector<generated_token> tokens;
+  std::vector<generated_token> prompt_logprobs; ///< for prompt positions 1.., once, when asked for
+  finish_reason finish = finish_reason::none;
+  int32_t stop_token = -1; ///< the stop token that ended it (it is not among `tokens`), or -1
+  bool operator==(const token_update&) const = default;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, biased_token& x) {
+  return f(caf::meta::type_name("biased_token"), x.token, exact_float{x.bias});
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, sampling_params& x) {
+  return f(caf::meta::type_name("sampling_params"), exact_float{x.temperature}, x.top_k, exact_float{x.top_p},
+           exact_float{x.min_p}, exact_float{x.repetition_penalty}, exact_float{x.presence_penalty},
+           exact_float{x.frequency_penalty}, x.seed, x.max_tokens, x.min_tokens, x.num_logprobs,
+           x.prompt_logprobs, x.ignore_eos, x.stop_token_ids, x.logit_bias);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, generation_request& x) {
+  return f(caf::meta::type_name("generation_request"), x.id, x.attempt, x.priority, x.prompt, x.emitted,
+           x.sampling);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, token_logprob& x) {
+  return f(caf::meta::type_name("token_logprob"), x.token, exact_float{x.logprob}, x.rank);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, generated_token& x) {
+  return f(caf::meta::type_name("generated_token"), x.token, exact_float{x.logprob}, x.rank, x.top);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, token_update& x) {
+  return f(caf::meta::type_name("token_update"), x.id, x.attempt, x.first_index, x.tokens, x.prompt_logprobs,
+           x.finish, x.stop_token);
+}
+
+/// A sequence that its attention worker cannot run (any more); worker to session.
+struct sequence_failed {
+  sequence_id id;
+  uint32_t attempt = 0;
+  ec code = ec::none;
+  std::string text;
+  bool operator==(const sequence_failed&) const = default;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, sequence_failed& x) {
+  return f(caf::meta::type_name("sequence_failed"), x.id, x.attempt, x.code, x.text);
+}
+
+} // namespace troupe

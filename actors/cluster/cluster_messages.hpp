@@ -1,0 +1,166 @@
+// How workers join the cluster, stay in it, and learn where the experts are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <caf/meta/type_name.hpp>
+
+#include "actors/ids.hpp"
+
+namespace troupe {
+
+enum class worker_role : uint8_t { gateway = 0, attention = 1, expert = 2 };
+
+std::string to_string(worker_role role);
+
+/// Where a worker is found: its transport endpoint, and the service name its actor is published under.
+struct worker_address {
+  worker_id id;
+  worker_role role = worker_role::expert;
+  std::string name;     ///< "expert-1"
+  std::string endpoint; ///< "host:port" of its transport, or empty inside one process
+  bool operator==(const worker_address&) const = default;
+};
+
+/// What a worker says of itself when it joins, and again when it joins a restarted scheduler.
+struct worker_hello {
+  worker_address address;
+  std::string fingerprint;    ///< of the model; empty from a gateway, which takes the cluster's
+  std::string numerics_class; ///< "cpu/bfloat16/…"; replicas and fail-over targets share it
+  uint64_t term = 0;          ///< the newest scheduler term that it has seen
+  /// [layers] experts of each decoder layer, 0 for a dense one; from attention and expert workers.
+  std::vector<uint32_t> layer_experts;
+  // Attention workers.
+  uint32_t max_num_seqs = 0;
+  uint64_t kv_capacity_tokens = 0;
+  uint32_t max_model_len = 0;
+  std::vector<sequence_id> running; ///< sequences that it is working on
+  // Expert workers.
+  uint64_t expert_memory_bytes = 0; ///< what it may hold; 0: as much as needed
+  uint64_t expert_bytes = 0;        ///< packed size of its largest expert
+  std::vector<expert_id> hosted;    ///< experts already loaded
+  bool operator==(const worker_hello&) const = default;
+};
+
+/// One expert's hosts; empty while nobody hosts it.
+struct expert_hosts {
+  std::vector<worker_id> hosts;
+  bool operator==(const expert_hosts&) const = default;
+};
+
+/// Where the experts of one layer live. `version` grows whenever anything in it changes.
+struct layer_placement {
+  uint64_t version = 0;
+  std::vector<expert_hosts> experts; ///< [experts of the layer]; empty for a dense layer
+  bool operator==(const layer_placement&) const = default;
+};
+
+/// Where all experts live, as the scheduler publishes it. Ordered by (term, epoch).
+struct placement {
+  uint64_t term = 0;  ///< of the scheduler; a restarted one takes a higher term
+  uint64_t epoch = 0; ///< counts publications within the term; 0: nothing is published yet
+  std::vector<layer_placement> layers;
+  bool operator==(const placement&) const = default;
+};
+
+/// The cluster as workers need to see it, pushed to each of them whenever it changes.
+struct cluster_view {
+  placement experts;
+  std::vector<worker_address> workers; ///< all live ones
+  bool ready = false;                  ///< every (layer, expert) has a host and there is an attention worker
+  bool operator==(const cluster_view&) const = default;
+};
+
+/// Scheduler to a joining worker.
+struct worker_welcome {
+  uint64_t term = 0;
+  std::string fingerprint; ///< the cluster's model; empty while no worker has brought one
+  cluster_view view;
+  bool operator==(const worker_welcome&) const = default;
+};
+
+/// Scheduler to an expert worker: hold exactly these experts. Answered with host_report once they are loaded.
+struct host_order {
+  uint64_t term = 0;
+  uint64_t order = 0; ///< grows with each order to this worker; an older one is void
+  std::vector<expert_id> experts;
+  bool operator==(const host_order&) const = default;
+};
+
+struct host_report {
+  uint64_t term = 0;
+  uint64_t order = 0;
+  std::vector<expert_id> hosted; ///< loaded and served now
+  std::string error;             ///< why some are missing; empty when all are there
+  bool operator==(const host_report&) const = default;
+};
+
+/// Every `defaults::lease_interval`, worker to scheduler: I live, and this is my load.
+struct lease_renewal {
+  worker_id id;
+  uint64_t term = 0;           ///< of the view that the worker goes by
+  uint64_t epoch = 0;          ///< of that view; the member fills in both
+  uint64_t running = 0;        ///< sequences (attention), expert batches in flight (expert)
+  uint64_t waiting = 0;        ///< sequences (attention), rows queued (expert)
+  uint64_t kv_tokens_used = 0; ///< attention
+  /// Activations since the last renewal: [layer][expert] rows; empty inner vectors for dense layers.
+  std::vector<std::vector<uint64_t>> activations;
+  bool operator==(const lease_renewal&) const = default;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, worker_address& x) {
+  return f(caf::meta::type_name("worker_address"), x.id, x.role, x.name, x.endpoint);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, worker_hello& x) {
+  return f(caf::meta::type_name("worker_hello"), x.address, x.fingerprint, x.numerics_class, x.term,
+           x.layer_experts, x.max_num_seqs, x.kv_capacity_tokens, x.max_model_len, x.running,
+           x.expert_memory_bytes, x.expert_bytes, x.hosted);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, expert_hosts& x) {
+  return f(caf::meta::type_name("expert_hosts"), x.hosts);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, layer_placement& x) {
+  return f(caf::meta::type_name("layer_placement"), x.version, x.experts);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, placement& x) {
+  return f(caf::meta::type_name("placement"), x.term, x.epoch, x.layers);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, cluster_view& x) {
+  return f(caf::meta::type_name("cluster_view"), x.experts, x.workers, x.ready);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, worker_welcome& x) {
+  return f(caf::meta::type_name("worker_welcome"), x.term, x.fingerprint, x.view);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, host_order& x) {
+  return f(caf::meta::type_name("host_order"), x.term, x.order, x.experts);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, host_report& x) {
+  return f(caf::meta::type_name("host_report"), x.term, x.order, x.hosted, x.error);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, lease_renewal& x) {
+  return f(caf::meta::type_name("lease_renewal"), x.id, x.term, x.epoch, x.running, x.waiting,
+           x.kv_tokens_used, x.activations);
+}
+
+} // namespace troupe

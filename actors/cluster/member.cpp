@@ -1,0 +1,255 @@
+#include "actors/cluster/member.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <caf/actor_cast.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <caf/typed_response_promise.hpp>
+
+#include "actors/defaults.hpp"
+#include "actors/gateway/gateway.hpp"
+#include "actors/scheduler/scheduler.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// What every worker actor understands of its member.
+using worker_actor =
+    caf::typed_actor<caf::reacts_to<cluster_view>, caf::replies_to<caf::join_atom>::with<worker_hello>,
+                     caf::replies_to<load_atom>::with<lease_renewal>>;
+
+using host_actor = caf::typed_actor<caf::replies_to<host_order>::with<host_report>>;
+
+using scheduler_listener_actor = caf::typed_actor<caf::reacts_to<scheduler_atom, caf::strong_actor_ptr>>;
+
+struct member_state {
+  using pointer = member_actor::stateful_pointer<member_state>;
+
+  enum class phase { looking, asking, joined, leaving, left };
+
+  static inline const char* name = "member";
+
+  member_config config;
+  worker_actor worker;
+  scheduler_actor scheduler; ///< from the moment it is found; under monitor
+  worker_id id;              ///< the worker's, once it has said hello
+  phase now = phase::looking;
+  uint64_t attempt = 0; ///< names the present chain of questions; answers to older ones are void
+  std::chrono::milliseconds pause = defaults::reconnect_min;
+  caf::actor_clock::time_point due; ///< of the next tick that counts
+  bool has_due = false;
+  uint64_t term = 0; ///< newest term seen
+  uint64_t seen_term = 0;
+  uint64_t seen_epoch = 0; ///< (term, epoch) of the last view that was passed on
+};
+
+using pointer = member_state::pointer;
+
+/// The next tick that counts is after `delay`; earlier plans are void.
+void schedule_tick(pointer self, std::chrono::milliseconds delay) {
+  self->state.due = self->clock().now() + delay;
+  self->state.has_due = true;
+  self->delayed_send(self, delay, caf::tick_atom_v);
+}
+
+void tell_scheduler(pointer self, const caf::strong_actor_ptr& scheduler) {
+  if (self->state.config.role == worker_role::gateway)
+    self->send(caf::actor_cast<scheduler_listener_actor>(self->state.config.worker), scheduler_atom_v,
+               scheduler);
+}
+
+/// Gives up the present scheduler, if any, and looks for one after `delay`.
+void look_again(pointer self, std::chrono::milliseconds delay) {
+  auto& state = self->state;
+  if (state.now == member_state::phase::left)
+    return;
+  ++state.attempt;
+  state.now = member_state::phase::looking;
+  if (state.scheduler) {
+    self->demonitor(state.scheduler.address());
+    state.scheduler = nullptr;
+    tell_scheduler(self, nullptr);
+  }
+  schedule_tick(self, delay);
+}
+
+void back_off(pointer self) {
+  auto& state = self->state;
+  look_again(self, state.pause);
+  state.pause = std::min<std::chrono::milliseconds>(2 * state.pause, defaults::reconnect_max);
+}
+
+void pass_on(pointer self, const cluster_view& view) {
+  auto& state = self->state;
+  const auto& [term, epoch, layers] = view.experts;
+  if (epoch == 0 || std::pair{term, epoch} <= std::pair{state.seen_term, state.seen_epoch}
+      || term < state.term)
+    return;
+  state.term = term;
+  state.seen_term = term;
+  state.seen_epoch = epoch;
+  self->send(state.worker, view);
+}
+
+/// Asks the worker for its load and renews the lease with it.
+void renew(pointer self) {
+  auto attempt = self->state.attempt;
+  auto term = self->state.seen_term;
+  auto epoch = self->state.seen_epoch;
+  schedule_tick(self, defaults::lease_interval);
+  self->request(self->state.worker, defaults::local_request, load_atom_v)
+      .then(
+          [self, attempt, term, epoch](lease_renewal& load) {
+            if (attempt != self->state.attempt)
+              return;
+            load.id = self->state.id;
+            load.term = term; // the worker had this view in hand before it answered
+            load.epoch = epoch;
+            self->send(self->state.scheduler, std::move(load));
+          },
+          [](const caf::error&) {
+            // A worker that cannot say its load in time must not keep its lease.
+          });
+}
+
+void welcomed(pointer self, const worker_welcome& welcome) {
+  auto& state = self->state;
+  if (welcome.term < state.term) { // it was overtaken while this answer was on its way
+    back_off(self);
+    return;
+  }
+  state.term = welcome.term;
+  state.pause = defaults::reconnect_min;
+  state.now = member_state::phase::joined;
+  pass_on(self, welcome.view);
+  tell_scheduler(self, caf::actor_cast<caf::strong_actor_ptr>(state.scheduler));
+  renew(self);
+}
+
+void refused(pointer self, const caf::error& error) {
+  if (code_of(error) == ec::incompatible)
+    self->quit(error);
+  else
+    back_off(self);
+}
+
+/// scheduler → hello → welcome, each with its deadline.
+void find_scheduler(pointer self) {
+  auto& state = self->state;
+  state.now = member_state::phase::asking;
+  auto attempt = ++state.attempt;
+  auto is_current = [self, attempt] { return self->state.attempt == attempt; };
+  auto failed = [self, is_current](const caf::error& error) {
+    if (is_current())
+      refused(self, error);
+  };
+  auto greet = [self, is_current, failed](worker_hello& hello) {
+    if (!is_current())
+      return;
+    self->state.id = hello.address.id;
+    hello.term = self->state.term;
+    self->request(self->state.scheduler, defaults::connect_timeout, caf::join_atom_v, std::move(hello))
+        .then(
+            [self, is_current](const worker_welcome& welcome) {
+              if (is_current())
+                welcomed(self, welcome);
+            },
+            failed);
+  };
+  auto found = [self, is_current, failed, greet](const caf::strong_actor_ptr& handle) {
+    if (!is_current())
+      return;
+    self->state.scheduler = caf::actor_cast<scheduler_actor>(handle);
+    if (!self->state.scheduler) {
+      back_off(self);
+      return;
+    }
+    self->monitor(self->state.scheduler);
+    self->request(self->state.worker, defaults::local_request, caf::join_atom_v).then(greet, failed);
+  };
+  self->request(state.config.directory, defaults::connect_timeout, caf::resolve_atom_v,
+                state.config.scheduler_endpoint, std::string{"scheduler"})
+      .then(found, failed);
+}
+
+void on_tick(pointer self) {
+  auto& state = self->state;
+  if (!state.has_due || self->clock().now() < state.due)
+    return;
+  state.has_due = false;
+  if (state.now == member_state::phase::looking)
+    find_scheduler(self);
+  else if (state.now == member_state::phase::joined || state.now == member_state::phase::leaving)
+    renew(self);
+}
+
+caf::result<void> on_leave(pointer self) {
+  auto& state = self->state;
+  auto promise = self->make_response_promise<caf::unit_t>();
+  if (state.now != member_state::phase::joined) {
+    state.now = member_state::phase::left;
+    ++state.attempt;
+    promise.deliver(caf::unit);
+    return promise;
+  }
+  state.now = member_state::phase::leaving;
+  auto finish = [self, promise]() mutable {
+    self->state.now = member_state::phase::left;
+    ++self->state.attempt;
+    promise.deliver(caf::unit);
+  };
+  // The scheduler answers by its own deadline, defaults::drain.
+  self->request(state.scheduler, defaults::drain + defaults::local_request, caf::leave_atom_v, state.id)
+      .then(finish, [finish](const caf::error&) mutable { finish(); });
+  return promise;
+}
+
+caf::result<host_report> on_order(pointer self, const host_order& order) {
+  auto& state = self->state;
+  if (state.config.role != worker_role::expert)
+    return make_error(ec::bad_request, "only expert workers host experts");
+  if (order.term < state.term)
+    return make_error(ec::stale_term, "a scheduler of term " + std::to_string(order.term)
+                                          + " gives orders in term " + std::to_string(state.term));
+  auto promise = self->make_response_promise<host_report>();
+  self->request(caf::actor_cast<host_actor>(state.config.worker), defaults::host_order_timeout, order)
+      .then([promise](host_report& report) mutable { promise.deliver(std::move(report)); },
+            [promise](caf::error& error) mutable { promise.deliver(std::move(error)); });
+  return promise;
+}
+
+member_actor::behavior_type member(pointer self, member_config config) {
+  self->state.worker = caf::actor_cast<worker_actor>(config.worker);
+  self->state.config = std::move(config);
+  self->monitor(self->state.worker);
+  self->set_down_handler([self](const caf::down_msg& down) {
+    if (down.source == self->state.worker.address())
+      self->quit(down.reason);
+    else if (self->state.scheduler && down.source == self->state.scheduler.address()
+             && self->state.now != member_state::phase::leaving)
+      look_again(self, defaults::reconnect_min);
+  });
+  schedule_tick(self, std::chrono::milliseconds{0});
+  return {
+      [self](const cluster_view& view) { pass_on(self, view); },
+      [self](const host_order& order) { return on_order(self, order); },
+      [self](fence_atom) {
+        if (self->state.now == member_state::phase::joined)
+          look_again(self, std::chrono::milliseconds{0});
+      },
+      [self](caf::tick_atom) { on_tick(self); },
+      [self](caf::leave_atom) { return on_leave(self); },
+  };
+}
+
+} // namespace
+
+member_actor spawn_member(caf::actor_system& system, member_config config) {
+  return system.spawn(member, std::move(config));
+}
+
+} // namespace troupe

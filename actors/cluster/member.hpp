@@ -1,0 +1,41 @@
+// The MEMBER: keeps one worker in the cluster. It finds the scheduler, joins on the worker's behalf, renews
+// its lease, passes orders and views on, and joins again when the scheduler has been away. One per worker
+// process, so that no worker actor knows how membership works.
+#pragma once
+
+#include <string>
+
+#include <caf/replies_to.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "actors/cluster/cluster_messages.hpp"
+#include "actors/cluster/directory.hpp"
+#include "actors/type_ids.hpp"
+
+namespace troupe {
+
+/// The MEMBER interface, as the scheduler sees it.
+using member_actor = caf::typed_actor<
+    // Workers or placement changed; older terms and epochs are dropped.
+    caf::reacts_to<cluster_view>,
+    // Hold exactly these experts (expert workers only); passed to the expert host.
+    caf::replies_to<host_order>::with<host_report>,
+    // The scheduler has declared this worker dead: join again as new.
+    caf::reacts_to<fence_atom>,
+    // Look for the scheduler, or renew (local only).
+    caf::reacts_to<caf::tick_atom>,
+    // Says good-bye to the scheduler, which moves everything away; answers when that is done.
+    caf::replies_to<caf::leave_atom>::with<void>>;
+
+struct member_config {
+  worker_role role = worker_role::expert;
+  std::string scheduler_endpoint; ///< empty inside one process
+  directory_actor directory;
+  caf::strong_actor_ptr worker; ///< an expert_host, attention_worker or gateway actor
+};
+
+/// Starts a member. It ends with the worker, or with the scheduler's ec::incompatible as its exit reason:
+/// then this worker can never be part of the cluster, and the error says why.
+member_actor spawn_member(caf::actor_system& system, member_config config);
+
+} // namespace troupe

@@ -1,0 +1,78 @@
+// What actors say of themselves on status pages.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <caf/meta/type_name.hpp>
+
+#include "actors/cluster/cluster_messages.hpp"
+
+namespace troupe {
+
+struct expert_host_status {
+  std::vector<expert_id> hosted;
+  uint64_t queued_rows = 0;
+  uint64_t batches = 0; ///< answered since the start
+  uint64_t steps = 0;   ///< grouped GEMMs since the start; fewer than batches where rows were merged
+  uint64_t rows = 0;    ///< (row, expert) pairs computed since the start
+  bool operator==(const expert_host_status&) const = default;
+};
+
+struct attention_status {
+  uint64_t running = 0;
+  uint64_t waiting = 0;
+  uint64_t kv_blocks = 0;
+  uint64_t kv_blocks_used = 0;
+  uint64_t preemptions = 0;
+  uint64_t iterations = 0;
+  uint64_t expert_retries = 0;
+  uint64_t placement_epoch = 0;
+  bool operator==(const attention_status&) const = default;
+};
+
+struct worker_status {
+  worker_address address;
+  lease_renewal load;        ///< the last one
+  uint64_t lease_age_ms = 0; ///< since the last renewal
+  std::vector<expert_id> hosted;
+  std::string numerics_class;
+  bool operator==(const worker_status&) const = default;
+};
+
+struct scheduler_status {
+  uint64_t term = 0;
+  bool ready = false;
+  std::string fingerprint;
+  placement experts;
+  std::vector<worker_status> workers;
+  uint64_t queued = 0;   ///< requests that wait for a place
+  uint64_t assigned = 0; ///< requests that have one
+  bool operator==(const scheduler_status&) const = default;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, expert_host_status& x) {
+  return f(caf::meta::type_name("expert_host_status"), x.hosted, x.queued_rows, x.batches, x.steps, x.rows);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, attention_status& x) {
+  return f(caf::meta::type_name("attention_status"), x.running, x.waiting, x.kv_blocks, x.kv_blocks_used,
+           x.preemptions, x.iterations, x.expert_retries, x.placement_epoch);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, worker_status& x) {
+  return f(caf::meta::type_name("worker_status"), x.address, x.load, x.lease_age_ms, x.hosted,
+           x.numerics_class);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, scheduler_status& x) {
+  return f(caf::meta::type_name("scheduler_status"), x.term, x.ready, x.fingerprint, x.experts, x.workers,
+           x.queued, x.assigned);
+}
+
+} // namespace troupe

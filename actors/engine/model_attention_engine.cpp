@@ -1,0 +1,227 @@
+#include "actors/engine/model_attention_engine.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/engine/step_sampling.hpp"
+#include "kernels/growing_rows.hpp"
+#include "kernels/kv_cache.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// What a micro-batch carries between its steps.
+struct pass_state : micro_batch::engine_state {
+  model::forward_state forward;
+  std::vector<model::batch_row> rows;
+  std::vector<std::span<const uint32_t>> tables;
+  std::vector<const std::byte*> slot_rows; // [rows · top-k]
+};
+
+/// Working sets of micro-batches that are done, for the next ones: their buffers have grown.
+class state_pool {
+ public:
+  std::unique_ptr<pass_state> take() {
+    std::lock_guard guard(mutex_);
+    if (free_.empty()) {
+      return std::make_unique<pass_state>();
+    }
+    auto state = std::move(free_.back());
+    free_.pop_back();
+    return state;
+  }
+
+  void give(std::unique_ptr<pass_state> state) {
+    std::lock_guard guard(mutex_);
+    free_.push_back(std::move(state));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<pass_state>> free_; // as many as micro-batches were ever in flight
+};
+
+/// Everything that steps on the compute thread use; they keep it alive. The queue is not among it: the last
+/// step may be the last to let go, and a queue cannot end on its own thread.
+struct attention_core {
+  model_shape shape;
+  std::shared_ptr<const model::dense_model> model;
+  uint32_t block_tokens = 0;
+  kernels::kv_cache cache;
+  state_pool states;
+  kernels::growing_rows logits; // f32 [chunk rows, vocab]; compute thread only
+};
+
+void add_rows(const std::vector<step_sequence>& sequences, uint32_t block_tokens, pass_state& state) {
+  state.rows.clear();
+  state.tables.clear();
+  for (uint32_t s = 0; s < sequences.size(); ++s) {
+    const step_sequence& step = sequences[s];
+    state.tables.emplace_back(step.block_table);
+    for (uint32_t i = 0; i < step.num_rows; ++i) {
+      uint32_t position = step.first_position + i;
+      uint32_t slot = step.block_table[position / block_tokens] * block_tokens + position % block_tokens;
+      state.rows.push_back({.token = static_cast<uint32_t>(step.sequence->tokens[position]),
+                            .position = position,
+                            .sequence = s,
+                            .kv_slot = slot,
+                            .mask_parent = model::batch_row::causal});
+    }
+  }
+}
+
+moe_dispatch dispatch_of(const model::forward_state& forward, size_t row_bytes) {
+  moe_dispatch dispatch;
+  dispatch.layer = static_cast<uint32_t>(forward.layer());
+  dispatch.num_rows = static_cast<uint32_t>(forward.num_rows());
+  dispatch.num_topk = static_cast<uint32_t>(forward.num_topk());
+  dispatch.offsets.assign(forward.expert_offsets().begin(), forward.expert_offsets().end());
+  dispatch.slots.assign(forward.expert_entries().begin(), forward.expert_entries().end());
+  dispatch.activations = payload::allocate(forward.num_rows() * row_bytes);
+  std::byte* out = dispatch.activations.mutable_data();
+  auto rows = forward.normed();
+  for (size_t r = 0; r < rows.rows; ++r) {
+    std::memcpy(out + r * row_bytes, rows.row(r), row_bytes);
+  }
+  return dispatch;
+}
+
+/// Fills `slot_rows`; @throws std::runtime_error when an answer is missing or of the wrong size
+void place_outputs(const std::vector<expert_outputs>& outputs, size_t row_bytes, pass_state& state) {
+  state.slot_rows.assign(state.forward.num_rows() * state.forward.num_topk(), nullptr);
+  for (const auto& answer : outputs) {
+    if (answer.outputs.size() != answer.slots.size() * row_bytes) {
+      throw std::runtime_error("expert outputs of the wrong size");
+    }
+    const std::byte* row = answer.outputs.data();
+    for (uint32_t slot : answer.slots) {
+      if (slot != expert_outputs::unused) {
+        state.slot_rows.at(slot) = row;
+      }
+      row += row_bytes;
+    }
+  }
+  if (std::find(state.slot_rows.begin(), state.slot_rows.end(), nullptr) != state.slot_rows.end()) {
+    throw std::runtime_error("an expert output is missing");
+  }
+}
+
+std::vector<sampled_sequence> sample(kernels::context& context, attention_core& core,
+                                     const micro_batch& batch, pass_state& state) {
+  std::vector<sampled_sequence> samples(batch.sequences.size());
+  for (uint32_t s = 0; s < samples.size(); ++s) {
+    samples[s].sequence = s;
+  }
+  auto wanted = wanted_logits(batch.sequences);
+  size_t vocab = core.shape.vocab_size;
+  for (size_t first = 0; first < wanted.size(); first += logits_chunk_rows) {
+    auto chunk = std::span(wanted).subspan(first, std::min(logits_chunk_rows, wanted.size() - first));
+    std::vector<uint32_t> rows;
+    for (const auto& request : chunk) {
+      rows.push_back(request.row);
+    }
+    core.logits.reserve(kernels::dtype::f32, chunk.size(), vocab);
+    auto logits = core.logits.rows(chunk.size());
+    core.model->logits(context, state.forward, rows, logits);
+    answer_logits(context, logits, chunk, batch.sequences, samples);
+  }
+  std::erase_if(samples, [](const sampled_sequence& s) { return !s.has_token && s.prompt_logprobs.empty(); });
+  return samples;
+}
+
+/// Runs `step` to its pause, reports, and then computes what needs no expert while the answers are under way.
+template <class Step>
+void run_step(kernels::context& context, attention_core& core, const micro_batch_ptr& batch,
+              const attention_done& done, Step step) {
+  attention_result result;
+  auto start = std::chrono::steady_clock::now();
+  auto* state = static_cast<pass_state*>(batch->state.get());
+  try {
+    if (step(*state) == model::pause::experts) {
+      result.dispatch = dispatch_of(state->forward, core.shape.row_bytes);
+    } else {
+      result.finished = true;
+      result.samples = sample(context, core, *batch, *state);
+    }
+  } catch (const std::exception& error) {
+    result.error = error.what();
+  }
+  bool over = result.finished || !result.error.empty();
+  if (over) {
+    core.states.give(std::unique_ptr<pass_state>(static_cast<pass_state*>(batch->state.release())));
+  }
+  result.compute_ns = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
+  done(batch, std::move(result));
+  if (!over) {
+    // `batch` keeps the state alive, and a resume waits behind this task.
+    core.model->overlap(context, state->forward);
+  }
+}
+
+class model_attention_engine : public attention_engine {
+ public:
+  explicit model_attention_engine(model_attention_config config)
+      : queue_(std::move(config.queue)), core_(std::make_shared<attention_core>()) {
+    auto kv_config = config.model->kv_config(config.block_tokens);
+    num_blocks_ = static_cast<uint32_t>(
+        std::min<uint64_t>(config.kv_cache_bytes / kv_config.bytes_per_block(), uint64_t{1} << 30));
+    if (num_blocks_ == 0) {
+      throw std::runtime_error("the KV cache budget of " + std::to_string(config.kv_cache_bytes)
+                               + " bytes holds no block of " + std::to_string(kv_config.bytes_per_block())
+                               + " bytes");
+    }
+    core_->cache = kernels::kv_cache(kv_config, num_blocks_);
+    core_->shape = std::move(config.shape);
+    core_->model = std::move(config.model);
+    core_->block_tokens = config.block_tokens;
+  }
+
+  const model_shape& shape() const override { return core_->shape; }
+
+  uint32_t block_tokens() const override { return core_->block_tokens; }
+
+  uint32_t num_blocks() const override { return num_blocks_; }
+
+  void begin(micro_batch_ptr batch, attention_done done) override {
+    queue_->submit(
+        [core = core_, batch = std::move(batch), done = std::move(done)](kernels::context& context) {
+          batch->state = core->states.take();
+          run_step(context, *core, batch, done, [&](pass_state& state) {
+            add_rows(batch->sequences, core->block_tokens, state);
+            return core->model->begin(context, core->cache, {state.rows, state.tables}, state.forward);
+          });
+        });
+  }
+
+  void resume(micro_batch_ptr batch, std::vector<expert_outputs> outputs, attention_done done) override {
+    queue_->submit([core = core_, batch = std::move(batch), outputs = std::move(outputs),
+                    done = std::move(done)](kernels::context& context) {
+      run_step(context, *core, batch, done, [&](pass_state& state) {
+        place_outputs(outputs, core->shape.row_bytes, state);
+        return core->model->resume(context, core->cache, state.slot_rows, state.forward);
+      });
+    });
+  }
+
+ private:
+  std::shared_ptr<compute_queue> queue_;
+  std::shared_ptr<attention_core> core_;
+  uint32_t num_blocks_ = 0;
+};
+
+} // namespace
+
+std::shared_ptr<attention_engine> make_model_attention_engine(model_attention_config config) {
+  return std::make_shared<model_attention_engine>(std::move(config));
+}
+
+} // namespace troupe

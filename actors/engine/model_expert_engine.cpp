@@ -1,0 +1,221 @@
+#include "actors/engine/model_expert_engine.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace troupe {
+
+namespace {
+
+/// Rows of a step as the store takes them: for each expert, pointers to its inputs and outputs of all
+/// batches.
+class gathered_rows {
+ public:
+  gathered_rows(const expert_step& step, std::vector<payload>& outputs, size_t row_bytes) {
+    std::vector<std::byte*> bases;
+    bases.reserve(outputs.size());
+    for (auto& output : outputs) {
+      bases.push_back(output.mutable_data());
+    }
+    size_t total = 0;
+    for (const auto& work : step.work) {
+      total += work.rows.size();
+    }
+    inputs_.reserve(total); // spans point into them: they never grow beyond
+    outputs_.reserve(total);
+    for (size_t i = 0; i < step.work.size();) {
+      size_t first = inputs_.size();
+      uint32_t expert = step.work[i].expert;
+      for (; i < step.work.size() && step.work[i].expert == expert; ++i) {
+        const auto& work = step.work[i];
+        const std::byte* activations = step.batches[work.batch].activations.data();
+        std::byte* out = bases[work.batch] + size_t{work.first_output} * row_bytes;
+        for (uint32_t row : work.rows) {
+          inputs_.push_back(activations + size_t{row} * row_bytes);
+          outputs_.push_back(out);
+          out += row_bytes;
+        }
+      }
+      experts_.push_back({expert, std::span(inputs_).subspan(first), std::span(outputs_).subspan(first)});
+    }
+  }
+
+  std::span<const model::expert_rows> experts() const { return experts_; }
+
+ private:
+  std::vector<const std::byte*> inputs_;
+  std::vector<std::byte*> outputs_;
+  std::vector<model::expert_rows> experts_;
+};
+
+class model_expert_engine : public expert_engine {
+ public:
+  explicit model_expert_engine(model_expert_config config)
+      : shape_(std::move(config.shape)),
+        store_(std::move(config.store)),
+        queue_(std::move(config.queue)),
+        progress_(std::move(config.progress)),
+        failed_(std::move(config.failed)),
+        loader_([this] { load_orders(); }) {}
+
+  ~model_expert_engine() override {
+    {
+      std::lock_guard guard(mutex_);
+      stopping_ = true;
+    }
+    arrived_.notify_one();
+    loader_.join();
+  }
+
+  model_expert_engine(const model_expert_engine&) = delete;
+  model_expert_engine& operator=(const model_expert_engine&) = delete;
+
+  const model_shape& shape() const override { return shape_; }
+
+  uint64_t expert_bytes() const override {
+    uint64_t largest = 0;
+    for (size_t layer = 0; layer < shape_.layer_experts.size(); ++layer) {
+      largest = std::max<uint64_t>(largest, store_->expert_bytes(layer));
+    }
+    return largest;
+  }
+
+  void host(std::vector<expert_id> experts, expert_load_done done) override {
+    {
+      std::lock_guard guard(mutex_);
+      orders_.push_back({std::move(experts), std::move(done)});
+    }
+    arrived_.notify_one();
+  }
+
+  void submit(expert_step step, expert_done done) override {
+    queue_->submit([store = store_, row_bytes = size_t{shape_.row_bytes}, step = std::move(step),
+                    done = std::move(done)](kernels::context& context) {
+      done(compute(context, *store, row_bytes, step));
+    });
+  }
+
+ private:
+  struct order {
+    std::vector<expert_id> experts;
+    expert_load_done done;
+  };
+
+  static expert_step_result compute(kernels::context& context, const model::expert_store& store,
+                                    size_t row_bytes, const expert_step& step) {
+    expert_step_result result;
+    auto start = std::chrono::steady_clock::now();
+    try {
+      for (const auto& batch : step.batches) {
+        result.outputs.push_back(payload::allocate(size_t{batch.num_outputs} * row_bytes));
+      }
+      gathered_rows rows(step, result.outputs, row_bytes);
+      if (auto missing = store.forward(context, step.layer, rows.experts())) {
+        result.outputs.clear();
+        result.error =
+            "layer " + std::to_string(step.layer) + ", expert " + std::to_string(*missing) + " is not loaded";
+      }
+    } catch (const std::exception& error) {
+      result.outputs.clear();
+      result.error = error.what();
+    }
+    result.compute_ns = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
+    return result;
+  }
+
+  void load_orders() {
+    while (true) {
+      order next;
+      {
+        std::unique_lock guard(mutex_);
+        arrived_.wait(guard, [this] { return stopping_ || !orders_.empty(); });
+        if (stopping_) {
+          return;
+        }
+        next = std::move(orders_.front());
+        orders_.pop_front();
+      }
+      next.done(carry_out(next));
+    }
+  }
+
+  expert_load_result carry_out(const order& wanted) {
+    keep_only(wanted.experts);
+    expert_load_result result;
+    std::exception_ptr failure; // the first
+    for (size_t i = 0; i < wanted.experts.size(); ++i) {
+      expert_id id = wanted.experts[i];
+      try {
+        store_->load(id.layer, id.index);
+        result.hosted.push_back(id);
+      } catch (const std::exception& error) {
+        if (!failure) {
+          failure = std::current_exception();
+          result.error = "layer " + std::to_string(id.layer) + ", expert " + std::to_string(id.index) + ": "
+                         + error.what();
+        }
+      }
+      if (progress_) {
+        progress_(i + 1, wanted.experts.size());
+      }
+      std::lock_guard guard(mutex_);
+      if (stopping_) {
+        break;
+      }
+    }
+    std::sort(result.hosted.begin(), result.hosted.end());
+    keep_only(result.hosted);
+    report(failure, !result.hosted.empty());
+    return result;
+  }
+
+  void keep_only(std::vector<expert_id> experts) {
+    std::sort(experts.begin(), experts.end());
+    for (uint32_t layer = 0; layer < shape_.layer_experts.size(); ++layer) {
+      for (uint32_t index = 0; index < shape_.layer_experts[layer]; ++index) {
+        if (!std::binary_search(experts.begin(), experts.end(), expert_id{layer, index})) {
+          store_->unload(layer, index);
+        }
+      }
+    }
+  }
+
+  void report(const std::exception_ptr& failure, bool has_any) {
+    if (!failure || !failed_) {
+      return;
+    }
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      failed_(error, has_any);
+    }
+  }
+
+  model_shape shape_;
+  std::shared_ptr<model::expert_store> store_;
+  std::shared_ptr<compute_queue> queue_;
+  std::function<void(size_t, size_t)> progress_;
+  std::function<void(const std::exception&, bool)> failed_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<order> orders_;
+  bool stopping_ = false;
+  std::thread loader_; // last: runs with everything above in place
+};
+
+} // namespace
+
+std::shared_ptr<expert_engine> make_model_expert_engine(model_expert_config config) {
+  return std::make_shared<model_expert_engine>(std::move(config));
+}
+
+} // namespace troupe

@@ -1,0 +1,30 @@
+// The expert engine that computes: kernels/model's expert store on the compute queue, loading on a thread of
+// its own.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+
+#include "actors/engine/compute_queue.hpp"
+#include "actors/engine/engine.hpp"
+#include "kernels/model/expert_store.hpp"
+
+namespace troupe {
+
+struct model_expert_config {
+  model_shape shape;
+  std::shared_ptr<model::expert_store> store;
+  std::shared_ptr<compute_queue> queue;
+  /// Called on the loading thread while an order is carried out: experts loaded of this order, and in all.
+  /// May be null.
+  std::function<void(size_t loaded, size_t total)> progress;
+  /// Called on the loading thread after an order of which something could not be loaded: the first error, and
+  /// whether anything is loaded at all. May be null.
+  std::function<void(const std::exception& error, bool has_any)> failed;
+};
+
+std::shared_ptr<expert_engine> make_model_expert_engine(model_expert_config config);
+
+} // namespace troupe

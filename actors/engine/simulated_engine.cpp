@@ -1,0 +1,304 @@
+#include "actors/engine/simulated_engine.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <caf/actor_clock.hpp>
+#include <caf/event_based_actor.hpp>
+#include <caf/scheduler/abstract_coordinator.hpp>
+#include <caf/send.hpp>
+
+namespace troupe {
+
+using simulated_task_ptr = std::shared_ptr<std::function<void()>>;
+
+} // namespace troupe
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::simulated_task_ptr)
+
+namespace troupe {
+
+namespace {
+
+/// The thread of a device that has none: runs each task when its message falls due.
+caf::behavior simulated_executor(caf::event_based_actor*) {
+  return {[](const simulated_task_ptr& task) { (*task)(); }};
+}
+
+/// Rows of a micro-batch on their way, in the order of its sequences.
+struct simulated_state : micro_batch::engine_state {
+  std::vector<uint64_t> rows;
+  uint32_t layer = 0; ///< that waits for its experts
+};
+
+simulated_state& state_of(micro_batch& batch) {
+  return static_cast<simulated_state&>(*batch.state);
+}
+
+uint32_t num_rows(const micro_batch& batch) {
+  uint32_t result = 0;
+  for (const auto& sequence : batch.sequences)
+    result += sequence.num_rows;
+  return result;
+}
+
+} // namespace
+
+simulated_device::simulated_device(caf::actor_system& system)
+    : system_(system), executor_(system.spawn(simulated_executor)) {}
+
+simulated_device::~simulated_device() {
+  caf::anon_send_exit(executor_, caf::exit_reason::user_shutdown);
+}
+
+void simulated_device::run(std::chrono::nanoseconds duration, std::function<void()> task) {
+  auto& clock = system_.clock();
+  const std::lock_guard lock{mutex_};
+  const auto slowed =
+      std::chrono::nanoseconds{static_cast<int64_t>(static_cast<double>(duration.count()) * slowness_)};
+  busy_until_ = std::max(busy_until_, clock.now()) + slowed;
+  caf::delayed_anon_send(executor_, busy_until_ - clock.now(),
+                         std::make_shared<std::function<void()>>(std::move(task)));
+}
+
+void simulated_device::slow_down(double factor) {
+  const std::lock_guard lock{mutex_};
+  slowness_ = factor;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+
+simulated_attention_engine::simulated_attention_engine(std::shared_ptr<simulated_device> device,
+                                                       config settings)
+    : device_(std::move(device)),
+      config_(std::move(settings)),
+      keys_(config_.model.shape.layer_experts.size(),
+            std::vector<uint64_t>(size_t{config_.num_blocks} * config_.block_tokens)) {}
+
+void simulated_attention_engine::begin(micro_batch_ptr batch, attention_done done) {
+  run(std::move(batch), {}, true, std::move(done));
+}
+
+void simulated_attention_engine::resume(micro_batch_ptr batch, std::vector<expert_outputs> outputs,
+                                        attention_done done) {
+  run(std::move(batch), std::move(outputs), false, std::move(done));
+}
+
+void simulated_attention_engine::fail(uint32_t steps, std::string text) {
+  failing_steps_ = steps;
+  failure_ = std::move(text);
+}
+
+void simulated_attention_engine::run(micro_batch_ptr batch, std::vector<expert_outputs> outputs, bool first,
+                                     attention_done done) {
+  ++steps_;
+  const auto duration = config_.costs.attention_step + num_rows(*batch) * config_.costs.attention_row;
+  device_->run(duration, [this, keep = shared_from_this(), batch = std::move(batch),
+                          outputs = std::move(outputs), first, duration, done = std::move(done)] {
+    auto result = compute(*batch, outputs, first);
+    result.compute_ns = static_cast<uint64_t>(duration.count());
+    done(batch, std::move(result));
+  });
+}
+
+attention_result simulated_attention_engine::compute(micro_batch& batch,
+                                                     const std::vector<expert_outputs>& outputs, bool first) {
+  attention_result result;
+  if (failing_steps_ > 0) {
+    --failing_steps_;
+    result.error = failure_;
+    return result;
+  }
+  uint32_t layer = 0;
+  if (first) {
+    auto state = std::make_unique<simulated_state>();
+    for (const auto& part : batch.sequences)
+      for (uint32_t i = 0; i < part.num_rows; ++i)
+        state->rows.push_back(
+            hash_model::embed(part.sequence->tokens.at(part.first_position + i), part.first_position + i));
+    batch.state = std::move(state);
+  } else {
+    result.error = combine(batch, outputs);
+    if (!result.error.empty())
+      return result;
+    layer = state_of(batch).layer + 1;
+  }
+  const auto& layers = config_.model.shape.layer_experts;
+  for (; layer < layers.size(); ++layer) {
+    attend(batch, layer);
+    if (layers[layer] > 0)
+      return dispatch(batch, layer);
+    for (auto& row : state_of(batch).rows)
+      row = hash_model::dense(layer, row);
+  }
+  return finish(batch);
+}
+
+std::string simulated_attention_engine::combine(micro_batch& batch,
+                                                const std::vector<expert_outputs>& outputs) {
+  auto& state = state_of(batch);
+  const auto& shape = config_.model.shape;
+  std::vector<const std::byte*> slots(state.rows.size() * shape.num_topk);
+  for (const auto& part : outputs) {
+    if (part.outputs.size() != part.slots.size() * shape.row_bytes)
+      return "expert outputs of a wrong size";
+    for (size_t i = 0; i < part.slots.size(); ++i) {
+      if (part.slots[i] == expert_outputs::unused)
+        continue;
+      if (part.slots[i] >= slots.size() || slots[part.slots[i]] != nullptr)
+        return "slot " + std::to_string(part.slots[i]) + " is unknown or answered twice";
+      slots[part.slots[i]] = part.outputs.data() + i * shape.row_bytes;
+    }
+  }
+  if (std::find(slots.begin(), slots.end(), nullptr) != slots.end())
+    return "a slot is not answered";
+  for (size_t row = 0; row < state.rows.size(); ++row)
+    state.rows[row] = config_.model.combine(state.layer, state.rows[row],
+                                            std::span{slots}.subspan(row * shape.num_topk, shape.num_topk));
+  return {};
+}
+
+void simulated_attention_engine::attend(micro_batch& batch, uint32_t layer) {
+  auto& keys = keys_[layer];
+  auto row = state_of(batch).rows.begin();
+  for (const auto& part : batch.sequences) {
+    const auto key = [&](uint32_t position) -> uint64_t& {
+      return keys.at(size_t{part.block_table.at(position / config_.block_tokens)} * config_.block_tokens
+                     + position % config_.block_tokens);
+    };
+    uint64_t digest = 0;
+    for (uint32_t position = 0; position < part.first_position; ++position)
+      digest = hash_model::attend(digest, key(position));
+    for (uint32_t i = 0; i < part.num_rows; ++i, ++row) {
+      key(part.first_position + i) = *row;
+      digest = hash_model::attend(digest, key(part.first_position + i));
+      *row = hash_model::attended(layer, *row, digest);
+    }
+  }
+}
+
+attention_result simulated_attention_engine::dispatch(micro_batch& batch, uint32_t layer) {
+  auto& state = state_of(batch);
+  const auto& shape = config_.model.shape;
+  const auto num_topk = shape.num_topk;
+  attention_result result;
+  auto& wanted = result.dispatch;
+  state.layer = layer;
+  wanted.layer = layer;
+  wanted.num_rows = static_cast<uint32_t>(state.rows.size());
+  wanted.num_topk = num_topk;
+  wanted.activations = payload::allocate(state.rows.size() * shape.row_bytes);
+  auto* bytes = wanted.activations.mutable_data();
+  std::vector<std::vector<uint32_t>> table(shape.layer_experts[layer]);
+  for (size_t row = 0; row < state.rows.size(); ++row) {
+    config_.model.activations(state.rows[row], bytes + row * shape.row_bytes);
+    const auto experts = config_.model.route(layer, state.rows[row]);
+    for (size_t place = 0; place < experts.size(); ++place)
+      table[experts[place]].push_back(static_cast<uint32_t>(row * num_topk + place));
+  }
+  wanted.offsets.push_back(0);
+  for (const auto& slots : table) {
+    wanted.slots.insert(wanted.slots.end(), slots.begin(), slots.end());
+    wanted.offsets.push_back(static_cast<uint32_t>(wanted.slots.size()));
+  }
+  return result;
+}
+
+attention_result simulated_attention_engine::finish(micro_batch& batch) {
+  attention_result result;
+  result.finished = true;
+  auto row = state_of(batch).rows.begin();
+  for (uint32_t i = 0; i < batch.sequences.size(); ++i) {
+    const auto& part = batch.sequences[i];
+    const auto& sequence = *part.sequence;
+    sampled_sequence sampled;
+    sampled.sequence = i;
+    if (part.prompt_logprobs)
+      for (uint32_t j = 0; j < part.num_rows && part.first_position + j + 1 < sequence.num_prompt; ++j)
+        sampled.prompt_logprobs.push_back(config_.model.score(
+            row[j], sequence.tokens.at(part.first_position + j + 1), sequence.sampling.prompt_logprobs));
+    row += part.num_rows;
+    if (part.sample) {
+      sampled.has_token = true;
+      sampled.is_broken = broken_.contains(sequence.id);
+      sampled.token = config_.model.sample(row[-1], sequence, part.first_position + part.num_rows);
+    }
+    result.samples.push_back(std::move(sampled));
+  }
+  return result;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+
+simulated_expert_engine::simulated_expert_engine(std::shared_ptr<simulated_device> device,
+                                                 std::shared_ptr<simulated_device> loader, config settings)
+    : device_(std::move(device)), loader_(std::move(loader)), config_(std::move(settings)) {}
+
+void simulated_expert_engine::host(std::vector<expert_id> experts, expert_load_done done) {
+  const auto missing =
+      std::count_if(experts.begin(), experts.end(), [&](expert_id id) { return loaded_.count(id) == 0; });
+  loader_->run(missing * config_.costs.expert_load,
+               [this, keep = shared_from_this(), experts = std::move(experts), done = std::move(done)] {
+                 expert_load_result result;
+                 if (load_failure_.empty())
+                   loaded_ = {experts.begin(), experts.end()};
+                 result.error = load_failure_;
+                 result.hosted = {loaded_.begin(), loaded_.end()};
+                 done(std::move(result));
+               });
+}
+
+void simulated_expert_engine::submit(expert_step step, expert_done done) {
+  auto duration = std::chrono::nanoseconds{0};
+  const auto* last = static_cast<const expert_rows*>(nullptr);
+  for (const auto& work : step.work) {
+    if (last == nullptr || last->expert != work.expert)
+      duration += config_.costs.expert_weights;
+    duration += work.rows.size() * config_.costs.expert_row;
+    last = &work;
+    // Checked at submission; the real engine checks at compute time.
+    if (loaded_.count({step.layer, work.expert}) == 0) {
+      fail(1, "expert " + std::to_string(work.expert) + " of layer " + std::to_string(step.layer)
+                  + " is not loaded");
+      break;
+    }
+  }
+  device_->run(duration,
+               [this, keep = shared_from_this(), step = std::move(step), duration, done = std::move(done)] {
+                 auto result = compute(step);
+                 result.compute_ns = static_cast<uint64_t>(duration.count());
+                 done(std::move(result));
+               });
+}
+
+void simulated_expert_engine::fail(uint32_t steps, std::string text) {
+  failing_steps_ = steps;
+  failure_ = std::move(text);
+}
+
+expert_step_result simulated_expert_engine::compute(const expert_step& step) {
+  expert_step_result result;
+  if (failing_steps_ > 0) {
+    --failing_steps_;
+    result.error = failure_;
+    return result;
+  }
+  const auto row_bytes = config_.model.shape.row_bytes;
+  for (const auto& batch : step.batches)
+    result.outputs.push_back(payload::allocate(size_t{batch.num_outputs} * row_bytes));
+  for (const auto& work : step.work) {
+    const auto* rows = step.batches.at(work.batch).activations.data();
+    auto* outputs = result.outputs[work.batch].mutable_data() + size_t{work.first_output} * row_bytes;
+    for (size_t i = 0; i < work.rows.size(); ++i)
+      config_.model.expert(step.layer, work.expert, rows + size_t{work.rows[i]} * row_bytes,
+                           outputs + i * row_bytes);
+  }
+  if (truncated_steps_ > 0) {
+    --truncated_steps_;
+    for (auto& output : result.outputs)
+      output = output.slice(0, output.size() - row_bytes);
+  }
+  return result;
+}
+
+} // namespace troupe

@@ -1,0 +1,145 @@
+#include "actors/engine/step_sampling.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "kernels/sampling.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// What kernels::sampling_row borrows, for one sequence.
+struct sampling_input {
+  std::vector<kernels::token_bias> bias;
+  std::vector<kernels::token_count> counts;
+  std::vector<uint32_t> forbidden;
+};
+
+bool has_penalties(const sampling_params& p) {
+  return p.repetition_penalty != 1.0F || p.presence_penalty != 0.0F || p.frequency_penalty != 0.0F;
+}
+
+sampling_input input_of(const sequence_tokens& sequence) {
+  sampling_input input;
+  const auto& params = sequence.sampling;
+  for (auto [token, value] : params.logit_bias) {
+    input.bias.push_back({static_cast<uint32_t>(token), value});
+  }
+  if (has_penalties(params)) {
+    std::map<int32_t, uint32_t> counts;
+    for (size_t i = 0; i < sequence.tokens.size(); ++i) {
+      counts[sequence.tokens[i]] += i < sequence.num_prompt ? 0U : 1U;
+    }
+    for (auto [token, in_output] : counts) {
+      input.counts.push_back({static_cast<uint32_t>(token), in_output});
+    }
+  }
+  size_t emitted = sequence.tokens.size() - sequence.num_prompt;
+  if (emitted < static_cast<size_t>(std::max(params.min_tokens, 0))) {
+    for (int32_t token : params.stop_token_ids) {
+      input.forbidden.push_back(static_cast<uint32_t>(token));
+    }
+  }
+  return input;
+}
+
+kernels::sampling_params kernel_params(const sampling_params& p) {
+  return {.temperature = p.temperature,
+          .top_k = static_cast<uint32_t>(std::max(p.top_k, 0)),
+          .top_p = p.top_p,
+          .min_p = p.min_p,
+          .repetition_penalty = p.repetition_penalty,
+          .presence_penalty = p.presence_penalty,
+          .frequency_penalty = p.frequency_penalty};
+}
+
+generated_token report(const kernels::sampled_token& sampled, std::span<const kernels::token_logprob> top,
+                       bool with_logprob) {
+  generated_token token;
+  token.token = static_cast<int32_t>(sampled.token);
+  if (with_logprob) {
+    token.logprob = sampled.logprob;
+    token.rank = static_cast<int32_t>(sampled.rank);
+    for (uint32_t i = 0; i < sampled.num_top; ++i) {
+      token.top.push_back({static_cast<int32_t>(top[i].token), top[i].logprob, static_cast<int32_t>(i + 1)});
+    }
+  }
+  return token;
+}
+
+} // namespace
+
+std::vector<logits_request> wanted_logits(const std::vector<step_sequence>& sequences) {
+  std::vector<logits_request> wanted;
+  uint32_t row = 0;
+  for (uint32_t s = 0; s < sequences.size(); ++s) {
+    const step_sequence& step = sequences[s];
+    for (uint32_t i = 0; i < step.num_rows; ++i, ++row) {
+      uint32_t next = step.first_position + i + 1;
+      bool samples = step.sample && i + 1 == step.num_rows;
+      bool reports = step.prompt_logprobs && next < step.sequence->num_prompt;
+      if (samples || reports) {
+        wanted.push_back({row, s, next, samples});
+      }
+    }
+  }
+  return wanted;
+}
+
+void answer_logits(kernels::context& context, kernels::const_tensor_view logits,
+                   std::span<const logits_request> requests, const std::vector<step_sequence>& sequences,
+                   std::vector<sampled_sequence>& samples) {
+  auto alternatives = [&](const logits_request& request) {
+    const auto& params = sequences[request.sequence].sequence->sampling;
+    return static_cast<uint32_t>(std::max(request.sample ? params.num_logprobs : params.prompt_logprobs, 0));
+  };
+  std::vector<std::vector<kernels::token_logprob>> top(requests.size());
+  std::vector<sampling_input> inputs(requests.size()); // lent to `drawn` below
+  std::vector<kernels::sampling_row> drawn;
+  std::vector<kernels::logprob_row> known;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto& request = requests[i];
+    const sequence_tokens& sequence = *sequences[request.sequence].sequence;
+    top[i].resize(alternatives(request));
+    auto num_top = static_cast<uint32_t>(top[i].size());
+    if (request.sample) {
+      inputs[i] = input_of(sequence);
+      drawn.push_back({.logits_row = i,
+                       .params = kernel_params(sequence.sampling),
+                       .key = {sequence.sampling.seed, sequence.id.choice, request.position, 0},
+                       .logit_bias = inputs[i].bias,
+                       .counts = inputs[i].counts,
+                       .forbidden = inputs[i].forbidden,
+                       .num_logprobs = num_top,
+                       .top = top[i]});
+    } else {
+      known.push_back({.logits_row = i,
+                       .token = static_cast<uint32_t>(sequence.tokens[request.position]),
+                       .num_logprobs = num_top,
+                       .top = top[i]});
+    }
+  }
+  std::vector<kernels::sampled_token> drawn_tokens(drawn.size());
+  std::vector<kernels::sampled_token> known_tokens(known.size());
+  kernels::sample(context, logits, drawn, drawn_tokens);
+  kernels::token_logprobs(context, logits, known, known_tokens);
+  size_t next_drawn = 0;
+  size_t next_known = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto& request = requests[i];
+    sampled_sequence& out = samples[request.sequence];
+    if (request.sample) {
+      bool with_logprob = sequences[request.sequence].sequence->sampling.num_logprobs >= 0;
+      const kernels::sampled_token& drawn_token = drawn_tokens[next_drawn++];
+      out.has_token = true;
+      out.is_broken = std::isnan(drawn_token.logprob);
+      out.token = report(drawn_token, top[i], with_logprob);
+    } else {
+      out.prompt_logprobs.push_back(report(known_tokens[next_known++], top[i], true));
+    }
+  }
+}
+
+} // namespace troupe

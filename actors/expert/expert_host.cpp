@@ -1,0 +1,392 @@
+#include "actors/expert/expert_host.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include <caf/actor_system.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/engine/actor_runner.hpp"
+#include "actors/expert/expert_batch_check.hpp"
+#include "actors/expert/expert_host_metrics.hpp"
+#include "actors/expert/expert_queue.hpp"
+
+namespace troupe {
+
+namespace {
+
+using time_point = expert_queue::time_point;
+
+uint64_t nanoseconds_between(time_point from, time_point to) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(to - from).count());
+}
+
+/// A batch from its arrival to its answer.
+struct accepted_batch {
+  expert_batch batch;
+  caf::typed_response_promise<expert_result> promise;
+  time_point arrived;
+  uint64_t queue_ns = 0;
+};
+
+/// An order that is not answered yet.
+struct pending_order {
+  host_order order;
+  caf::typed_response_promise<host_report> promise;
+  bool loading = false; ///< the engine is at it
+};
+
+struct expert_host_state {
+  static inline const char* name = "expert_host";
+
+  expert_host_config config;
+  expert_queue queue{0, {}};
+  std::map<expert_queue::ticket, accepted_batch> batches; ///< queued or computed
+  std::map<uint64_t, std::vector<expert_queue::ticket>> steps;
+  uint64_t last_ticket = 0;
+  uint64_t last_step = 0;
+  std::set<expert_id> loaded;  ///< in the engine
+  std::set<expert_id> serving; ///< of those, what new batches may use
+  std::map<uint64_t, pending_order> orders;
+  uint64_t last_order = 0;                ///< our own count, not the scheduler's
+  std::pair<uint64_t, uint64_t> newest{}; ///< (term, order) of the newest order
+  uint64_t term = 0;                      ///< the newest scheduler term seen
+  placement experts;
+  std::vector<std::vector<uint64_t>> activations;
+  bool linger_armed = false;
+  expert_host_status status;
+};
+
+using host_pointer = expert_host_actor::stateful_pointer<expert_host_state>;
+
+void refuse(host_pointer self, caf::typed_response_promise<expert_result>& promise, ec code,
+            const std::string& text) {
+  if (self->state.config.metrics)
+    self->state.config.metrics->on_refusal(code);
+  promise.deliver(make_error(code, text));
+}
+
+std::string names_of(const expert_host_state& state, const expert_batch& batch, uint32_t expert) {
+  const auto& layers = state.experts.layers;
+  const auto version = batch.layer < layers.size() ? layers[batch.layer].version : 0;
+  return "expert " + std::to_string(expert) + " of layer " + std::to_string(batch.layer)
+         + " is not hosted by " + state.config.address.name + " (placement version " + std::to_string(version)
+         + ", the batch has " + std::to_string(batch.layer_version) + ")";
+}
+
+/// True while an accepted batch needs an expert that the engine would drop for `order`.
+bool work_needs_released(const expert_host_state& state, const host_order& order) {
+  const std::set<expert_id> kept{order.experts.begin(), order.experts.end()};
+  for (const auto& [ticket, accepted] : state.batches)
+    for (const auto expert : accepted.batch.experts)
+      if (kept.count({accepted.batch.layer, expert}) == 0)
+        return true;
+  return false;
+}
+
+/// Hands the newest order to the engine once no accepted batch needs what it releases.
+void apply_order(host_pointer self) {
+  auto& st = self->state;
+  if (st.orders.empty())
+    return;
+  auto& [number, pending] = *st.orders.rbegin();
+  if (pending.loading || work_needs_released(st, pending.order))
+    return;
+  pending.loading = true;
+  st.config.engine->host(pending.order.experts, [host = caf::actor_cast<caf::weak_actor_ptr>(self),
+                                                 order = number](expert_load_result result) {
+    post_result<expert_host_actor>(
+        host, std::make_shared<expert_load_done_message>(expert_load_done_message{order, std::move(result)}));
+  });
+}
+
+void start_steps(host_pointer self) {
+  auto& st = self->state;
+  auto started = false;
+  while (st.steps.size() < st.config.max_steps_in_flight) {
+    uint32_t layer = 0;
+    const auto now = self->clock().now();
+    auto tickets = st.queue.next(now, layer);
+    if (tickets.empty())
+      break;
+    expert_step step;
+    step.layer = layer;
+    for (const auto ticket : tickets) {
+      auto& accepted = st.batches.at(ticket);
+      auto& batch = accepted.batch;
+      accepted.queue_ns = nanoseconds_between(accepted.arrived, now);
+      const auto index = static_cast<uint32_t>(step.batches.size());
+      for (size_t i = 0; i < batch.experts.size(); ++i) {
+        const auto first = batch.offsets[i];
+        step.work.push_back({batch.experts[i],
+                             index,
+                             first,
+                             {batch.rows.begin() + first, batch.rows.begin() + batch.offsets[i + 1]}});
+      }
+      step.batches.push_back({static_cast<uint32_t>(batch.rows.size()), std::move(batch.activations)});
+    }
+    std::stable_sort(step.work.begin(), step.work.end(),
+                     [](const expert_rows& lhs, const expert_rows& rhs) { return lhs.expert < rhs.expert; });
+    const auto number = ++st.last_step;
+    st.steps.emplace(number, std::move(tickets));
+    st.config.engine->submit(std::move(step), [host = caf::actor_cast<caf::weak_actor_ptr>(self),
+                                               number](expert_step_result result) {
+      post_result<expert_host_actor>(
+          host, std::make_shared<expert_step_done>(expert_step_done{number, std::move(result)}));
+    });
+    started = true;
+  }
+  if (started && st.config.metrics)
+    st.config.metrics->on_queue(st.queue.queued_rows());
+  const auto lingers = st.queue.lingers_until();
+  if (lingers && !st.linger_armed && st.steps.size() < st.config.max_steps_in_flight) {
+    st.linger_armed = true;
+    self->delayed_send(self, std::max(*lingers - self->clock().now(), std::chrono::nanoseconds{0}),
+                       linger_atom_v);
+  }
+}
+
+caf::result<expert_result> accept(host_pointer self, const expert_batch& batch) {
+  auto& st = self->state;
+  auto promise = self->make_response_promise<expert_result>();
+  const auto flaw = flaw_of(batch, st.config.engine->shape());
+  if (!flaw.empty()) {
+    refuse(self, promise, ec::bad_request, flaw);
+    return promise;
+  }
+  for (const auto expert : batch.experts)
+    if (st.serving.count({batch.layer, expert}) == 0) {
+      refuse(self, promise, ec::not_hosted, names_of(st, batch, expert));
+      return promise;
+    }
+  const auto now = self->clock().now();
+  const auto ticket = ++st.last_ticket;
+  if (!st.queue.add(ticket, batch.layer, static_cast<uint32_t>(batch.rows.size()), now)) {
+    refuse(self, promise, ec::overloaded,
+           std::to_string(st.queue.queued_rows()) + " rows wait in " + st.config.address.name
+               + ", and it takes no more than " + std::to_string(st.config.max_queued_rows));
+    return promise;
+  }
+  st.batches.emplace(ticket, accepted_batch{batch, promise, now});
+  if (st.config.metrics)
+    st.config.metrics->on_queue(st.queue.queued_rows());
+  start_steps(self);
+  return promise;
+}
+
+void answer_batch(host_pointer self, accepted_batch& accepted, payload outputs, uint64_t compute_ns) {
+  auto& st = self->state;
+  const auto& batch = accepted.batch;
+  expert_result result;
+  result.batch = batch.batch;
+  if (batch.layer < st.experts.layers.size())
+    result.layer_version = st.experts.layers[batch.layer].version;
+  result.outputs = std::move(outputs);
+  result.queue_ns = accepted.queue_ns;
+  result.compute_ns = compute_ns;
+  ++st.status.batches;
+  st.status.rows += batch.rows.size();
+  auto& layer = st.activations[batch.layer];
+  for (size_t i = 0; i < batch.experts.size(); ++i)
+    layer[batch.experts[i]] += batch.offsets[i + 1] - batch.offsets[i];
+  if (st.config.metrics)
+    st.config.metrics->on_batch(batch.layer, static_cast<uint32_t>(batch.rows.size()), accepted.queue_ns,
+                                compute_ns);
+  accepted.promise.deliver(std::move(result));
+}
+
+void finish_step(host_pointer self, expert_step_done& done) {
+  auto& st = self->state;
+  const auto step = st.steps.find(done.step);
+  if (step == st.steps.end())
+    return;
+  const auto tickets = std::move(step->second);
+  st.steps.erase(step);
+  ++st.status.steps;
+  auto& result = done.result;
+  if (result.error.empty() && result.outputs.size() != tickets.size())
+    result.error = "the engine answered " + std::to_string(result.outputs.size()) + " of "
+                   + std::to_string(tickets.size()) + " batches";
+  std::vector<uint64_t> rows;
+  for (size_t i = 0; i < tickets.size(); ++i) {
+    auto node = st.batches.extract(tickets[i]);
+    auto& accepted = node.mapped();
+    if (!result.error.empty()) {
+      refuse(self, accepted.promise, ec::engine_failed, st.config.address.name + ": " + result.error);
+      continue;
+    }
+    const auto& batch = accepted.batch;
+    rows.resize(st.config.engine->shape().layer_experts[batch.layer]);
+    for (size_t e = 0; e < batch.experts.size(); ++e)
+      rows[batch.experts[e]] += batch.offsets[e + 1] - batch.offsets[e];
+    if (i + 1 == tickets.size() && st.config.metrics)
+      st.config.metrics->on_step(batch.layer, static_cast<uint32_t>(tickets.size()), rows, result.compute_ns);
+    answer_batch(self, accepted, std::move(result.outputs[i]), result.compute_ns);
+  }
+  apply_order(self);
+  start_steps(self);
+}
+
+/// Why an order cannot be carried out; empty when it can.
+std::string flaw_of(const host_order& order, const expert_host_config& config) {
+  const auto& layers = config.engine->shape().layer_experts;
+  for (const auto id : order.experts)
+    if (id.layer >= layers.size() || id.index >= layers[id.layer])
+      return "the model has no expert " + std::to_string(id.index) + " in layer " + std::to_string(id.layer);
+  const auto wanted = order.experts.size() * config.engine->expert_bytes();
+  if (config.expert_memory_bytes > 0 && wanted > config.expert_memory_bytes)
+    return std::to_string(order.experts.size()) + " experts take " + std::to_string(wanted) + " bytes, and "
+           + config.address.name + " may hold " + std::to_string(config.expert_memory_bytes);
+  return {};
+}
+
+host_report report_of(const expert_host_state& state, const host_order& order, std::string error) {
+  return {order.term, order.order, {state.serving.begin(), state.serving.end()}, std::move(error)};
+}
+
+caf::result<host_report> obey(host_pointer self, const host_order& order) {
+  auto& st = self->state;
+  auto promise = self->make_response_promise<host_report>();
+  const auto age = std::pair{order.term, order.order};
+  if (order.term < st.term || age < st.newest) {
+    promise.deliver(make_error(ec::stale_term, "order " + std::to_string(order.order) + " of term "
+                                                   + std::to_string(order.term)
+                                                   + " is older than one that is known"));
+    return promise;
+  }
+  st.term = order.term;
+  st.newest = age;
+  if (const auto flaw = flaw_of(order, st.config); !flaw.empty()) {
+    promise.deliver(report_of(st, order, flaw));
+    return promise;
+  }
+  // Older orders are void; what the engine already does for them goes on and is reported with this one.
+  for (auto& [number, older] : st.orders)
+    if (older.promise.pending())
+      older.promise.deliver(report_of(st, older.order, "replaced by order " + std::to_string(order.order)));
+  std::erase_if(st.orders, [](const auto& entry) { return !entry.second.loading; });
+  const std::set<expert_id> wanted{order.experts.begin(), order.experts.end()};
+  std::erase_if(st.serving, [&](expert_id id) { return wanted.count(id) == 0; });
+  for (const auto id : st.loaded)
+    if (wanted.count(id) > 0)
+      st.serving.insert(id);
+  auto cleaned = order;
+  cleaned.experts.assign(wanted.begin(), wanted.end());
+  st.orders.emplace(++st.last_order, pending_order{std::move(cleaned), promise});
+  apply_order(self);
+  return promise;
+}
+
+void finish_load(host_pointer self, expert_load_done_message& done) {
+  auto& st = self->state;
+  const auto found = st.orders.find(done.order);
+  if (found == st.orders.end())
+    return;
+  auto pending = std::move(found->second);
+  st.orders.erase(found);
+  st.loaded = {done.result.hosted.begin(), done.result.hosted.end()};
+  const auto& wanted = st.orders.empty() ? pending.order : st.orders.rbegin()->second.order;
+  st.serving.clear();
+  for (const auto id : wanted.experts)
+    if (st.loaded.count(id) > 0)
+      st.serving.insert(id);
+  if (st.config.metrics)
+    st.config.metrics->on_hosted(st.serving.size());
+  if (pending.promise.pending())
+    pending.promise.deliver(report_of(st, pending.order, std::move(done.result.error)));
+}
+
+worker_hello hello_of(const expert_host_state& state) {
+  const auto& shape = state.config.engine->shape();
+  worker_hello result;
+  result.address = state.config.address;
+  result.fingerprint = shape.fingerprint;
+  result.numerics_class = shape.numerics_class;
+  result.term = state.term;
+  result.layer_experts = shape.layer_experts;
+  result.expert_memory_bytes = state.config.expert_memory_bytes;
+  result.expert_bytes = state.config.engine->expert_bytes();
+  result.hosted = {state.serving.begin(), state.serving.end()};
+  return result;
+}
+
+void clear_activations(expert_host_state& state) {
+  state.activations.clear();
+  for (const auto experts : state.config.engine->shape().layer_experts)
+    state.activations.emplace_back(experts);
+}
+
+/// A promise that dies with its actor is never answered: answer all of them first.
+void answer_all(host_pointer self) {
+  auto& st = self->state;
+  const auto error = make_error(ec::shutting_down, st.config.address.name + " shuts down");
+  for (auto& [ticket, accepted] : st.batches)
+    accepted.promise.deliver(error);
+  for (auto& [number, pending] : st.orders)
+    if (pending.promise.pending())
+      pending.promise.deliver(error);
+  st.batches.clear();
+  st.orders.clear();
+}
+
+expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_config config) {
+  auto& state = self->state;
+  state.config = std::move(config);
+  expert_queue::limits limits;
+  limits.max_queued_rows = state.config.max_queued_rows;
+  limits.linger = state.config.linger;
+  state.queue =
+      expert_queue{static_cast<uint32_t>(state.config.engine->shape().layer_experts.size()), limits};
+  clear_activations(state);
+  self->set_exit_handler([self](caf::exit_msg& message) {
+    answer_all(self);
+    self->quit(std::move(message.reason));
+  });
+  return {
+      [self](const expert_batch& batch) { return accept(self, batch); },
+      [self](const host_order& order) { return obey(self, order); },
+      [self](caf::join_atom) { return hello_of(self->state); },
+      [self](load_atom) {
+        auto& st = self->state;
+        lease_renewal result;
+        result.id = st.config.address.id;
+        result.term = st.term;
+        result.running = st.batches.size();
+        result.waiting = st.queue.queued_rows();
+        result.activations = std::move(st.activations);
+        clear_activations(st);
+        return result;
+      },
+      [self](const cluster_view& view) {
+        auto& st = self->state;
+        if (std::tie(view.experts.term, view.experts.epoch) < std::tie(st.experts.term, st.experts.epoch))
+          return;
+        st.experts = view.experts;
+        st.term = std::max(st.term, view.experts.term);
+      },
+      [self](const expert_step_ptr& done) { finish_step(self, *done); },
+      [self](const expert_load_ptr& done) { finish_load(self, *done); },
+      [self](linger_atom) {
+        self->state.linger_armed = false;
+        start_steps(self);
+      },
+      [self](status_atom) {
+        auto& st = self->state;
+        st.status.hosted = {st.serving.begin(), st.serving.end()};
+        st.status.queued_rows = st.queue.queued_rows();
+        return st.status;
+      },
+  };
+}
+
+} // namespace
+
+expert_host_actor spawn_expert_host(caf::actor_system& system, expert_host_config config) {
+  return system.spawn(expert_host, std::move(config));
+}
+
+} // namespace troupe

@@ -1,0 +1,54 @@
+// Expert batches: what an attention worker sends to an expert host, and the rows that come back.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <caf/meta/type_name.hpp>
+
+#include "actors/ids.hpp"
+#include "actors/transport/wire/payload.hpp"
+
+namespace troupe {
+
+/// Rows of one layer for the experts of one host. A pure function of its content: it may be sent twice.
+///
+/// The routing is a sparse matrix in compressed rows: expert `experts[i]` computes the activation rows
+/// `rows[offsets[i]] ... rows[offsets[i + 1] - 1]`. A row that needs several experts of this host travels
+/// once.
+struct expert_batch {
+  uint64_t batch = 0;            ///< names the batch in traces; unique per sender
+  uint32_t micro_batch = 0;      ///< the sender's micro-batch
+  uint32_t layer = 0;            ///< decoder layer
+  uint64_t layer_version = 0;    ///< placement version of the layer that the sender routed by
+  uint32_t num_rows = 0;         ///< rows in `activations`
+  std::vector<uint32_t> experts; ///< ascending, only experts with rows
+  std::vector<uint32_t> offsets; ///< [experts.size() + 1]
+  std::vector<uint32_t> rows;    ///< [offsets.back()], each < num_rows
+  payload activations;           ///< [num_rows, hidden], the model's dtype, row-major
+  bool operator==(const expert_batch&) const = default;
+};
+
+/// The answer: one unweighted output row per entry of expert_batch::rows, in that order.
+struct expert_result {
+  uint64_t batch = 0;
+  uint64_t layer_version = 0; ///< the host's own version of the layer
+  payload outputs;            ///< [rows.size(), hidden], the model's dtype, row-major
+  uint64_t queue_ns = 0;      ///< time between arrival and the start of the step
+  uint64_t compute_ns = 0;    ///< time of the step, which other batches may have shared
+  bool operator==(const expert_result&) const = default;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, expert_batch& x) {
+  return f(caf::meta::type_name("expert_batch"), x.batch, x.micro_batch, x.layer, x.layer_version, x.num_rows,
+           x.experts, x.offsets, x.rows, x.activations);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, expert_result& x) {
+  return f(caf::meta::type_name("expert_result"), x.batch, x.layer_version, x.outputs, x.queue_ns,
+           x.compute_ns);
+}
+
+} // namespace troupe

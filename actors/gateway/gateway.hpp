@@ -1,0 +1,49 @@
+// The GATEWAY actor: what the sessions of one gateway process share: the way to the scheduler, the view of
+// the cluster, and handles of attention workers.
+#pragma once
+
+#include <memory>
+
+#include <caf/replies_to.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "actors/cluster/cluster_messages.hpp"
+#include "actors/cluster/directory.hpp"
+#include "actors/scheduler/admission_messages.hpp"
+#include "actors/type_ids.hpp"
+
+namespace troupe {
+
+/// The GATEWAY interface.
+using gateway_actor = caf::typed_actor<
+    // A session wants a place: forwarded to the scheduler; waits up to defaults::scheduler_away while it is
+    // away.
+    caf::replies_to<admission_request>::with<assignment>,
+    // A session is over (or wants another worker): its place is free.
+    caf::reacts_to<done_atom, request_id>,
+    // The handle of an attention worker; fails with ec::peer_down.
+    caf::replies_to<caf::resolve_atom, worker_address>::with<caf::strong_actor_ptr>,
+    // Workers and placement changed (from the member actor).
+    caf::reacts_to<cluster_view>,
+    // The scheduler was found, or lost (empty handle) (from the member actor).
+    caf::reacts_to<scheduler_atom, caf::strong_actor_ptr>,
+    // Requests held for an absent scheduler have waited long enough (local only).
+    caf::reacts_to<caf::tick_atom>,
+    // What the worker says of itself when it joins.
+    caf::replies_to<caf::join_atom>::with<worker_hello>,
+    // The load since the last such question.
+    caf::replies_to<load_atom>::with<lease_renewal>,
+    // The last view, for /ready and /cluster, and whether the scheduler has been away for so long
+    // (defaults::scheduler_away) that new requests are refused; its own words are fetched with status_atom.
+    caf::replies_to<caf::get_atom>::with<cluster_view, bool>,
+    // The scheduler's status, passed on.
+    caf::replies_to<status_atom>::with<scheduler_status>>;
+
+struct gateway_config {
+  worker_address address;
+  directory_actor directory;
+};
+
+gateway_actor spawn_gateway(caf::actor_system& system, gateway_config config);
+
+} // namespace troupe

@@ -1,0 +1,298 @@
+#include "actors/gateway/session.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <caf/actor_cast.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/sec.hpp>
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/attention/attention_worker.hpp"
+#include "actors/defaults.hpp"
+#include "actors/gateway/session_policy.hpp"
+
+namespace troupe {
+
+namespace {
+
+using time_point = caf::actor_clock::time_point;
+
+struct session_state {
+  using pointer = session_actor::stateful_pointer<session_state>;
+
+  /// pausing → admitting → resolving → running, and back to pausing when the worker fails.
+  enum class phase { pausing, admitting, resolving, running };
+
+  static inline const char* name = "session";
+
+  session_state() = default; // not an aggregate: CAF would pass the actor to the first member
+
+  gateway_actor gateway;
+  session_request request;
+  std::shared_ptr<session_listener> listener;
+  std::vector<choice_log> choices;
+  bool has_prompt_logprobs = false; ///< the listener has got them
+  phase now = phase::admitting;
+  uint32_t attempt = 0;          ///< also tells answers to an older attempt's questions
+  worker_id worker;              ///< of this attempt, once there is a place
+  attention_worker_actor handle; ///< of that worker, under monitor, while running
+  std::vector<worker_id> avoid;
+  time_point next_tick;                    ///< of the regular ones; pauses have their own
+  time_point resume_at;                    ///< while pausing
+  time_point last_word;                    ///< of the worker, or the time of submission
+  time_point deadline = time_point::max(); ///< of the whole request
+};
+
+using pointer = session_state::pointer;
+using phase = session_state::phase;
+
+/// Tells the worker that the unfinished sequences of this attempt are not wanted any more, and lets go of it.
+void drop_worker(pointer self) {
+  auto& state = self->state;
+  if (!state.handle)
+    return;
+  for (uint32_t choice = 0; choice < state.choices.size(); ++choice)
+    if (!state.choices[choice].is_finished())
+      self->send(state.handle, cancel_atom_v, sequence_id{state.request.id, choice}, state.attempt);
+  self->demonitor(state.handle.address());
+  state.handle = nullptr;
+}
+
+/// The end, whatever the way: the worker and the place are given back.
+void end(pointer self) {
+  drop_worker(self);
+  self->send(self->state.gateway, done_atom_v, self->state.request.id);
+  self->quit();
+}
+
+void fail(pointer self, const caf::error& error) {
+  self->state.listener->on_error(error);
+  end(self);
+}
+
+bool end_if_complete(pointer self) {
+  const auto& choices = self->state.choices;
+  if (!std::all_of(choices.begin(), choices.end(), [](const auto& choice) { return choice.is_finished(); }))
+    return false;
+  end(self);
+  return true;
+}
+
+/// Gives the place back and asks for another one, after a pause that grows with every attempt.
+void replay(pointer self, const caf::error& why) {
+  auto& state = self->state;
+  if (state.attempt + 1 >= defaults::max_attempts) {
+    fail(self, why);
+    return;
+  }
+  drop_worker(self);
+  self->send(state.gateway, done_atom_v, state.request.id);
+  if (std::find(state.avoid.begin(), state.avoid.end(), state.worker) == state.avoid.end())
+    state.avoid.push_back(state.worker);
+  ++state.attempt;
+  // A worker may have died between the last token and the word that it was the last.
+  for (uint32_t choice = 0; choice < state.choices.size(); ++choice)
+    if (auto& log = state.choices[choice];
+        !log.is_finished() && log.tokens().size() >= static_cast<size_t>(state.request.sampling.max_tokens)) {
+      log.finish();
+      state.listener->on_finish(choice, finish_reason::length, -1);
+    }
+  if (end_if_complete(self))
+    return;
+  auto pause = replay_pause(state.attempt);
+  state.now = phase::pausing;
+  state.resume_at = self->clock().now() + pause;
+  self->delayed_send(self, pause, caf::tick_atom_v);
+}
+
+void submit(pointer self) {
+  auto& state = self->state;
+  state.now = phase::running;
+  state.last_word = self->clock().now();
+  self->monitor(state.handle);
+  for (uint32_t choice = 0; choice < state.choices.size(); ++choice) {
+    const auto& log = state.choices[choice];
+    if (log.is_finished())
+      continue;
+    generation_request sequence{.id = {state.request.id, choice},
+                                .attempt = state.attempt,
+                                .priority = state.request.priority,
+                                .prompt = state.request.prompt,
+                                .emitted = log.tokens(),
+                                .sampling = state.request.sampling};
+    if (state.has_prompt_logprobs)
+      sequence.sampling.prompt_logprobs = -1;
+    self->send(state.handle, std::move(sequence));
+  }
+}
+
+void resolve(pointer self, const worker_address& worker) {
+  auto& state = self->state;
+  state.now = phase::resolving;
+  state.worker = worker.id;
+  auto attempt = state.attempt;
+  // The gateway answers within defaults::connect_timeout.
+  self->request(state.gateway, defaults::connect_timeout + defaults::local_request, caf::resolve_atom_v,
+                worker)
+      .then(
+          [self, attempt](const caf::strong_actor_ptr& handle) {
+            if (attempt != self->state.attempt || self->state.now != phase::resolving)
+              return;
+            self->state.handle = caf::actor_cast<attention_worker_actor>(handle);
+            submit(self);
+          },
+          [self, attempt](const caf::error& error) {
+            if (attempt == self->state.attempt && self->state.now == phase::resolving)
+              replay(self, error);
+          });
+}
+
+void ask_for_place(pointer self) {
+  auto& state = self->state;
+  state.now = phase::admitting;
+  auto num_open = std::count_if(state.choices.begin(), state.choices.end(),
+                                [](const auto& choice) { return !choice.is_finished(); });
+  auto wait = state.request.admission_wait.count() > 0 ? state.request.admission_wait
+                                                       : std::chrono::milliseconds{defaults::admission_wait};
+  admission_request question{.id = state.request.id,
+                             .prompt_tokens = static_cast<uint32_t>(state.request.prompt.size()),
+                             .max_new_tokens = static_cast<uint32_t>(state.request.sampling.max_tokens),
+                             .num_choices = static_cast<uint32_t>(num_open),
+                             .priority = state.request.priority,
+                             .deadline_ms = static_cast<uint64_t>(wait.count()),
+                             .attempt = state.attempt,
+                             .follows = state.request.follows,
+                             .avoid = state.avoid};
+  auto attempt = state.attempt;
+  // Scheduler and gateway answer by the request's own deadline; this one is for when they cannot.
+  self->request(state.gateway, wait + 2 * defaults::local_request, std::move(question))
+      .then(
+          [self, attempt](const assignment& place) {
+            if (attempt == self->state.attempt && self->state.now == phase::admitting)
+              resolve(self, place.worker);
+          },
+          [self, attempt](const caf::error& error) {
+            if (attempt != self->state.attempt || self->state.now != phase::admitting)
+              return;
+            if (error == caf::sec::request_timeout)
+              fail(self, make_error(ec::deadline_exceeded, "no place in time"));
+            else if (is_peer_down(error))
+              fail(self, make_error(ec::shutting_down, "the gateway is gone"));
+            else
+              fail(self, error);
+          });
+}
+
+/// Is this about a sequence that still runs, in this attempt?
+bool is_current(pointer self, const sequence_id& id, uint32_t attempt) {
+  const auto& state = self->state;
+  return state.now == phase::running && attempt == state.attempt && id.request == state.request.id
+         && id.choice < state.choices.size() && !state.choices[id.choice].is_finished();
+}
+
+void on_update(pointer self, token_update& update) {
+  auto& state = self->state;
+  if (!is_current(self, update.id, update.attempt))
+    return;
+  auto choice = update.id.choice;
+  auto& log = state.choices[choice];
+  auto verdict = log.accept(update.first_index, update.tokens);
+  if (verdict == choice_log::verdict::gap || update.finish == finish_reason::cancelled) {
+    replay(self, make_error(ec::engine_failed, "the worker lost tokens of choice " + std::to_string(choice)));
+    return;
+  }
+  state.last_word = self->clock().now();
+  // Logprobs of the prompt come with the first token, or the end; without either it is a word of progress.
+  auto is_answer = verdict == choice_log::verdict::fresh || update.finish != finish_reason::none;
+  if (is_answer && state.request.sampling.prompt_logprobs >= 0 && !state.has_prompt_logprobs) {
+    state.has_prompt_logprobs = true;
+    state.listener->on_prompt_logprobs(update.prompt_logprobs);
+  }
+  if (verdict == choice_log::verdict::fresh)
+    state.listener->on_tokens(choice, update.tokens);
+  if (update.finish == finish_reason::none)
+    return;
+  log.finish();
+  state.listener->on_finish(choice, update.finish, update.stop_token);
+  end_if_complete(self);
+}
+
+void on_failed(pointer self, const sequence_failed& failure) {
+  if (!is_current(self, failure.id, failure.attempt))
+    return;
+  auto error = make_error(failure.code, failure.text);
+  if (is_retryable(failure.code))
+    replay(self, error);
+  else
+    fail(self, error);
+}
+
+void on_stop(pointer self, uint32_t choice) {
+  auto& state = self->state;
+  if (choice >= state.choices.size() || state.choices[choice].is_finished())
+    return;
+  state.choices[choice].finish();
+  if (state.handle)
+    self->send(state.handle, cancel_atom_v, sequence_id{state.request.id, choice}, state.attempt);
+  state.listener->on_finish(choice, finish_reason::stop, -1);
+  end_if_complete(self);
+}
+
+void on_tick(pointer self) {
+  auto& state = self->state;
+  auto now = self->clock().now();
+  if (now >= state.next_tick) {
+    state.next_tick = now + defaults::session_tick;
+    self->delayed_send(self, defaults::session_tick, caf::tick_atom_v);
+  }
+  if (now >= state.deadline)
+    fail(self, make_error(ec::deadline_exceeded, "the request took longer than its timeout"));
+  else if (state.now == phase::pausing && now >= state.resume_at)
+    ask_for_place(self);
+  else if (state.now == phase::running && now - state.last_word >= defaults::token_wait)
+    replay(self, make_error(ec::peer_down, "the worker has been silent for too long"));
+}
+
+session_actor::behavior_type session(pointer self, const gateway_actor& gateway, session_request request,
+                                     std::shared_ptr<session_listener> listener) {
+  auto& state = self->state;
+  state.gateway = gateway;
+  state.request = std::move(request);
+  state.listener = std::move(listener);
+  state.choices.resize(state.request.num_choices);
+  if (state.request.timeout.count() > 0)
+    state.deadline = self->clock().now() + state.request.timeout;
+  self->set_down_handler([self](const caf::down_msg& down) {
+    if (self->state.handle && down.source == self->state.handle.address())
+      replay(self, make_error(ec::peer_down, "the attention worker has died"));
+  });
+  self->set_exit_handler([self](const caf::exit_msg&) {
+    fail(self, make_error(ec::shutting_down, "the gateway is shutting down"));
+  });
+  on_tick(self);
+  ask_for_place(self);
+  return {
+      [self](token_update& update) { on_update(self, update); },
+      [self](const sequence_failed& failure) { on_failed(self, failure); },
+      [self](stop_atom, uint32_t choice) { on_stop(self, choice); },
+      [self](fence_atom, worker_id worker) {
+        if (worker == self->state.worker
+            && (self->state.now == phase::resolving || self->state.now == phase::running))
+          replay(self, make_error(ec::peer_down, "the attention worker has been declared dead"));
+      },
+      [self](caf::tick_atom) { on_tick(self); },
+      [self](cancel_atom) { end(self); },
+  };
+}
+
+} // namespace
+
+session_actor spawn_session(caf::actor_system& system, gateway_actor gateway, session_request request,
+                            std::shared_ptr<session_listener> listener) {
+  return system.spawn(session, std::move(gateway), std::move(request), std::move(listener));
+}
+
+} // namespace troupe

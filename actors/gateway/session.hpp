@@ -1,0 +1,69 @@
+// The SESSION: one client request. It owns the prompt and every token emitted so far, and survives the death
+// of the worker that computes it: it submits prompt and tokens again elsewhere, under the next attempt
+// number, and drops what older attempts still send.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <caf/replies_to.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "actors/attention/generation_messages.hpp"
+#include "actors/gateway/gateway.hpp"
+#include "actors/type_ids.hpp"
+
+namespace troupe {
+
+/// The seam between a session and whoever waits for its tokens (HTTP, a test). Called on the actor's thread:
+/// an implementation hands over and returns, it neither blocks nor throws. Nothing is called after
+/// `on_finish` of all choices or after `on_error`.
+class session_listener {
+ public:
+  virtual ~session_listener() = default;
+  /// New tokens of a choice, each exactly once and in order.
+  virtual void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens) = 0;
+  /// Logprobs of prompt positions 1.., once, before the first token, when the request asked for them.
+  virtual void on_prompt_logprobs(const std::vector<generated_token>& tokens) = 0;
+  /// The choice is complete. `stop_token`: the stop token that ended it, or -1.
+  virtual void on_finish(uint32_t choice, finish_reason reason, int32_t stop_token) = 0;
+  /// The request failed as a whole; nothing follows.
+  virtual void on_error(const caf::error& error) = 0;
+};
+
+/// One client request, validated and tokenized.
+struct session_request {
+  request_id id;
+  std::vector<int32_t> prompt;
+  sampling_params sampling; ///< choice c samples with (seed, c)
+  uint32_t num_choices = 1;
+  int32_t priority = 0;
+  bool follows = false;                        ///< a prompt of the same client's request has a token already
+  std::chrono::milliseconds admission_wait{0}; ///< 0: defaults::admission_wait
+  std::chrono::milliseconds timeout{0};        ///< of the whole request; 0: none
+};
+
+/// The SESSION interface.
+using session_actor = caf::typed_actor<
+    // Tokens from the attention worker.
+    caf::reacts_to<token_update>,
+    // A sequence cannot run on its worker: replayed elsewhere where that can help, else an error to the
+    // listener.
+    caf::reacts_to<sequence_failed>,
+    // This choice has all the text it needs (a stop string was found): no more tokens for it. The listener
+    // still gets on_finish(choice, stop).
+    caf::reacts_to<stop_atom, uint32_t /* choice */>,
+    // The scheduler has declared this worker dead (from the gateway actor): replayed elsewhere.
+    caf::reacts_to<fence_atom, worker_id>,
+    // Deadlines and pauses (local only).
+    caf::reacts_to<caf::tick_atom>,
+    // The client is gone: cancel everything; the listener hears nothing more.
+    caf::reacts_to<cancel_atom>>;
+
+/// Starts a session. It ends by itself.
+session_actor spawn_session(caf::actor_system& system, gateway_actor gateway, session_request request,
+                            std::shared_ptr<session_listener> listener);
+
+} // namespace troupe

@@ -1,0 +1,230 @@
+#include "actors/scheduler/admission_policy.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/defaults.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Requests that may end while a restarted scheduler still waits for their worker: as many as can have a
+/// place in a large cluster.
+constexpr size_t max_released_early = 4096;
+
+} // namespace
+
+attention_need admission_policy::need_of(const admission_request& request) {
+  return {.num_seqs = request.num_choices,
+          .seq_tokens = uint64_t{request.prompt_tokens} + request.max_new_tokens};
+}
+
+bool admission_policy::can_ever_place(const attention_need& need) const {
+  return std::any_of(workers_.begin(), workers_.end(), [&need](const auto& entry) {
+    return !entry.second.retired && can_ever_fit(entry.second.budget, need);
+  });
+}
+
+caf::error admission_policy::too_large(const attention_need& need) const {
+  uint64_t model_len = 0;
+  uint64_t seqs = 0;
+  uint64_t kv_tokens = 0;
+  for (const auto& [id, worker] : workers_) {
+    model_len = std::max<uint64_t>(model_len, worker.budget.max_model_len);
+    seqs = std::max<uint64_t>(seqs, worker.budget.max_num_seqs);
+    kv_tokens = std::max(kv_tokens, worker.budget.kv_capacity_tokens);
+  }
+  if (need.seq_tokens > model_len)
+    return make_error(ec::context_exceeded, "prompt and new tokens need " + std::to_string(need.seq_tokens)
+                                                + " positions, the longest context here has "
+                                                + std::to_string(model_len));
+  if (need.num_seqs > seqs)
+    return make_error(ec::context_exceeded, "the request has " + std::to_string(need.num_seqs)
+                                                + " choices, a worker runs at most " + std::to_string(seqs)
+                                                + " sequences at once");
+  return make_error(ec::context_exceeded, "the request needs " + std::to_string(need.kv_tokens())
+                                              + " tokens of KV cache, the largest one here holds "
+                                              + std::to_string(kv_tokens));
+}
+
+void admission_policy::take_place(request_id id, const place_entry& entry) {
+  auto& budget = workers_.at(entry.worker).budget;
+  budget.num_seqs += entry.num_seqs;
+  budget.kv_tokens += entry.kv_tokens;
+  places_.emplace(id, entry);
+}
+
+void admission_policy::free_place(request_id id) {
+  auto found = places_.find(id);
+  if (found == places_.end())
+    return;
+  if (auto worker = workers_.find(found->second.worker); worker != workers_.end()) {
+    worker->second.budget.num_seqs -= found->second.num_seqs;
+    worker->second.budget.kv_tokens -= found->second.kv_tokens;
+  }
+  places_.erase(found);
+}
+
+void admission_policy::add_worker(const worker_hello& hello) {
+  auto id = hello.address.id;
+  auto& worker = workers_[id];
+  worker.retired = false;
+  worker.budget.max_num_seqs = hello.max_num_seqs;
+  worker.budget.kv_capacity_tokens = hello.kv_capacity_tokens;
+  worker.budget.max_model_len = hello.max_model_len;
+  std::map<request_id, uint64_t> running;
+  for (const auto& sequence : hello.running)
+    ++running[sequence.request];
+  for (const auto& [request, num_seqs] : running) {
+    auto is_over =
+        std::find(released_early_.begin(), released_early_.end(), request) != released_early_.end();
+    if (is_over || has_request(request))
+      continue;
+    auto share = hello.kv_capacity_tokens / std::max<uint64_t>(hello.max_num_seqs, 1);
+    take_place(request,
+               {.worker = id, .num_seqs = num_seqs, .kv_tokens = num_seqs * share, .restored = true});
+  }
+}
+
+void admission_policy::remove_worker(worker_id id) {
+  workers_.erase(id);
+  std::erase_if(places_, [id](const auto& entry) { return entry.second.worker == id; });
+}
+
+void admission_policy::retire_worker(worker_id id) {
+  if (auto found = workers_.find(id); found != workers_.end())
+    found->second.retired = true;
+}
+
+void admission_policy::reconcile(const lease_renewal& load) {
+  // What the worker runs and is nobody's that we have placed there.
+  uint64_t reported = load.running + load.waiting;
+  for (const auto& [id, entry] : places_)
+    if (entry.worker == load.id && !entry.restored)
+      reported -= std::min(reported, entry.num_seqs);
+  uint64_t restored = 0;
+  std::vector<request_id> over;
+  for (const auto& [id, entry] : places_)
+    if (entry.worker == load.id && entry.restored) {
+      restored += entry.num_seqs;
+      if (restored > reported)
+        over.push_back(id);
+    }
+  for (auto id : over)
+    free_place(id);
+}
+
+caf::error admission_policy::enqueue(const admission_request& request, time_point now) {
+  auto is_replay = request.attempt > 0;
+  auto need = need_of(request);
+  if (request.num_choices == 0 || request.prompt_tokens == 0 || request.max_new_tokens == 0)
+    return make_error(ec::bad_request, "a request needs a prompt, a choice and a new token");
+  auto has_workers =
+      std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.retired; });
+  withdraw(request.id); // also when it is refused now: whoever asks again does not wait any more
+  if (!is_replay && has_workers && !can_ever_place(need))
+    return too_large(need);
+  const auto is_new = !is_promised(request);
+  if (is_new) {
+    const auto waiting_already = num_new_queued();
+    if (waiting_already >= max_num_queued_reqs_)
+      return make_error(ec::overloaded, std::to_string(waiting_already) + " requests wait already");
+  }
+  queue_key key{!is_replay, request.priority, next_arrival_++};
+  queued_.emplace(request.id, key);
+  queue_.emplace(key, waiting{request, now, now + std::chrono::milliseconds{request.deadline_ms}});
+  return {};
+}
+
+std::vector<admission_policy::placed> admission_policy::place(time_point now) {
+  std::vector<placed> result;
+  for (auto entry = queue_.begin(); entry != queue_.end();) {
+    const auto& request = entry->second.request;
+    auto need = need_of(request);
+    if (!can_ever_place(need)) {
+      ++entry;
+      continue;
+    }
+    std::vector<assignment_candidate> candidates;
+    for (const auto& [id, worker] : workers_)
+      if (!worker.retired)
+        candidates.push_back({.id = id, .budget = worker.budget});
+    auto worker = choose_worker(candidates, need, request.avoid);
+    if (!worker) {
+      // Has only a worker that it is not to go to room? It may be back: rather that than a long wait, and
+      // nobody else waits for it.
+      worker = choose_worker(candidates, need, {});
+      if (!worker)
+        break;
+      if (now - entry->second.since < defaults::avoid_wait) {
+        ++entry;
+        continue;
+      }
+    }
+    take_place(request.id, {.worker = *worker, .num_seqs = need.num_seqs, .kv_tokens = need.kv_tokens()});
+    result.push_back({request.id, *worker, now - entry->second.since});
+    entry = leave_queue(entry);
+  }
+  return result;
+}
+
+std::vector<admission_policy::refused> admission_policy::expire(time_point now, bool is_ready) {
+  std::vector<refused> result;
+  for (auto entry = queue_.begin(); entry != queue_.end();) {
+    const auto& [request, since, deadline] = entry->second;
+    if (now < deadline) {
+      ++entry;
+      continue;
+    }
+    auto waited = std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now - since).count());
+    if (is_ready && can_ever_place(need_of(request)))
+      result.push_back({request.id, make_error(ec::deadline_exceeded, "no place within " + waited + " ms")});
+    else
+      result.push_back(
+          {request.id, make_error(ec::not_ready, "the cluster could not serve within " + waited + " ms")});
+    entry = leave_queue(entry);
+  }
+  return result;
+}
+
+size_t admission_policy::num_new_queued() const {
+  return static_cast<size_t>(std::count_if(
+      queue_.begin(), queue_.end(), [](const auto& entry) { return !is_promised(entry.second.request); }));
+}
+
+admission_policy::queue_map::iterator admission_policy::leave_queue(queue_map::iterator entry) {
+  queued_.erase(entry->second.request.id);
+  return queue_.erase(entry);
+}
+
+bool admission_policy::withdraw(request_id id) {
+  if (auto found = queued_.find(id); found != queued_.end()) {
+    leave_queue(queue_.find(found->second));
+    return true;
+  }
+  if (!places_.contains(id))
+    return false;
+  free_place(id);
+  return true;
+}
+
+void admission_policy::release(request_id id) {
+  if (withdraw(id))
+    return;
+  released_early_.push_back(id);
+  if (released_early_.size() > max_released_early)
+    released_early_.pop_front();
+}
+
+size_t admission_policy::num_placed(worker_id id) const {
+  return static_cast<size_t>(std::count_if(places_.begin(), places_.end(),
+                                           [id](const auto& entry) { return entry.second.worker == id; }));
+}
+
+const attention_budget* admission_policy::budget(worker_id id) const {
+  auto found = workers_.find(id);
+  return found == workers_.end() ? nullptr : &found->second.budget;
+}
+
+} // namespace troupe

@@ -1,0 +1,121 @@
+// Which requests may run, in which order, and what they hold: the bounded queue in front of the attention
+// workers and the budgets of those. Pure: time is a parameter, and equal calls give equal answers.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <caf/error.hpp>
+
+#include "actors/cluster/cluster_messages.hpp"
+#include "actors/error.hpp"
+#include "actors/scheduler/admission_messages.hpp"
+#include "actors/scheduler/assignment_policy.hpp"
+#include "actors/scheduler/member_table.hpp"
+
+namespace troupe {
+
+class admission_policy {
+ public:
+  struct placed {
+    request_id id;
+    worker_id worker;
+    std::chrono::nanoseconds waited{0};
+  };
+
+  struct refused {
+    request_id id;
+    caf::error error;
+  };
+
+  explicit admission_policy(size_t max_num_queued_reqs) : max_num_queued_reqs_(max_num_queued_reqs) {}
+
+  /// Adds an attention worker, or replaces what is known of it. Requests that it says to be running and that
+  /// have no place yet get one there: their true need is unknown, so each sequence takes an even share of KV.
+  void add_worker(const worker_hello& hello);
+
+  /// The worker is gone, and with it the places there: whoever had one asks again.
+  void remove_worker(worker_id id);
+
+  /// Nothing new for this worker.
+  void retire_worker(worker_id id);
+
+  /// Frees restored places (from `add_worker`) whose sequences the worker no longer counts, by its own count
+  /// less what is placed there otherwise. The surplus of freeing early queues at the worker.
+  void reconcile(const lease_renewal& load);
+
+  /// Takes a request into the queue. Errors: ec::overloaded (the queue of new requests is full; replays and
+  /// followers do not count), ec::context_exceeded (fits no worker that is here, however
+  /// idle). A known id replaces the earlier request.
+  caf::error enqueue(const admission_request& request, time_point now);
+
+  /// Gives places to the first in the queue, until one has to wait. Requests that fit none of the workers
+  /// that are here are passed over, and for `defaults::avoid_wait` those for which only a worker that they
+  /// avoid has room.
+  std::vector<placed> place(time_point now);
+
+  /// Takes requests out whose time is up: ec::not_ready when `is_ready` is false or nobody could run it,
+  /// ec::deadline_exceeded otherwise.
+  std::vector<refused> expire(time_point now, bool is_ready);
+
+  /// The request is over, wherever it is. Remembered for a while when it is unknown, so that a worker that
+  /// still counts it does not bring it back.
+  void release(request_id id);
+
+  bool has_request(request_id id) const { return queued_.contains(id) || places_.contains(id); }
+
+  size_t num_queued() const { return queued_.size(); }
+
+  size_t num_placed() const { return places_.size(); }
+
+  size_t num_placed(worker_id id) const;
+  /// Null for a worker that is not here.
+  const attention_budget* budget(worker_id id) const;
+
+ private:
+  /// Replays first, then low priority values, then arrival.
+  using queue_key = std::tuple<bool, int32_t, uint64_t>;
+
+  struct waiting {
+    admission_request request;
+    time_point since;
+    time_point deadline;
+  };
+
+  using queue_map = std::map<queue_key, waiting>;
+
+  struct place_entry {
+    worker_id worker;
+    uint64_t num_seqs = 0;
+    uint64_t kv_tokens = 0;
+    bool restored = false; ///< known from the worker alone
+  };
+
+  struct worker_entry {
+    attention_budget budget;
+    bool retired = false;
+  };
+
+  static attention_need need_of(const admission_request& request);
+  bool can_ever_place(const attention_need& need) const;
+  caf::error too_large(const attention_need& need) const;
+  size_t num_new_queued() const;
+  queue_map::iterator leave_queue(queue_map::iterator entry);
+  bool withdraw(request_id id);
+  void free_place(request_id id);
+  void take_place(request_id id, const place_entry& entry);
+
+  size_t max_num_queued_reqs_;
+  uint64_t next_arrival_ = 0;
+  queue_map queue_;
+  std::map<request_id, queue_key> queued_;
+  std::map<request_id, place_entry> places_;
+  std::map<worker_id, worker_entry> workers_;
+  std::deque<request_id> released_early_;
+};
+
+} // namespace troupe

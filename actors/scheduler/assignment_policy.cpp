@@ -1,0 +1,59 @@
+#include "actors/scheduler/assignment_policy.hpp"
+
+#include <algorithm>
+
+namespace troupe {
+
+namespace {
+
+/// a/b <=> c/d for b, d > 0, without rounding: counts stay far below 2^63, so the products are taken in 128
+/// bits.
+std::strong_ordering compare_shares(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+  __extension__ using wide = unsigned __int128;
+  return static_cast<wide>(a) * d <=> static_cast<wide>(c) * b;
+}
+
+bool is_better(const assignment_candidate& lhs, const assignment_candidate& rhs) {
+  const auto& l = lhs.budget;
+  const auto& r = rhs.budget;
+  if (auto order = compare_shares(l.num_seqs, l.max_num_seqs, r.num_seqs, r.max_num_seqs); order != 0)
+    return order < 0;
+  if (lhs.cached_prefix_tokens != rhs.cached_prefix_tokens)
+    return lhs.cached_prefix_tokens > rhs.cached_prefix_tokens;
+  if (auto order = compare_shares(l.kv_tokens, l.kv_capacity_tokens, r.kv_tokens, r.kv_capacity_tokens);
+      order != 0)
+    return order < 0;
+  return lhs.id < rhs.id;
+}
+
+} // namespace
+
+bool can_ever_fit(const attention_budget& budget, const attention_need& need) {
+  return need.num_seqs <= budget.max_num_seqs && need.seq_tokens <= budget.max_model_len
+         && need.kv_tokens() <= budget.kv_capacity_tokens;
+}
+
+bool fits(const attention_budget& budget, const attention_need& need) {
+  return can_ever_fit(budget, need) && budget.num_seqs + need.num_seqs <= budget.max_num_seqs
+         && budget.kv_tokens + need.kv_tokens() <= budget.kv_capacity_tokens;
+}
+
+std::optional<worker_id> choose_worker(const std::vector<assignment_candidate>& candidates,
+                                       const attention_need& need, const std::vector<worker_id>& avoid) {
+  auto is_avoided = [&avoid](worker_id id) {
+    return std::find(avoid.begin(), avoid.end(), id) != avoid.end();
+  };
+  auto has_other = std::any_of(candidates.begin(), candidates.end(), [&](const auto& candidate) {
+    return !is_avoided(candidate.id) && can_ever_fit(candidate.budget, need);
+  });
+  const assignment_candidate* best = nullptr;
+  for (const auto& candidate : candidates)
+    if (fits(candidate.budget, need) && !(has_other && is_avoided(candidate.id))
+        && (best == nullptr || is_better(candidate, *best)))
+      best = &candidate;
+  if (best == nullptr)
+    return std::nullopt;
+  return best->id;
+}
+
+} // namespace troupe

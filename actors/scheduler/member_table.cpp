@@ -1,0 +1,131 @@
+#include "actors/scheduler/member_table.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/error.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::string quoted(const std::string& text) {
+  return "'" + text + "'";
+}
+
+std::string list(const std::vector<uint32_t>& numbers) {
+  std::string result = "[";
+  for (auto number : numbers)
+    result += (result.size() > 1 ? " " : "") + std::to_string(number);
+  return result + "]";
+}
+
+} // namespace
+
+bool member_table::has_model() const {
+  return std::any_of(members_.begin(), members_.end(), [](const auto& entry) {
+    return entry.second.hello.address.role != worker_role::gateway;
+  });
+}
+
+bool member_table::has_role(worker_role role) const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [role](const auto& entry) { return entry.second.hello.address.role == role; });
+}
+
+caf::error member_table::check(const worker_hello& hello) const {
+  const auto& name = hello.address.name;
+  if (hello.address.id.value == 0 || name.empty())
+    return make_error(ec::incompatible, "a worker without an id or a name cannot join");
+  for (const auto& [id, other] : members_)
+    if (id != hello.address.id && other.hello.address.name == name
+        && other.hello.address.endpoint != hello.address.endpoint)
+      return make_error(ec::not_ready, "the name " + quoted(name) + " is taken by the worker at "
+                                           + other.hello.address.endpoint + ", this one is at "
+                                           + hello.address.endpoint);
+  if (hello.address.role == worker_role::gateway || !has_model())
+    return {};
+  if (hello.fingerprint != identity_.fingerprint)
+    return make_error(ec::incompatible, quoted(name) + " has the model " + quoted(hello.fingerprint)
+                                            + ", the cluster has " + quoted(identity_.fingerprint));
+  const auto role = hello.address.role;
+  const auto& shared_class = identity_.numerics_class(role);
+  if (has_role(role) && hello.numerics_class != shared_class && !allow_inexact_)
+    return make_error(ec::incompatible, quoted(name) + " has the numerics class "
+                                            + quoted(hello.numerics_class) + ", the " + to_string(role)
+                                            + " workers of the cluster have " + quoted(shared_class));
+  if (!hello.layer_experts.empty() && !identity_.layer_experts.empty()
+      && hello.layer_experts != identity_.layer_experts)
+    return make_error(ec::incompatible, quoted(name) + " has " + list(hello.layer_experts)
+                                            + " experts by layer, the cluster has "
+                                            + list(identity_.layer_experts));
+  return {};
+}
+
+std::optional<worker_id> member_table::join(worker_hello hello, time_point now) {
+  std::optional<worker_id> replaced;
+  for (const auto& [id, other] : members_)
+    if (id != hello.address.id && other.hello.address.name == hello.address.name)
+      replaced = id;
+  if (replaced)
+    members_.erase(*replaced);
+  if (hello.address.role != worker_role::gateway) {
+    if (!has_model() && identity_.fingerprint != hello.fingerprint)
+      identity_ = {hello.fingerprint, {}, {}, {}};
+    if (!has_role(hello.address.role))
+      identity_.numerics_class(hello.address.role) = hello.numerics_class;
+    if (!hello.layer_experts.empty() && (!has_model() || identity_.layer_experts.empty()))
+      identity_.layer_experts = hello.layer_experts;
+  }
+  auto& entry = members_[hello.address.id];
+  entry.hello = std::move(hello);
+  entry.load = {};
+  entry.load.id = entry.hello.address.id;
+  entry.load.running = entry.hello.running.size();
+  entry.renewed = now;
+  entry.leaving = false;
+  return replaced;
+}
+
+bool member_table::renew(lease_renewal load, time_point now) {
+  auto found = members_.find(load.id);
+  if (found == members_.end())
+    return false;
+  found->second.load = std::move(load);
+  found->second.renewed = now;
+  return true;
+}
+
+bool member_table::leave(worker_id id) {
+  auto found = members_.find(id);
+  if (found == members_.end())
+    return false;
+  found->second.leaving = true;
+  return true;
+}
+
+void member_table::extend(time_point::duration by, time_point now) {
+  for (auto& [id, entry] : members_)
+    entry.renewed = std::min(entry.renewed + by, now);
+}
+
+std::vector<worker_id> member_table::expired(time_point now) const {
+  std::vector<worker_id> result;
+  for (const auto& [id, entry] : members_)
+    if (now - entry.renewed > defaults::lease)
+      result.push_back(id);
+  return result;
+}
+
+const member_table::member* member_table::find(worker_id id) const {
+  auto found = members_.find(id);
+  return found == members_.end() ? nullptr : &found->second;
+}
+
+size_t member_table::count(worker_role role) const {
+  return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [role](const auto& entry) {
+    return entry.second.hello.address.role == role && !entry.second.leaving;
+  }));
+}
+
+} // namespace troupe

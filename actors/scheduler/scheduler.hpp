@@ -1,0 +1,55 @@
+// The SCHEDULER: who is in the cluster, which request runs where, which worker holds which expert. It is not
+// on the path of a token.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <caf/replies_to.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "actors/cluster/cluster_messages.hpp"
+#include "actors/defaults.hpp"
+#include "actors/scheduler/admission_messages.hpp"
+#include "actors/type_ids.hpp"
+
+namespace troupe {
+
+struct scheduler_metrics; // scheduler_metrics.hpp
+
+/// The SCHEDULER interface.
+using scheduler_actor = caf::typed_actor<
+    // A worker joins; the sender is its MEMBER. Fails with ec::incompatible (another model, or another
+    // numerics class than the workers of its role), saying both.
+    caf::replies_to<caf::join_atom, worker_hello>::with<worker_welcome>,
+    // A worker lives.
+    caf::reacts_to<lease_renewal>,
+    // A worker leaves in order; answers when no expert and no request depends on it any more, or at the
+    // deadline.
+    caf::replies_to<caf::leave_atom, worker_id>::with<void>,
+    // May this request run, and where? Waits in a bounded queue by priority, then arrival. Fails with
+    // ec::overloaded (queue full), ec::context_exceeded (never fits), ec::not_ready (no worker in time),
+    // ec::deadline_exceeded.
+    caf::replies_to<admission_request>::with<assignment>,
+    // The request is over: its place is free.
+    caf::reacts_to<done_atom, request_id>,
+    // Leases and deadlines (local only).
+    caf::reacts_to<caf::tick_atom>,
+    // Everything, for /cluster.
+    caf::replies_to<status_atom>::with<scheduler_status>>;
+
+struct scheduler_config {
+  uint64_t term = 1;               ///< higher than any earlier scheduler's of this cluster
+  uint32_t num_replicas = 1;       ///< hosts per expert, where there are as many expert workers
+  uint32_t min_expert_workers = 1; ///< wait for so many before the first placement
+  size_t max_num_queued_reqs = defaults::max_num_queued_reqs;
+  bool allow_inexact = false; ///< let workers of different numerics classes replace one another
+  std::string state_dir{};    ///< where term and placement are persisted; empty: nowhere
+  std::shared_ptr<scheduler_metrics> metrics{}; ///< may be null
+};
+
+scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_config config);
+
+} // namespace troupe

@@ -1,0 +1,347 @@
+#include "actors/scheduler/scheduler_state.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <caf/actor_cast.hpp>
+#include <caf/exit_reason.hpp>
+#include <caf/send.hpp>
+
+namespace troupe {
+
+namespace {
+
+/// Incarnations of workers that one scheduler remembers; forgetting costs a needless new term.
+constexpr size_t max_welcomed = 4096;
+
+uint64_t max_experts(const worker_hello& hello) {
+  if (hello.expert_memory_bytes == 0 || hello.expert_bytes == 0)
+    return unlimited_experts;
+  return hello.expert_memory_bytes / hello.expert_bytes;
+}
+
+} // namespace
+
+std::string described(const worker_address& address) {
+  return address.name + (address.endpoint.empty() ? "" : " at " + address.endpoint);
+}
+
+void scheduler_state::start(pointer actor, scheduler_config settings, std::optional<stored_cluster> stored,
+                            cluster_store_writer_actor disk) {
+  self_ = actor;
+  config_ = std::move(settings);
+  term_ = config_.term;
+  writer_ = std::move(disk);
+  next_tick_ = now() + defaults::scheduler_tick;
+  members_ = member_table{config_.allow_inexact};
+  admission_ = admission_policy{config_.max_num_queued_reqs};
+  if (!stored)
+    return;
+  members_.restore(stored->identity);
+  adopt_model();
+  expected_ = std::move(stored->workers);
+  knows_workers_ = !expected_.empty();
+  if (knows_workers_)
+    recovery_end_ = now() + defaults::scheduler_recovery;
+}
+
+void scheduler_state::event(const char* what, const std::string& text) const {
+  if (config_.metrics)
+    config_.metrics->on_event(what, text);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Membership
+
+void scheduler_state::raise_term(uint64_t above, const std::string& who) {
+  term_ = above + 1;
+  epoch_ = 0;
+  welcomed_.clear();
+  for (const auto& [id, member] : contacts_)
+    welcomed_.insert(id);
+  rollout_.restart_epochs();
+  hosting_changed_ = true;
+  view_changed_ = true;
+  event("term-raised",
+        who + " has seen term " + std::to_string(above) + ", this is now " + std::to_string(term_));
+}
+
+void scheduler_state::adopt_model() {
+  if (rollout_.layer_experts() == members_.identity().layer_experts)
+    return;
+  rollout_.set_layers(members_.identity().layer_experts);
+  for (const auto& [id, member] : members_.all())
+    if (member.hello.address.role == worker_role::expert)
+      rollout_.add_host(id, max_experts(member.hello), member.hello.hosted);
+  wants_target_ = true;
+}
+
+void scheduler_state::watch_recovery(const worker_hello& hello) {
+  // A worker that has been in the cluster before, and no view yet: others will come back, too.
+  if (hello.term > 0 && epoch_ == 0 && !is_saving_ && !recovery_end_ && contacts_.empty())
+    recovery_end_ = now() + defaults::scheduler_recovery;
+  std::erase_if(expected_, [&hello](const worker_address& address) {
+    return address.id == hello.address.id || (hello.term == 0 && address.name == hello.address.name);
+  });
+}
+
+caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
+                                                  const caf::strong_actor_ptr& sender) {
+  if (!sender)
+    return make_error(ec::bad_request, "a worker without a member cannot join");
+  auto refusal = members_.check(hello);
+  if (refusal) {
+    event("worker-refused", text_of(refusal));
+    return refusal;
+  }
+  auto id = hello.address.id;
+  watch_recovery(hello);
+  if (hello.term > term_ || (hello.term == term_ && !welcomed_.contains(id)))
+    raise_term(hello.term, hello.address.name);
+  for (const auto& [other, entry] : members_.all())
+    if (other != id && entry.hello.address.name == hello.address.name) {
+      remove_worker(other, "was started anew");
+      break;
+    }
+  if (welcomed_.size() >= max_welcomed)
+    welcomed_.clear();
+  welcomed_.insert(id);
+  members_.join(hello, now());
+  auto& entry = contacts_[id];
+  if (entry.member)
+    self_->demonitor(entry.member.address());
+  entry = contact{};
+  entry.member = caf::actor_cast<member_actor>(sender);
+  self_->monitor(entry.member);
+  adopt_model();
+  if (hello.address.role == worker_role::attention) {
+    admission_.add_worker(hello);
+    rollout_.add_router(id);
+  } else if (hello.address.role == worker_role::expert && !rollout_.layer_experts().empty()) {
+    rollout_.add_host(id, max_experts(hello), hello.hosted);
+    wants_target_ = true;
+  }
+  hosting_changed_ = true;
+  view_changed_ = true;
+  event("worker-joined", described(hello.address));
+  step();
+  return worker_welcome{term_, members_.identity().fingerprint, published_};
+}
+
+void scheduler_state::renew(const lease_renewal& load, const caf::strong_actor_ptr& sender) {
+  auto id = load.id;
+  if (!members_.renew(load, now())) {
+    if (sender)
+      self_->send(caf::actor_cast<member_actor>(sender), fence_atom_v);
+    return;
+  }
+  if (members_.find(id)->hello.address.role != worker_role::attention)
+    return;
+  admission_.reconcile(load);
+  if (load.term == term_)
+    hosting_changed_ = rollout_.confirmed(id, load.epoch) || hosting_changed_;
+  step();
+}
+
+caf::result<void> scheduler_state::leave(worker_id id) {
+  if (!members_.leave(id))
+    return caf::unit;
+  admission_.retire_worker(id);
+  rollout_.retire_host(id);
+  wants_target_ = true;
+  hosting_changed_ = true;
+  view_changed_ = true;
+  if (auto found = departures_.find(id); found != departures_.end())
+    found->second.promise.deliver(make_error(ec::cancelled, "asked again"));
+  auto promise = self_->make_response_promise<caf::unit_t>();
+  departures_[id] = {promise, now() + defaults::drain};
+  step();
+  return promise;
+}
+
+void scheduler_state::remove_worker(worker_id id, const std::string& why) {
+  if (const auto* member = members_.find(id))
+    event("worker-gone", described(member->hello.address) + " " + why);
+  members_.remove(id);
+  admission_.remove_worker(id);
+  rollout_.remove_host(id);
+  rollout_.remove_router(id);
+  if (auto found = contacts_.find(id); found != contacts_.end()) {
+    self_->demonitor(found->second.member.address());
+    contacts_.erase(found);
+  }
+  if (auto found = departures_.find(id); found != departures_.end()) {
+    found->second.promise.deliver(caf::unit);
+    departures_.erase(found);
+  }
+  wants_target_ = true;
+  hosting_changed_ = true;
+  view_changed_ = true;
+}
+
+void scheduler_state::down(const caf::actor_addr& source, const caf::error& reason) {
+  // Whoever shuts down has no time to say good-bye when nobody needs it any more; that is no death.
+  const auto has_left = reason == caf::exit_reason::user_shutdown;
+  for (const auto& [id, entry] : contacts_)
+    if (entry.member.address() == source) {
+      if (!has_left && was_held_up())
+        expect_back(id);
+      remove_worker(id, has_left ? "has left" : "has died");
+      break;
+    }
+  if (std::erase(watched_, source) > 0) {
+    std::vector<request_id> orphans;
+    for (const auto& [id, owner] : owners_)
+      if (owner == source)
+        orphans.push_back(id);
+    // All of them first: a free place is for somebody who still wants it.
+    for (auto id : orphans)
+      forget(id);
+  }
+  step();
+}
+
+bool scheduler_state::was_held_up() const {
+  return now() < held_up_until_ || now() - next_tick_ > defaults::lease_interval;
+}
+
+void scheduler_state::expect_back(worker_id id) {
+  const auto* member = members_.find(id);
+  if (member == nullptr || member->hello.address.role == worker_role::gateway)
+    return;
+  // Keep the old view: half a view would abandon the others' requests, and load their experts elsewhere.
+  expected_.push_back(member->hello.address);
+  knows_workers_ = true;
+  recovery_end_ = now() + defaults::scheduler_recovery;
+}
+
+void scheduler_state::tick() {
+  // A scheduler that was held up itself (starved of processor time, stopped) has renewals in its mailbox that
+  // it has not read. That is nobody's death.
+  const auto late = now() - next_tick_;
+  if (late > defaults::lease_interval) {
+    held_up_until_ = now() + defaults::lease;
+    members_.extend(late, now());
+    event("scheduler-late",
+          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(late).count())
+              + " ms in which no lease could run out");
+  }
+  next_tick_ = now() + defaults::scheduler_tick;
+  for (auto id : members_.expired(now())) {
+    self_->send(contacts_.at(id).member, fence_atom_v);
+    remove_worker(id, "has not renewed its lease");
+  }
+  for (auto& [id, error] : admission_.expire(now(), published_.ready))
+    refuse(id, error);
+  step();
+}
+
+void scheduler_state::finish_departures() {
+  // When the whole cluster goes, nobody takes the last experts over and nobody needs them.
+  auto is_over = admission_.num_placed() == 0 && members_.count(worker_role::expert) == 0;
+  std::vector<worker_id> free;
+  for (const auto& [id, entry] : departures_) {
+    auto is_free = admission_.num_placed(id) == 0 && rollout_.is_free(id) && !contacts_.at(id).in_flight;
+    if (is_free || is_over || now() >= entry.deadline)
+      free.push_back(id);
+  }
+  for (auto id : free)
+    remove_worker(id, "has left");
+  if (!free.empty())
+    step();
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Requests
+
+caf::result<assignment>
+scheduler_state::admit(const admission_request& request,
+                       // NOLINTNEXTLINE(performance-unnecessary-value-param): see header
+                       caf::strong_actor_ptr owner) {
+  auto promise = self_->make_response_promise<assignment>();
+  if (auto found = waiting_.find(request.id); found != waiting_.end())
+    refuse(request.id, make_error(ec::cancelled, "the request was made again"));
+  if (auto error = admission_.enqueue(request, now())) {
+    if (config_.metrics)
+      config_.metrics->on_refused(code_of(error));
+    promise.deliver(error);
+    return promise;
+  }
+  waiting_[request.id] = promise;
+  if (owner) {
+    auto address = caf::actor_cast<caf::actor_addr>(owner);
+    if (std::find(watched_.begin(), watched_.end(), address) == watched_.end()) {
+      self_->monitor(owner);
+      watched_.push_back(address);
+    }
+    owners_[request.id] = std::move(address);
+  }
+  step();
+  return promise;
+}
+
+void scheduler_state::refuse(request_id id, const caf::error& error) {
+  if (config_.metrics)
+    config_.metrics->on_refused(code_of(error));
+  owners_.erase(id);
+  if (auto found = waiting_.find(id); found != waiting_.end()) {
+    found->second.deliver(error);
+    waiting_.erase(found);
+  }
+}
+
+void scheduler_state::forget(request_id id) {
+  admission_.release(id);
+  owners_.erase(id);
+  if (auto found = waiting_.find(id); found != waiting_.end()) {
+    found->second.deliver(make_error(ec::cancelled, "the request is no longer wanted"));
+    waiting_.erase(found);
+  }
+}
+
+void scheduler_state::done(request_id id) {
+  forget(id);
+  step();
+}
+
+void scheduler_state::place_requests() {
+  if (!published_.ready)
+    return;
+  for (const auto& [id, worker, waited] : admission_.place(now())) {
+    if (config_.metrics)
+      config_.metrics->on_admitted(waited);
+    auto found = waiting_.find(id);
+    found->second.deliver(assignment{id, members_.find(worker)->hello.address});
+    waiting_.erase(found);
+  }
+}
+
+void scheduler_state::shut_down() {
+  for (auto& [id, promise] : waiting_)
+    promise.deliver(make_error(ec::shutting_down, "the scheduler is shutting down"));
+  for (auto& [id, entry] : departures_)
+    entry.promise.deliver(caf::unit);
+  waiting_.clear();
+  departures_.clear();
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// What others see
+
+scheduler_status scheduler_state::status() const {
+  scheduler_status result;
+  result.term = term_;
+  result.ready = published_.ready;
+  result.fingerprint = members_.identity().fingerprint;
+  result.experts = published_.experts;
+  for (const auto& [id, member] : members_.all()) {
+    auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now() - member.renewed);
+    result.workers.push_back({member.hello.address, member.load, static_cast<uint64_t>(age.count()),
+                              rollout_.hosted(id), member.hello.numerics_class});
+  }
+  result.queued = admission_.num_queued();
+  result.assigned = admission_.num_placed();
+  return result;
+}
+
+} // namespace troupe

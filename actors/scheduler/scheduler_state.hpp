@@ -1,0 +1,125 @@
+// The state of the scheduler actor: between messages and the pure parts that decide (members, admission,
+// placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <caf/typed_response_promise.hpp>
+
+#include "actors/cluster/member.hpp"
+#include "actors/scheduler/admission_policy.hpp"
+#include "actors/scheduler/cluster_store_writer.hpp"
+#include "actors/scheduler/member_table.hpp"
+#include "actors/scheduler/placement_rollout.hpp"
+#include "actors/scheduler/scheduler.hpp"
+#include "actors/scheduler/scheduler_metrics.hpp"
+
+namespace troupe {
+
+/// A worker for people: its name, and where it is.
+std::string described(const worker_address& address);
+
+struct scheduler_state {
+  using pointer = scheduler_actor::stateful_pointer<scheduler_state>;
+
+  static inline const char* name = "scheduler";
+
+  /// A worker's member actor, and the one host order that may be on its way to it.
+  struct contact {
+    member_actor member;
+    uint64_t order = 0; ///< the newest
+    bool in_flight = false;
+    time_point retry_at;
+    std::chrono::milliseconds pause = defaults::reconnect_min;
+  };
+
+  /// A worker that waits to be let go.
+  struct departure {
+    caf::typed_response_promise<caf::unit_t> promise;
+    time_point deadline;
+  };
+
+  void start(pointer actor, scheduler_config settings, std::optional<stored_cluster> stored,
+             cluster_store_writer_actor disk);
+
+  caf::result<worker_welcome> join(const worker_hello& hello, const caf::strong_actor_ptr& sender);
+  void renew(const lease_renewal& load, const caf::strong_actor_ptr& sender);
+  caf::result<void> leave(worker_id id);
+  /// @param owner  by value: a promise takes the sender away from the message
+  caf::result<assignment> admit(const admission_request& request, caf::strong_actor_ptr owner);
+  void done(request_id id);
+  void tick();
+  /// A member or a gateway has ended, for `reason`.
+  void down(const caf::actor_addr& source, const caf::error& reason);
+  void shut_down();
+  scheduler_status status() const;
+
+ private:
+  time_point now() const { return self_->clock().now(); }
+
+  void event(const char* what, const std::string& text) const;
+
+  void raise_term(uint64_t above, const std::string& name);
+  void adopt_model();
+  void watch_recovery(const worker_hello& hello);
+  void remove_worker(worker_id id, const std::string& why);
+  /// Whether this process did not run just now, so that peers have taken it for dead.
+  bool was_held_up() const;
+  /// Waits for a worker that has lost its connection, as after a restart.
+  void expect_back(worker_id id);
+  void refuse(request_id id, const caf::error& error);
+  /// Takes a request out, wherever it is, without giving its place to another yet.
+  void forget(request_id id);
+
+  /// Does whatever the last message made possible: recovery ends, target, publication, orders, places,
+  /// departures.
+  void step();
+  bool is_recovering();
+  void publish();
+  void broadcast();
+  void issue_orders();
+  void issue_order(worker_id id, contact& to, std::vector<expert_id> experts);
+  void order_done(worker_id id, uint64_t order, const host_report* report, const std::string& error);
+  void place_requests();
+  void finish_departures();
+
+  pointer self_ = nullptr;
+  scheduler_config config_;
+  cluster_store_writer_actor writer_;
+  uint64_t term_ = 0;
+  uint64_t epoch_ = 0;
+  uint64_t last_order_ = 0; ///< of all workers: a worker that joins again must see a greater one
+
+  member_table members_;
+  time_point next_tick_;     ///< when it is due
+  time_point held_up_until_; ///< until then, lost connections are blamed on our own pause
+  admission_policy admission_{defaults::max_num_queued_reqs};
+  placement_rollout rollout_;
+  std::map<worker_id, contact> contacts_;
+  std::map<worker_id, departure> departures_;
+  std::set<worker_id> welcomed_; ///< in this term
+
+  std::map<request_id, caf::typed_response_promise<assignment>> waiting_;
+  std::map<request_id, caf::actor_addr> owners_; ///< gateway actors of requests that wait or have a place
+  std::vector<caf::actor_addr> watched_;         ///< gateway actors under monitor
+
+  std::optional<time_point> recovery_end_;
+  std::vector<worker_address>
+      expected_;               ///< workers that are not back yet, of the last scheduler or of this one
+  bool knows_workers_ = false; ///< recovery ends early once all of expected_ are back
+  bool wants_target_ = false;  ///< the target no longer fits the workers
+  bool has_target_ = false;
+  bool hosting_changed_ = false; ///< look at routing and orders again
+  bool view_changed_ = false;    ///< workers came or went since the last publication
+  bool is_saving_ = false;
+  cluster_view next_;      ///< the newest view; being made durable while is_saving_
+  cluster_view published_; ///< what members have been sent
+};
+
+} // namespace troupe

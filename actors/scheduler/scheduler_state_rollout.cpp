@@ -1,0 +1,134 @@
+// scheduler_state: from what has changed to a target, a publication, and orders to the expert hosts.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include <caf/send.hpp>
+
+#include "actors/scheduler/scheduler_state.hpp"
+
+namespace troupe {
+
+bool scheduler_state::is_recovering() {
+  if (recovery_end_ && (now() >= *recovery_end_ || (knows_workers_ && expected_.empty())))
+    recovery_end_.reset();
+  return recovery_end_.has_value();
+}
+
+void scheduler_state::step() {
+  if (!is_recovering()) {
+    has_target_ = has_target_ || members_.count(worker_role::expert) >= config_.min_expert_workers;
+    if (wants_target_ && has_target_ && !rollout_.layer_experts().empty()) {
+      rollout_.retarget(config_.num_replicas, true);
+      wants_target_ = false;
+      hosting_changed_ = true;
+    }
+    if (!is_saving_ && (view_changed_ || (hosting_changed_ && rollout_.wants_route())))
+      publish();
+    if (hosting_changed_)
+      issue_orders();
+  }
+  place_requests();
+  finish_departures();
+  if (config_.metrics)
+    config_.metrics->on_requests(admission_.num_queued(), admission_.num_placed());
+}
+
+void scheduler_state::publish() {
+  view_changed_ = false;
+  hosting_changed_ = true;
+  next_.experts = rollout_.route(term_, ++epoch_);
+  next_.workers.clear();
+  for (const auto& [id, member] : members_.all())
+    next_.workers.push_back(member.hello.address);
+  next_.ready = rollout_.is_complete() && members_.count(worker_role::attention) > 0;
+  if (!writer_) {
+    broadcast();
+    return;
+  }
+  stored_cluster stored{members_.identity(), next_.experts, {}};
+  for (const auto& worker : next_.workers)
+    if (worker.role != worker_role::gateway)
+      stored.workers.push_back(worker);
+  is_saving_ = true;
+  auto self = self_;
+  auto saved = [self] {
+    self->state.is_saving_ = false;
+    self->state.hosting_changed_ = true; // whatever came meanwhile has not been looked at
+    self->state.broadcast();
+    self->state.step();
+  };
+  self_
+      ->request(writer_, defaults::local_request, caf::put_atom_v,
+                std::make_shared<const stored_cluster>(std::move(stored)))
+      .then(saved, [self, saved](const caf::error& error) {
+        // The next term is higher in any case, so the cluster serves rather than waits for a disk.
+        self->state.event("placement-not-saved", text_of(error));
+        saved();
+      });
+}
+
+void scheduler_state::broadcast() {
+  published_ = next_;
+  if (config_.metrics)
+    config_.metrics->on_published(published_.experts, published_.ready);
+  auto message = caf::make_message(published_);
+  for (const auto& [id, entry] : contacts_)
+    caf::anon_send(caf::actor_cast<caf::actor>(entry.member), message);
+}
+
+void scheduler_state::issue_orders() {
+  hosting_changed_ = false;
+  bool is_busy = false;
+  for (auto& [id, entry] : contacts_) {
+    if (entry.in_flight || now() < entry.retry_at) {
+      is_busy = true;
+      hosting_changed_ = hosting_changed_ || !entry.in_flight;
+      continue;
+    }
+    if (auto experts = rollout_.next_order(id)) {
+      issue_order(id, entry, std::move(*experts));
+      is_busy = true;
+    }
+  }
+  if (!is_busy && !is_saving_ && rollout_.is_stuck() && !rollout_.awaits_confirmation()) {
+    // Full workers that wait for one another's room: serve everything first, balance gives way.
+    rollout_.retarget(config_.num_replicas, false);
+    hosting_changed_ = rollout_.wants_route();
+    event("placement-unbalanced", "workers have no room to exchange experts");
+  }
+}
+
+void scheduler_state::issue_order(worker_id id, contact& to, std::vector<expert_id> experts) {
+  auto order = to.order = ++last_order_;
+  to.in_flight = true;
+  auto self = self_;
+  self_->request(to.member, defaults::host_order_timeout, host_order{term_, order, std::move(experts)})
+      .then([self, id,
+             order](const host_report& report) { self->state.order_done(id, order, &report, report.error); },
+            [self, id, order](const caf::error& error) {
+              self->state.order_done(id, order, nullptr, text_of(error));
+            });
+}
+
+void scheduler_state::order_done(worker_id id, uint64_t order, const host_report* report,
+                                 const std::string& error) {
+  auto found = contacts_.find(id);
+  if (found == contacts_.end() || found->second.order != order || !found->second.in_flight)
+    return;
+  auto& entry = found->second;
+  entry.in_flight = false;
+  hosting_changed_ = true;
+  if (report != nullptr)
+    rollout_.reported(id, report->hosted);
+  if (error.empty()) {
+    entry.pause = defaults::reconnect_min;
+  } else {
+    event("host-order-failed", described(members_.find(id)->hello.address) + ": " + error);
+    entry.retry_at = now() + entry.pause;
+    entry.pause = std::min<std::chrono::milliseconds>(2 * entry.pause, defaults::host_order_retry_max);
+  }
+  step();
+}
+
+} // namespace troupe

@@ -1,0 +1,290 @@
+// The life of the CAF half, and its messages. Names and ends of actors: transport_core_names.cpp,
+// transport_core_ends.cpp.
+
+#include "actors/transport/caf/transport_core.hpp"
+
+#include <cstdio>
+#include <utility>
+
+#include <caf/actor_registry.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/binary_deserializer.hpp>
+#include <caf/binary_serializer.hpp>
+#include <caf/exit_reason.hpp>
+#include <caf/sec.hpp>
+
+#include "actors/transport/wire/wire_context.hpp"
+#include "actors/transport/wire/wire_deserializer.hpp"
+
+namespace troupe {
+
+namespace {
+
+using wire::frame_kind;
+
+void answer_with_error(const caf::strong_actor_ptr& requester, caf::message_id response, caf::error reason) {
+  if (requester)
+    requester->enqueue(nullptr, response, caf::make_message(std::move(reason)), nullptr);
+}
+
+void log_to_stderr(const char* event, const std::string& text) {
+  std::fprintf(stderr, "transport: %s: %s\n", event, text.c_str());
+}
+
+std::string node_bytes(caf::actor_system& sys) {
+  if (!sys.node())
+    throw std::runtime_error("transport: the actor system has no node id: call configure_transport first");
+  std::vector<char> bytes;
+  caf::binary_serializer sink{sys, bytes};
+  auto node = sys.node();
+  if (auto err = sink(node))
+    throw std::runtime_error("transport: cannot write down the node id: " + caf::to_string(err));
+  return {bytes.data(), bytes.size()};
+}
+
+wire::fabric_settings fabric_settings_for(caf::actor_system& sys, const transport_options& options) {
+  wire::fabric_settings result;
+  result.listen = options.listen;
+  result.advertise = options.advertise;
+  result.secret = options.secret;
+  result.fingerprint = options.fingerprint;
+  result.node = node_bytes(sys);
+  result.ucx = {options.net_devices, options.data_ports};
+  result.shared_memory = options.shared_memory;
+  result.window = {options.window_bytes, options.window_messages};
+  result.max_frame_bytes = options.max_message_bytes;
+  result.heartbeat = options.heartbeat;
+  result.silence = options.silence;
+  result.handshake_deadline = options.handshake_deadline;
+  result.max_guests = options.max_unauthenticated;
+  result.polling = options.polling;
+  result.faults = options.faults;
+  result.log = options.log ? options.log : log_to_stderr;
+  return result;
+}
+
+} // namespace
+
+transport::core::core(caf::actor_system& sys, transport_options options)
+    : system_(sys),
+      options_(std::move(options)),
+      proxies_(sys, *this),
+      woken_(sys),
+      next_sweep_(wire::clock::now()) {}
+
+void transport::core::start() {
+  fabric_ = std::make_unique<wire::fabric>(fabric_settings_for(system_, options_), *this);
+  fabric_->start();
+}
+
+void transport::core::stop() {
+  fabric_->stop();
+  fail_resolves([](const auto&) { return true; }, "this process is leaving");
+  proxies_.clear();
+  std::lock_guard guard{published_mutex_};
+  published_.clear();
+}
+
+// -- messages ---------------------------------------------------------------------
+
+void transport::core::ship(const wire::peer_connection_ptr& peer, caf::mailbox_element& what,
+                           caf::actor_id destination) {
+  const auto sender = std::move(what.sender);
+  const auto mid = what.mid;
+  const auto stages = std::move(what.stages);
+  auto content = what.move_content_to_message();
+  wire::outgoing_frame frame{frame_kind::message};
+  frame.header.source = sender ? sender->id() : 0;
+  frame.header.destination = destination;
+  frame.header.message_id = mid.integer_value();
+  frame.refusable = mid.is_request();
+  const bool foreign = sender && sender->node() != system_.node();
+  wire_context context{&system_};
+  context.proxy_registry_ptr(&proxies_);
+  caf::binary_serializer sink{&context, frame.head};
+  caf::error err;
+  if (foreign) {
+    frame.header.flags |= wire::foreign_source;
+    auto node = sender->node();
+    err = sink(node);
+  } else if (sender) {
+    export_actor(sender);
+  }
+  // `save` and `load` are called by name: given a whole message, CAF's processors drop the errors inside it.
+  if (!err)
+    err = sink(const_cast<std::vector<caf::strong_actor_ptr>&>(stages));
+  if (!err)
+    err = content.save(sink);
+  if (err) {
+    if (mid.is_request())
+      answer_with_error(sender, mid.response_id(), std::move(err));
+    return;
+  }
+  frame.parts = std::move(context.attached());
+  const bool waits = mid.is_request() && sender;
+  if (waits)
+    pending_.add({sender, mid.response_id(), foreign, peer->token, wire::clock::now()});
+  switch (fabric_->submit(peer, std::move(frame))) {
+  case wire::submission::accepted:
+    // A peer that died in between has had its requests answered already, without this one.
+    if (!waits || peer->current() == wire::peer_connection::state::up)
+      return;
+    err = caf::exit_reason::remote_link_unreachable;
+    break;
+  case wire::submission::window_full:
+    err = make_error(transport_error::window_full);
+    break;
+  case wire::submission::too_large:
+    err = make_error(transport_error::message_too_large);
+    break;
+  case wire::submission::dead:
+    err = caf::exit_reason::remote_link_unreachable;
+    break;
+  }
+  if (waits && pending_.remove(sender, mid.response_id()))
+    answer_with_error(sender, mid.response_id(), std::move(err));
+}
+
+void transport::core::ship_exit(const wire::peer_connection_ptr& peer, caf::strong_actor_ptr proxy,
+                                caf::mailbox_element_ptr what) {
+  fabric_->post([this, peer, to = std::move(proxy),
+                 held = std::make_shared<caf::mailbox_element_ptr>(std::move(what))] {
+    const auto source = (*held)->content().get_as<caf::exit_msg>(0).source;
+    static_cast<caf::monitorable_actor*>(to->get())->unlink_from(source);
+    ship(peer, **held, to->id());
+  });
+}
+
+bool transport::core::on_message(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
+                                 std::span<const std::byte> metadata, payload data) {
+  wire_context context{&system_};
+  context.proxy_registry_ptr(&proxies_);
+  context.arrived(std::move(data));
+  wire_deserializer source{&context, metadata};
+  // Fresh, not a copy of the peer's: copies share their data, and CAF reads into data that is there.
+  caf::node_id foreign_node;
+  std::vector<caf::strong_actor_ptr> stages;
+  caf::message content;
+  const bool foreign = (header.flags & wire::foreign_source) != 0;
+  try {
+    if (foreign && source(foreign_node))
+      return false;
+    if (source(stages) || content.load(source) || source.remaining() != 0)
+      return false;
+  } catch (const std::exception&) {
+    return false;
+  }
+  const caf::message_id mid{header.message_id};
+  const auto sender_node = foreign ? foreign_node : node_of(peer);
+  caf::strong_actor_ptr sender;
+  if (header.source != 0)
+    sender = sender_node == system_.node() ? system_.registry().get<caf::strong_actor_ptr>(header.source)
+                                           : proxy_for(sender_node, header.source);
+  caf::strong_actor_ptr receiver;
+  if (mid.is_response())
+    receiver = pending_.take(header.destination, mid);
+  else
+    receiver = system_.registry().get<caf::strong_actor_ptr>(header.destination);
+  if (receiver)
+    receiver->enqueue(
+        caf::make_mailbox_element(std::move(sender), mid, std::move(stages), std::move(content)),
+        fabric_->may_keep_jobs() ? &woken_ : nullptr);
+  else if (mid.is_request())
+    answer_with_error(sender, mid.response_id(), caf::sec::request_receiver_down);
+  return true;
+}
+
+// -- the fabric -------------------------------------------------------------------
+
+bool transport::core::frame_arrived(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
+                                    std::span<const std::byte> metadata, payload data) {
+  switch (header.kind) {
+  case frame_kind::message:
+    return on_message(peer, header, metadata, std::move(data));
+  case frame_kind::resolve:
+    on_resolve(peer, header, {reinterpret_cast<const char*>(metadata.data()), metadata.size()});
+    return true;
+  case frame_kind::resolved:
+    on_resolved_frame(peer, header);
+    return true;
+  case frame_kind::monitor:
+    on_monitor(peer, header.destination);
+    return true;
+  case frame_kind::down:
+    return on_down(peer, header, metadata);
+  case frame_kind::link:
+  case frame_kind::unlink:
+    on_link(peer, header);
+    return true;
+  case frame_kind::acknowledge:
+  case frame_kind::partial_sum_request:
+  case frame_kind::partial_sum_reply:
+    return false;
+  }
+  return false;
+}
+
+void transport::core::peer_up(const wire::peer_connection_ptr& peer) {
+  caf::node_id node;
+  caf::binary_deserializer source{system_, peer->peer.node.data(), peer->peer.node.size()};
+  if (source(node) || !node) {
+    fabric_->drop(peer, "its node id makes no sense");
+    return;
+  }
+  std::lock_guard guard{nodes_mutex_};
+  by_node_[node] = peer;
+  nodes_[peer->token] = std::move(node);
+}
+
+void transport::core::peer_down(const wire::peer_connection_ptr& peer, const std::string& reason) {
+  caf::node_id node;
+  {
+    std::lock_guard guard{nodes_mutex_};
+    if (const auto i = nodes_.find(peer->token); i != nodes_.end()) {
+      node = std::move(i->second);
+      nodes_.erase(i);
+    }
+    if (const auto i = by_node_.find(node); i != by_node_.end() && i->second == peer)
+      by_node_.erase(i);
+  }
+  for (auto& request : pending_.take_all(peer->token))
+    answer_with_error(request.requester, request.response, caf::exit_reason::remote_link_unreachable);
+  if (node)
+    proxies_.erase(node);
+  fail_resolves([&](const auto& x) { return x.peer == peer; }, "the peer died: " + reason);
+}
+
+void transport::core::tick(wire::clock::time_point now) {
+  fail_resolves([now](const auto& x) { return now >= x.deadline; },
+                "no answer to a resolve within the deadline");
+  if (now >= next_sweep_) {
+    next_sweep_ = now + options_.max_request_age / 10;
+    for (auto& request : pending_.take_before(now - options_.max_request_age))
+      answer_with_error(request.requester, request.response, caf::sec::request_timeout);
+  }
+}
+
+caf::strong_actor_ptr transport::core::proxy_for(const caf::node_id& node, caf::actor_id id) {
+  {
+    // The registry would keep an empty entry for every unknown node.
+    std::lock_guard guard{nodes_mutex_};
+    if (!by_node_.contains(node))
+      return nullptr;
+  }
+  return proxies_.get_or_put(node, id);
+}
+
+caf::node_id transport::core::node_of(const wire::peer_connection_ptr& peer) const {
+  std::lock_guard guard{nodes_mutex_};
+  const auto i = nodes_.find(peer->token);
+  return i == nodes_.end() ? caf::node_id{} : i->second;
+}
+
+void transport::core::export_actor(const caf::strong_actor_ptr& local) {
+  // `put` locks everyone out and attaches a functor the first time; mostly the actor is there already.
+  auto& registry = system_.registry();
+  if (!registry.get<caf::strong_actor_ptr>(local->id()))
+    registry.put(local->id(), local);
+}
+
+} // namespace troupe

@@ -1,0 +1,228 @@
+#include "actors/transport/wire/handshake.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace troupe::wire {
+
+namespace {
+
+// Limits of the fields of an introduction, generous against what this program writes.
+constexpr std::size_t max_node = 255;
+constexpr std::size_t max_fingerprint = 1024;
+constexpr std::size_t max_endpoint = 512;
+constexpr std::size_t max_worker_address = 32768;
+constexpr std::size_t max_refusal_text = 4096;
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span{text});
+}
+
+byte_writer encode_introduction(const introduction& x) {
+  byte_writer out;
+  out.put_string(x.node);
+  out.put_string(x.fingerprint);
+  out.put_string(x.endpoint);
+  out.put64(x.token);
+  out.put64(x.window_bytes);
+  out.put64(x.window_frames);
+  out.put_string(x.worker_address);
+  out.put_string(x.shared_memory_address);
+  return out;
+}
+
+bool parse_introduction(std::span<const std::byte> bytes, introduction& x) {
+  byte_parser in{bytes};
+  x.node = in.take_string(max_node);
+  x.fingerprint = in.take_string(max_fingerprint);
+  x.endpoint = in.take_string(max_endpoint);
+  x.token = in.take64();
+  x.window_bytes = in.take64();
+  x.window_frames = in.take64();
+  x.worker_address = in.take_string(max_worker_address);
+  x.shared_memory_address = in.take_string(max_worker_address);
+  return in.complete() && !x.node.empty() && !x.worker_address.empty();
+}
+
+bool read_nonce(const record& rec, nonce& out) {
+  if (rec.body.size() != out.size())
+    return false;
+  std::copy(rec.body.begin(), rec.body.end(), out.begin());
+  return true;
+}
+
+// Splits a body into its digest and the rest.
+bool split_digest(const record& rec, digest& mac, std::span<const std::byte>& rest) {
+  if (rec.body.size() < mac.size())
+    return false;
+  std::copy_n(rec.body.begin(), mac.size(), mac.begin());
+  rest = std::span{rec.body}.subspan(mac.size());
+  return true;
+}
+
+} // namespace
+
+std::string fingerprint_mismatch(const std::string& lhs, const std::string& rhs) {
+  if (lhs == rhs || lhs.empty() || rhs.empty())
+    return {};
+  return "models differ: '" + lhs + "' and '" + rhs + "'";
+}
+
+handshake::handshake(role who, std::string secret, introduction self)
+    : role_(who), secret_(std::move(secret)), self_(std::move(self)) {
+  if (secret_.empty())
+    throw std::runtime_error("transport: the cluster secret is empty");
+  if (self_.fingerprint.size() > max_fingerprint || self_.endpoint.size() > max_endpoint
+      || self_.node.size() > max_node || self_.worker_address.size() > max_worker_address
+      || self_.shared_memory_address.size() > max_worker_address)
+    throw std::runtime_error("transport: a field of the introduction is too long");
+  fill_random(own_nonce_);
+  if (role_ == role::client) {
+    byte_writer body;
+    body.put_raw(own_nonce_);
+    put(record_type::hello, body);
+  }
+}
+
+handshake::state handshake::feed(std::span<const std::byte> bytes) {
+  const bool ok = reader_.feed(bytes);
+  // A peer of another version is told ours before the connection ends, so that both can say what is wrong.
+  if (!ok && state_ == state::waiting) {
+    if (role_ == role::server && !have_peer_nonce_)
+      put(record_type::challenge, byte_writer{});
+    return fail(reader_.error());
+  }
+  while (state_ == state::waiting) {
+    auto rec = reader_.next();
+    if (!rec)
+      break;
+    on_record(*rec);
+  }
+  return state_;
+}
+
+handshake::state handshake::on_record(const record& rec) {
+  if (role_ == role::server)
+    return have_peer_nonce_ ? on_client_proof(rec) : on_hello(rec);
+  if (!have_peer_nonce_)
+    return on_challenge(rec);
+  return rec.type == record_type::refusal ? on_refusal(rec) : on_server_proof(rec);
+}
+
+handshake::state handshake::on_hello(const record& rec) {
+  if (rec.type != record_type::hello || !read_nonce(rec, peer_nonce_))
+    return fail("malformed hello");
+  have_peer_nonce_ = true;
+  byte_writer body;
+  body.put_raw(own_nonce_);
+  put(record_type::challenge, body);
+  return state_;
+}
+
+handshake::state handshake::on_challenge(const record& rec) {
+  if (rec.type != record_type::challenge || !read_nonce(rec, peer_nonce_))
+    return fail("malformed challenge");
+  have_peer_nonce_ = true;
+  const auto own = encode_introduction(self_);
+  client_digest_ = client_digest(own.bytes());
+  byte_writer body;
+  body.put_raw(client_digest_);
+  body.put_raw(own.bytes());
+  put(record_type::proof, body);
+  return state_;
+}
+
+handshake::state handshake::on_client_proof(const record& rec) {
+  std::span<const std::byte> body;
+  if (rec.type != record_type::proof || !split_digest(rec, client_digest_, body))
+    return fail("malformed proof");
+  if (!equal_digests(client_digest_, client_digest(body))) {
+    // An empty refusal: the client cannot tell it from noise, but learns at once that waiting is in vain.
+    put(record_type::refusal, byte_writer{});
+    return fail("authentication failed: the peer does not have this cluster's secret");
+  }
+  if (!parse_introduction(body, peer_))
+    return fail("malformed introduction");
+  if (const auto why = fingerprint_mismatch(self_.fingerprint, peer_.fingerprint); !why.empty()) {
+    refuse(refusal::fingerprint, why);
+    error_ = why;
+    return state_;
+  }
+  return state_ = state::deciding;
+}
+
+handshake::state handshake::accept() {
+  const auto own = encode_introduction(self_);
+  byte_writer body;
+  body.put_raw(server_digest("server", own.bytes()));
+  body.put_raw(own.bytes());
+  put(record_type::proof, body);
+  return state_ = state::done;
+}
+
+handshake::state handshake::refuse(refusal reason, const std::string& text) {
+  byte_writer content;
+  content.put8(static_cast<std::uint8_t>(reason));
+  content.put_string(self_.node);
+  content.put_string(std::string_view{text}.substr(0, max_refusal_text));
+  byte_writer body;
+  body.put_raw(server_digest("refusal", content.bytes()));
+  body.put_raw(content.bytes());
+  put(record_type::refusal, body);
+  refusal_ = reason;
+  error_ = text;
+  return state_ = state::refused;
+}
+
+handshake::state handshake::on_server_proof(const record& rec) {
+  std::span<const std::byte> body;
+  digest mac{};
+  if (rec.type != record_type::proof || !split_digest(rec, mac, body))
+    return fail("malformed proof");
+  if (!equal_digests(mac, server_digest("server", body)))
+    return fail("authentication failed: the server does not have this cluster's secret");
+  if (!parse_introduction(body, peer_))
+    return fail("malformed introduction");
+  if (auto why = fingerprint_mismatch(self_.fingerprint, peer_.fingerprint); !why.empty())
+    return fail(std::move(why));
+  return state_ = state::done;
+}
+
+handshake::state handshake::on_refusal(const record& rec) {
+  std::span<const std::byte> body;
+  digest mac{};
+  if (!split_digest(rec, mac, body) || !equal_digests(mac, server_digest("refusal", body)))
+    return fail("authentication failed: the server refused this process's secret");
+  byte_parser in{body};
+  refusal_ = static_cast<refusal>(in.take8());
+  peer_.node = in.take_string(max_node);
+  error_ = in.take_string(max_refusal_text);
+  if (!in.complete())
+    return fail("malformed refusal");
+  return state_ = state::refused;
+}
+
+handshake::state handshake::fail(std::string why) {
+  error_ = std::move(why);
+  return state_ = state::failed;
+}
+
+void handshake::put(record_type type, const byte_writer& body) {
+  const auto encoded = encode_record(type, body.bytes());
+  output_.insert(output_.end(), encoded.begin(), encoded.end());
+}
+
+digest handshake::client_digest(std::span<const std::byte> body) const {
+  const auto& client = role_ == role::client ? own_nonce_ : peer_nonce_;
+  const auto& server = role_ == role::client ? peer_nonce_ : own_nonce_;
+  return hmac_sha256(secret_, {bytes_of("client"), client, server, body});
+}
+
+digest handshake::server_digest(std::string_view label, std::span<const std::byte> body) const {
+  const auto& client = role_ == role::client ? own_nonce_ : peer_nonce_;
+  const auto& server = role_ == role::client ? peer_nonce_ : own_nonce_;
+  return hmac_sha256(secret_, {bytes_of(label), client, server, client_digest_, body});
+}
+
+} // namespace troupe::wire

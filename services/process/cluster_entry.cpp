@@ -1,0 +1,81 @@
+#include "services/process/cluster_entry.hpp"
+
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace troupe {
+
+std::string read_secret(const std::string& file) {
+  if (file.empty()) {
+    throw option_error("--secret-file is missing: processes of a cluster share a secret");
+  }
+
+  struct stat info {};
+
+  std::ifstream in(file, std::ios::binary);
+  if (!in || stat(file.c_str(), &info) != 0) {
+    throw option_error("--secret-file: cannot read " + file);
+  }
+  if ((info.st_mode & (S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH)) != 0 && S_ISREG(info.st_mode) != 0
+      && info.st_uid == geteuid()) {
+    throw option_error("--secret-file: " + file + " is open to other users; chmod 600 it");
+  }
+  std::string secret((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r' || secret.back() == ' ')) {
+    secret.pop_back();
+  }
+  if (secret.size() < 16) {
+    throw option_error("--secret-file: " + file + " holds fewer than 16 bytes");
+  }
+  return secret;
+}
+
+transport_options make_transport_options(const cluster_options& options, const std::string& fingerprint,
+                                         const process_log& log) {
+  host_port listen = parse_host_port(options.listen, "--listen");
+  if (!options.advertise.empty()) {
+    parse_host_port(options.advertise, "--advertise");
+  } else if (listen.host == "0.0.0.0" || listen.host == "::") {
+    throw option_error("--advertise is missing: peers cannot dial " + options.listen);
+  }
+  transport_options result;
+  result.listen = options.listen;
+  result.advertise = options.advertise;
+  result.secret = read_secret(options.secret_file);
+  result.fingerprint = fingerprint;
+  result.data_ports = options.data_ports;
+  result.net_devices = options.net_devices;
+  if (result.net_devices.empty() && (listen.host == "127.0.0.1" || listen.host == "localhost")) {
+    result.net_devices = "lo"; // otherwise a second lane over another interface comes into being
+  }
+  result.shared_memory = options.shared_memory;
+  result.log = [log](const char* event, const std::string& text) { log.line(event, text); };
+  return result;
+}
+
+void report_ready(const cluster_options& options, const std::string& endpoint) {
+  if (options.ready_fd == 0) {
+    return;
+  }
+  std::string line = endpoint + "\n";
+  int fd = static_cast<int>(options.ready_fd);
+  if (write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    throw option_error("--ready-fd: cannot write to descriptor " + std::to_string(fd));
+  }
+  close(fd);
+}
+
+worker_id draw_worker_id() {
+  std::random_device random;
+  uint64_t value = 0;
+  while (value == 0) {
+    value = (uint64_t{random()} << 32) | random();
+  }
+  return {value};
+}
+
+} // namespace troupe

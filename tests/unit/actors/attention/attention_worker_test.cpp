@@ -1,0 +1,240 @@
+// What an attention worker computes: the tokens of the model, whatever shares its batches and its cache.
+#include <chrono>
+#include <limits>
+#include <random>
+#include <tuple>
+
+#include "tests/unit/actors/attention/attention_worker_fixture.hpp"
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A request with everything that can differ, from a seeded generator.
+generation_request random_request(std::mt19937& random, const serving_system& cluster, uint64_t number) {
+  const auto draw = [&](int32_t low, int32_t high) {
+    return std::uniform_int_distribution{low, high}(random);
+  };
+  auto result = cluster.make_request(number, static_cast<uint32_t>(draw(1, 40)), draw(1, 24));
+  result.id.choice = static_cast<uint32_t>(draw(0, 3));
+  result.priority = draw(-1, 1);
+  auto& sampling = result.sampling;
+  sampling.temperature = draw(0, 1) == 0 ? 0.0F : 0.8F;
+  sampling.num_logprobs = draw(-1, 3);
+  sampling.prompt_logprobs = draw(0, 4) == 0 ? draw(0, 2) : -1;
+  sampling.min_tokens = draw(0, 4);
+  for (int32_t stop = 0; stop < draw(0, 60); ++stop)
+    sampling.stop_token_ids.push_back(draw(0, 996));
+  return result;
+}
+
+TEST_F(attention_worker_test, gives_the_tokens_of_the_model) {
+  start();
+  submit_expecting(make_request(1, 5, 8));
+  finish_all();
+  EXPECT_EQ(results.begin()->second.output.tokens.size(), 8U);
+}
+
+TEST_F(attention_worker_test, hundreds_of_random_requests_get_what_each_gets_alone) {
+  std::mt19937 random{20260801};
+  attention_worker_config config;
+  config.max_num_seqs = 24;
+  config.max_num_batched_tokens = 64;
+  config.max_waiting = 1000;
+  config.max_micro_batches = 3;
+  start(config);
+  for (uint64_t number = 1; number <= 300; ++number) {
+    submit_expecting(random_request(random, *this, number));
+    if (number % 3 == 0)
+      advance(std::chrono::microseconds{std::uniform_int_distribution{0, 2000}(random)});
+  }
+  finish_all();
+  EXPECT_GT(attention.metrics->most_rows, 32U) << "batches must have been shared";
+  EXPECT_LE(attention.metrics->most_rows, 64U);
+}
+
+TEST_F(attention_worker_test, tokens_do_not_depend_on_chunks_blocks_or_micro_batches) {
+  auto number = 0;
+  for (const auto& [chunk, block, blocks, micro_batches] :
+       {std::tuple{512U, 4U, 256U, 1U}, std::tuple{3U, 16U, 64U, 1U}, std::tuple{16U, 1U, 200U, 3U}}) {
+    attention_worker_config config;
+    config.max_num_batched_tokens = chunk;
+    config.max_micro_batches = micro_batches;
+    simulated_attention_engine::config settings;
+    settings.block_tokens = block;
+    settings.num_blocks = blocks;
+    if (number == 0)
+      start(config, settings);
+    else
+      attention = add_worker("attention-" + std::to_string(number), config, settings);
+    publish(attention);
+    results.clear();
+    std::mt19937 random{5};
+    for (uint64_t request = 1; request <= 40; ++request)
+      submit_expecting(random_request(random, *this, request));
+    finish_all();
+    ++number;
+  }
+}
+
+TEST_F(attention_worker_test, choices_prefill_their_prompt_once) {
+  start();
+  auto request = make_request(1, 30, 6);
+  for (uint32_t choice = 0; choice < 4; ++choice) {
+    request.id.choice = choice;
+    submit_expecting(request);
+  }
+  finish_all();
+  // Seven blocks of 4 are shared; the two tokens behind them and five new ones are each choice's own.
+  EXPECT_EQ(attention.metrics->rows, 28U + 4U * (2U + 5U));
+  EXPECT_NE(of(1).output.tokens, (results[sequence_id{{1}, 1}].output.tokens)) << "each draws its own";
+}
+
+TEST_F(attention_worker_test, choices_with_another_prompt_share_nothing) {
+  start();
+  auto request = make_request(1, 30, 6);
+  submit_expecting(request);
+  request.id.choice = 1;
+  ++request.prompt[0];
+  submit_expecting(request);
+  finish_all();
+  EXPECT_EQ(attention.metrics->rows, 2U * (30U + 5U));
+}
+
+TEST_F(attention_worker_test, preempts_when_the_cache_is_full_and_nobody_notices) {
+  simulated_attention_engine::config settings;
+  settings.num_blocks = 26; // of 4 tokens: two sequences of full length, or many short ones
+  attention_worker_config config;
+  config.max_num_seqs = 16;
+  start(config, settings);
+  for (uint64_t number = 1; number <= 24; ++number) {
+    auto request = make_request(number, static_cast<uint32_t>(3 + number % 9), 30);
+    request.sampling.prompt_logprobs = number % 2 == 0 ? 1 : -1;
+    submit_expecting(request);
+  }
+  finish_all();
+  EXPECT_GT(attention.metrics->preemptions, 3U);
+  EXPECT_EQ(status_of(attention).preemptions, attention.metrics->preemptions);
+}
+
+TEST_F(attention_worker_test, prompt_logprobs_survive_chunks_and_come_once) {
+  attention_worker_config config;
+  config.max_num_batched_tokens = 4;
+  start(config);
+  auto request = make_request(1, 23, 5);
+  request.sampling.prompt_logprobs = 2;
+  submit_expecting(request);
+  submit_expecting(make_request(2, 9, 12));
+  finish_all();
+  EXPECT_EQ(results[request.id].output.prompt_logprobs.size(), 22U);
+}
+
+TEST_F(attention_worker_test, stops_at_the_context) {
+  start();
+  submit_expecting(make_request(1, 90, 50));
+  finish_all();
+  EXPECT_EQ(results.begin()->second.output.tokens.size(), 6U);
+  EXPECT_EQ(results.begin()->second.output.finish, finish_reason::length);
+}
+
+TEST_F(attention_worker_test, a_sequence_that_can_never_fit_is_refused) {
+  simulated_attention_engine::config settings;
+  settings.num_blocks = 10; // 40 positions
+  start({}, settings);
+  submit(attention, client, make_request(1, 40, 1));
+  run();
+  EXPECT_EQ(of(1).failure, ec::context_exceeded);
+  EXPECT_NE(of(1).failure_text.find("40 positions"), std::string::npos);
+  submit(attention, client, make_request(2, 39, 5));
+  ASSERT_TRUE(run_until([&] { return of(2).finished; }));
+  EXPECT_EQ(of(2).output.tokens.size(), 1U);
+  EXPECT_EQ(ask<worker_hello>(attention.actor, caf::join_atom_v)->max_model_len, 40U);
+}
+
+TEST_F(attention_worker_test, unsound_requests_are_refused) {
+  start();
+  auto empty = make_request(1, 1, 1);
+  empty.prompt.clear();
+  auto outside = make_request(2, 1, 1);
+  outside.prompt[0] = 997;
+  auto nothing = make_request(3, 1, 0);
+  auto nan = make_request(4, 1, 1);
+  nan.sampling.temperature = std::numeric_limits<float>::quiet_NaN();
+  auto bias = make_request(5, 1, 1);
+  bias.sampling.logit_bias = {{-3, 1.0F}};
+  auto emitted = make_request(6, 1, 3);
+  emitted.emitted = {-1};
+  auto logprobs = make_request(7, 1, 1);
+  logprobs.sampling.num_logprobs = 1000;
+  for (const auto& request : {empty, outside, nothing, nan, bias, emitted, logprobs}) {
+    submit(attention, client, request);
+    run();
+    EXPECT_EQ(results[request.id].failure, ec::bad_request) << request.id.request.value;
+    EXPECT_NE(results[request.id].failure_text, "");
+  }
+}
+
+TEST_F(attention_worker_test, intake_is_bounded) {
+  attention_worker_config config;
+  config.max_num_seqs = 2;
+  config.max_waiting = 3;
+  start(config);
+  for (uint64_t number = 1; number <= 8; ++number)
+    submit(attention, client, make_request(number, 2, 3));
+  ASSERT_TRUE(run_until([&] { return all_finished(results, 8); }));
+  uint64_t refused = 0;
+  for (const auto& [id, got] : results) {
+    if (got.failure == ec::none)
+      EXPECT_EQ(got.output, expected(make_request(id.request.value, 2, 3)));
+    else
+      EXPECT_EQ(got.failure, ec::overloaded);
+    refused += got.failure == ec::overloaded ? 1 : 0;
+  }
+  // The first goes into flight alone; a second seat is only taken by the next plan.
+  EXPECT_GE(refused, 3U);
+  EXPECT_LE(refused, 4U);
+}
+
+TEST_F(attention_worker_test, ignores_eos_but_not_other_stop_tokens) {
+  model.shape.eos_token_ids = {11, 12};
+  start();
+  auto request = make_request(1, 7, 40);
+  request.sampling.stop_token_ids = {11, 12};
+  for (int32_t token = 100; token < 160; ++token)
+    request.sampling.stop_token_ids.push_back(token);
+  request.sampling.ignore_eos = true;
+  auto without = request;
+  without.sampling.stop_token_ids.erase(without.sampling.stop_token_ids.begin(),
+                                        without.sampling.stop_token_ids.begin() + 2);
+  wanted[request.id] = expected(without);
+  submit(attention, client, request);
+  finish_all();
+}
+
+TEST_F(attention_worker_test, priority_goes_before_arrival) {
+  attention_worker_config config;
+  config.max_num_seqs = 1;
+  start(config);
+  std::vector<uint64_t> order;
+  for (uint64_t number = 1; number <= 4; ++number) {
+    auto request = make_request(number, 4, 6);
+    request.priority = number == 4 ? -5 : 0;
+    submit_expecting(request);
+  }
+  while (order.size() < 4) {
+    ASSERT_TRUE(run_until([&] {
+      for (const auto& [id, got] : results)
+        if (got.finished && std::find(order.begin(), order.end(), id.request.value) == order.end()) {
+          order.push_back(id.request.value);
+          return true;
+        }
+      return false;
+    }));
+  }
+  EXPECT_EQ(order, (std::vector<uint64_t>{1, 4, 2, 3}));
+  finish_all();
+}
+
+} // namespace
+} // namespace troupe

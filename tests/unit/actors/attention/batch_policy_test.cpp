@@ -1,0 +1,284 @@
+#include "actors/attention/batch_policy.hpp"
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include <gtest/gtest.h>
+
+namespace troupe {
+namespace {
+
+using slices = std::vector<batch_policy::slice>;
+
+constexpr uint32_t any = 1000;
+
+batch_policy::limits small() {
+  batch_policy::limits result;
+  result.max_num_seqs = 4;
+  result.max_num_batched_tokens = 8;
+  result.max_waiting = 6;
+  result.max_model_len = 64;
+  result.block_tokens = 4;
+  result.num_blocks = 16;
+  return result;
+}
+
+void complete(batch_policy& policy, const batch_policy::plan& plan) {
+  for (const auto& slice : plan.slices)
+    policy.complete(slice.sequence, slice.last);
+}
+
+TEST(batch_policy, cuts_prefill_into_chunks_and_then_decodes) {
+  batch_policy policy{small()};
+  ASSERT_EQ(policy.add(1, 19, 0), ec::none);
+  for (const auto& expected : {slices{{1, 0, 8, false}}, slices{{1, 8, 8, false}}, slices{{1, 16, 3, true}},
+                               slices{{1, 19, 1, true}}, slices{{1, 20, 1, true}}}) {
+    const auto plan = policy.next(any);
+    EXPECT_EQ(plan.slices, expected);
+    complete(policy, plan);
+  }
+  EXPECT_EQ(policy.blocks(1).size(), 6U) << "21 tokens in blocks of 4";
+}
+
+TEST(batch_policy, decodes_go_before_prefill_and_share_the_budget) {
+  batch_policy policy{small()};
+  policy.add(1, 2, 0);
+  policy.add(2, 3, 0);
+  complete(policy, policy.next(any));
+  policy.add(3, 20, 0);
+  const auto plan = policy.next(any);
+  EXPECT_EQ(plan.slices, (slices{{1, 2, 1, true}, {2, 3, 1, true}, {3, 0, 6, false}}));
+}
+
+TEST(batch_policy, a_sequence_in_flight_is_left_alone) {
+  batch_policy policy{small()};
+  policy.add(1, 2, 0);
+  policy.add(2, 2, 0);
+  EXPECT_EQ(policy.ready(), 2U);
+  const auto first = policy.next(1);
+  EXPECT_EQ(first.slices, (slices{{1, 0, 2, true}}));
+  EXPECT_EQ(policy.ready(), 1U);
+  EXPECT_TRUE(policy.in_flight(1));
+  const auto second = policy.next(any);
+  EXPECT_EQ(second.slices, (slices{{2, 0, 2, true}}));
+  EXPECT_TRUE(policy.next(any).slices.empty());
+  complete(policy, first);
+  EXPECT_EQ(policy.next(any).slices, (slices{{1, 2, 1, true}}));
+}
+
+TEST(batch_policy, ranks_by_priority_then_arrival) {
+  auto limits = small();
+  limits.max_num_seqs = 1;
+  batch_policy policy{limits};
+  policy.add(1, 2, 1);
+  policy.add(2, 2, 0);
+  policy.add(3, 2, 0);
+  for (const batch_policy::key expected : {2U, 3U, 1U}) {
+    const auto plan = policy.next(any);
+    ASSERT_EQ(plan.slices.size(), 1U);
+    EXPECT_EQ(plan.slices[0].sequence, expected);
+    complete(policy, plan);
+    policy.remove(expected);
+  }
+}
+
+TEST(batch_policy, takes_the_blocks_of_the_lowest_rank_and_puts_it_at_the_head) {
+  auto limits = small();
+  limits.num_blocks = 3;
+  limits.max_num_batched_tokens = 16;
+  batch_policy policy{limits};
+  ASSERT_EQ(policy.add(1, 4, 0), ec::none);
+  ASSERT_EQ(policy.add(2, 4, 0), ec::none);
+  ASSERT_EQ(policy.add(3, 3, 1), ec::none);
+  policy.add(4, 1, 1);
+  complete(policy, policy.next(any)); // 1, 2 and 3 have one block each
+  const auto plan = policy.next(any);
+  EXPECT_EQ(plan.preempted, (std::vector<batch_policy::key>{3}));
+  EXPECT_EQ(plan.slices, (slices{{1, 4, 1, true}})) << "2 may not take a block from 1, which goes before it";
+  EXPECT_EQ(policy.waiting(), 2U);
+  complete(policy, plan);
+  policy.remove(1);
+  const auto next = policy.next(any);
+  EXPECT_EQ(next.slices, (slices{{2, 4, 1, true}, {3, 0, 4, true}}))
+      << "3 stays in front of 4, and its four known tokens are computed again";
+}
+
+TEST(batch_policy, refuses_what_can_never_fit_and_what_is_too_much) {
+  batch_policy policy{small()};
+  EXPECT_EQ(policy.max_positions(), 64U);
+  EXPECT_EQ(policy.add(1, 64, 0), ec::context_exceeded) << "no room for a new token";
+  EXPECT_EQ(policy.add(1, 0, 0), ec::context_exceeded);
+  EXPECT_EQ(policy.add(1, 63, 0), ec::none);
+  for (batch_policy::key name = 2; name <= 6; ++name)
+    EXPECT_EQ(policy.add(name, 1, 0), ec::none);
+  EXPECT_EQ(policy.add(7, 1, 0), ec::overloaded);
+  EXPECT_FALSE(policy.contains(7));
+  auto limits = small();
+  limits.num_blocks = 5;
+  EXPECT_EQ(batch_policy{limits}.max_positions(), 20U) << "what the blocks hold";
+}
+
+TEST(batch_policy, a_group_computes_its_prefix_once) {
+  batch_policy policy{small()};
+  const batch_policy::common_prefix prompt{7, 10};
+  policy.add(1, 10, 0, prompt);
+  policy.add(2, 10, 0, prompt);
+  policy.add(3, 13, 0, prompt); // three tokens more, of an earlier attempt
+  policy.add(4, 2, 0);
+  auto plan = policy.next(any);
+  EXPECT_EQ(plan.slices, (slices{{1, 0, 8, false}}));
+  complete(policy, plan);
+  plan = policy.next(any);
+  EXPECT_EQ(plan.slices, (slices{{1, 8, 2, true}, {2, 8, 2, true}, {3, 8, 4, false}}))
+      << "two full blocks are shared, the third is each one's own";
+  EXPECT_EQ(policy.blocks(2)[0], policy.blocks(1)[0]);
+  EXPECT_EQ(policy.blocks(3)[1], policy.blocks(1)[1]);
+  EXPECT_NE(policy.blocks(2)[2], policy.blocks(1)[2]);
+  EXPECT_EQ(policy.pool().references(policy.blocks(1)[0]), 3U);
+  EXPECT_EQ(policy.pool().num_used(), 2U + 1U + 1U + 2U);
+  complete(policy, plan);
+  policy.remove(1);
+  policy.remove(3);
+  EXPECT_EQ(policy.pool().num_used(), 3U) << "what 2 holds";
+  policy.add(5, 10, 0, prompt);
+  plan = policy.next(any);
+  EXPECT_EQ(plan.slices, (slices{{2, 10, 1, true}, {4, 0, 2, true}, {5, 8, 2, true}}));
+}
+
+TEST(batch_policy, who_waits_for_a_prefix_holds_nobody_up) {
+  auto limits = small();
+  limits.max_num_batched_tokens = 12;
+  batch_policy policy{limits};
+  policy.add(1, 9, 0, {7, 9});
+  policy.add(2, 9, 0, {7, 9});
+  policy.add(3, 2, 0);
+  EXPECT_EQ(policy.next(any).slices, (slices{{1, 0, 9, true}, {3, 0, 2, true}}));
+  EXPECT_TRUE(policy.next(any).slices.empty()) << "in flight is not computed";
+  policy.remove(1);
+  EXPECT_EQ(policy.next(any).slices, (slices{{2, 0, 9, true}})) << "nobody brings it any more";
+}
+
+TEST(batch_policy, a_prefix_within_one_block_is_not_worth_waiting) {
+  batch_policy policy{small()};
+  policy.add(1, 4, 0, {7, 4});
+  policy.add(2, 4, 0, {7, 4});
+  EXPECT_EQ(policy.next(any).slices, (slices{{1, 0, 4, true}, {2, 0, 4, true}}));
+}
+
+TEST(batch_policy, removal_frees_blocks_in_every_state) {
+  batch_policy policy{small()};
+  policy.add(1, 10, 0);
+  policy.add(2, 10, 0);
+  const auto plan = policy.next(1);
+  policy.remove(2);
+  EXPECT_EQ(policy.waiting(), 0U);
+  EXPECT_EQ(policy.pool().num_used(), 3U);
+  policy.remove(1);
+  EXPECT_EQ(policy.pool().num_used(), 0U);
+  EXPECT_EQ(policy.ready(), 0U);
+  policy.remove(99);
+}
+
+// Random load on a small cache with up to three plans in flight: everything ends, every position is computed
+// in order, limits hold, blocks suffice and none leaks.
+TEST(batch_policy, everything_ends_under_random_load) {
+  for (const uint32_t seed : {1U, 2U, 3U, 4U}) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random{seed};
+    const auto draw = [&](uint32_t low, uint32_t high) {
+      return std::uniform_int_distribution{low, high}(random);
+    };
+    auto limits = small();
+    limits.max_waiting = 1000;
+    limits.num_blocks = 16;
+    batch_policy policy{limits};
+
+    struct progress {
+      uint32_t known = 0;
+      uint32_t computed = 0;
+      uint32_t until = 0;
+      uint64_t group = 0;
+    };
+
+    std::map<batch_policy::key, progress> live;
+    batch_policy::key last = 0;
+    size_t ended = 0;
+    size_t preemptions = 0;
+    size_t shared = 0;
+    uint32_t prompt = 0;
+    std::vector<batch_policy::plan> flying;
+    for (int round = 0; ended < 300; ++round) {
+      ASSERT_LT(round, 100'000) << "live lock";
+      while (last < 300 && draw(0, 2) == 0) {
+        // Groups of three with a common prompt, and more tokens that are known.
+        if (last % 3 == 0)
+          prompt = draw(1, 30);
+        const auto has_more = draw(0, 1);
+        const auto known = prompt + has_more * draw(0, 10);
+        ++last;
+        const uint64_t group = (last + 2) / 3;
+        live[last] = {known, 0, known + draw(1, 23), group};
+        ASSERT_EQ(policy.add(last, known, static_cast<int32_t>(draw(0, 1)), {group, prompt}), ec::none);
+      }
+      if (flying.size() < 3) {
+        auto plan = policy.next(draw(1, 4));
+        for (const auto name : plan.preempted) {
+          live[name].computed = 0;
+          ++preemptions;
+        }
+        uint32_t rows = 0;
+        for (const auto& slice : plan.slices) {
+          auto& sequence = live.at(slice.sequence);
+          if (sequence.computed == 0 && slice.first_position > 0) {
+            const auto& mine = policy.blocks(slice.sequence);
+            const auto num_blocks = slice.first_position / 4;
+            ASSERT_EQ(slice.first_position % 4, 0U);
+            ASSERT_TRUE(std::any_of(live.begin(), live.end(), [&](const auto& other) {
+              const auto& theirs = policy.blocks(other.first);
+              return other.first != slice.sequence && other.second.group == sequence.group
+                     && other.second.computed >= slice.first_position
+                     && std::equal(mine.begin(), mine.begin() + num_blocks, theirs.begin());
+            })) << "shares what nobody of its group has computed";
+            sequence.computed = slice.first_position;
+            ++shared;
+          }
+          ASSERT_EQ(slice.first_position, sequence.computed);
+          // What is written to is one's own.
+          for (auto block = slice.first_position / 4; block < policy.blocks(slice.sequence).size(); ++block)
+            ASSERT_EQ(policy.pool().references(policy.blocks(slice.sequence)[block]), 1U);
+          ASSERT_EQ(slice.last, slice.first_position + slice.num_rows == sequence.known);
+          ASSERT_GE(policy.blocks(slice.sequence).size() * 4, slice.first_position + slice.num_rows);
+          rows += slice.num_rows;
+        }
+        ASSERT_LE(rows, 8U);
+        ASSERT_LE(policy.running(), 4U);
+        if (!plan.slices.empty())
+          flying.push_back(std::move(plan));
+        else
+          ASSERT_TRUE(!flying.empty() || live.empty()) << "nothing runs and nothing can start";
+      }
+      if (!flying.empty() && draw(0, 1) == 0) {
+        const auto which = draw(0, static_cast<uint32_t>(flying.size() - 1));
+        const auto plan = std::move(flying[which]);
+        flying.erase(flying.begin() + which);
+        for (const auto& slice : plan.slices) {
+          auto& sequence = live.at(slice.sequence);
+          sequence.computed += slice.num_rows;
+          policy.complete(slice.sequence, slice.last);
+          if (slice.last && ++sequence.known == sequence.until) {
+            policy.remove(slice.sequence);
+            live.erase(slice.sequence);
+            ++ended;
+          }
+        }
+      }
+    }
+    EXPECT_EQ(policy.pool().num_used(), 0U);
+    EXPECT_GT(preemptions, 10U);
+    EXPECT_GT(shared, 20U);
+  }
+}
+
+} // namespace
+} // namespace troupe

@@ -1,0 +1,447 @@
+// Membership, admission and assignment at the scheduler.
+#include "actors/scheduler/scheduler.hpp"
+
+#include "tests/unit/actors/scheduler/scheduler_fixture.hpp"
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+
+using scheduler_test = scheduler_fixture;
+
+TEST_F(scheduler_test, is_ready_when_every_expert_has_a_host_and_there_is_an_attention_worker) {
+  start();
+  auto& expert = join(expert_hello(11));
+  EXPECT_FALSE(status().ready) << "nobody has said how many experts there are";
+  expert.log->answers_orders = false;
+  auto& attention = join(attention_hello(1));
+  EXPECT_FALSE(attention.log->is_ready()) << "ordered is not hosted";
+  caf::anon_send(expert.member, caf::tick_atom_v);
+  run();
+  EXPECT_TRUE(attention.log->is_ready());
+  EXPECT_TRUE(expert.log->is_ready()) << "everybody gets the view";
+  EXPECT_EQ(attention.log->views.back().workers.size(), 2U);
+  const auto& layers = attention.log->views.back().experts.layers;
+  ASSERT_EQ(layers.size(), 3U);
+  EXPECT_EQ(layers[0].experts.size(), 4U);
+  EXPECT_TRUE(layers[1].experts.empty()) << "a dense layer";
+  for (const auto& hosts : layers[2].experts)
+    EXPECT_EQ(hosts.hosts, std::vector<worker_id>{{11}});
+  die(attention);
+  EXPECT_FALSE(status().ready);
+}
+
+TEST_F(scheduler_test, welcomes_with_the_term_the_model_and_the_view) {
+  start_ready();
+  auto& late = join(expert_hello(19));
+  ASSERT_TRUE(late.log->welcome);
+  EXPECT_EQ(late.log->welcome->term, 1U);
+  EXPECT_EQ(late.log->welcome->fingerprint, "model-a");
+  EXPECT_GT(late.log->welcome->view.experts.epoch, 0U);
+}
+
+TEST_F(scheduler_test, refuses_another_model_and_says_both) {
+  start_ready();
+  auto other = expert_hello(19);
+  other.fingerprint = "model-b";
+  auto& stranger = join(other);
+  ASSERT_FALSE(stranger.log->welcome);
+  EXPECT_EQ(system.render(stranger.log->welcome.error()),
+            "troupe: incompatible: 'expert-19' has the model 'model-b', the cluster has 'model-a'");
+  EXPECT_EQ(status().workers.size(), 3U);
+  EXPECT_EQ(metrics->count("worker-refused"), 1U);
+}
+
+TEST_F(scheduler_test, refuses_another_numerics_class_unless_told_otherwise) {
+  start_ready();
+  auto other = expert_hello(19);
+  other.numerics_class = "cuda/float32";
+  auto& stranger = join(other);
+  ASSERT_FALSE(stranger.log->welcome);
+  EXPECT_EQ(system.render(stranger.log->welcome.error()),
+            "troupe: incompatible: 'expert-19' has the numerics class 'cuda/float32', the expert workers of "
+            "the cluster have 'cpu/float32'");
+  peers.clear();
+  start_ready(2, {.allow_inexact = true});
+  EXPECT_TRUE(join(other).log->welcome);
+}
+
+TEST_F(scheduler_test, each_role_has_its_numerics_class) {
+  start();
+  join(attention_hello(1));
+  auto expert = expert_hello(11);
+  expert.numerics_class = "cuda/float32";
+  EXPECT_TRUE(join(expert).log->welcome) << "the first of its role says which class that is";
+  EXPECT_TRUE(peers.front().log->is_ready());
+  EXPECT_EQ(code_of(join(expert_hello(12)).log->welcome.error()), ec::incompatible)
+      << "an expert's replicas give the same bits";
+  auto other = attention_hello(2);
+  other.numerics_class = "cuda/float32";
+  EXPECT_EQ(code_of(join(other).log->welcome.error()), ec::incompatible)
+      << "a request that fails over goes on with the same tokens";
+  EXPECT_TRUE(join(attention_hello(3)).log->welcome);
+}
+
+TEST_F(scheduler_test, a_role_without_workers_may_come_back_in_another_numerics_class) {
+  start_ready(1);
+  die(peers[1]);
+  auto expert = expert_hello(12);
+  expert.numerics_class = "cuda/float32";
+  EXPECT_TRUE(join(expert).log->welcome);
+  EXPECT_FALSE(join(expert_hello(13)).log->welcome);
+}
+
+TEST_F(scheduler_test, a_lease_runs_out_in_virtual_time) {
+  start_ready();
+  auto& silent = peers[1];
+  silent.renews = false;
+  pass(1900ms);
+  EXPECT_EQ(status().workers.size(), 3U);
+  EXPECT_EQ(silent.log->fences, 0U);
+  pass(300ms);
+  EXPECT_EQ(status().workers.size(), 2U);
+  EXPECT_EQ(silent.log->fences, 1U) << "told to join again, should it still be there";
+  renew(silent);
+  EXPECT_EQ(silent.log->fences, 2U) << "a renewal of a worker that is not here";
+  EXPECT_TRUE(peers[0].log->is_ready()) << "its experts have moved";
+  join_again(silent);
+  EXPECT_TRUE(silent.log->welcome);
+  EXPECT_EQ(status().workers.size(), 3U);
+}
+
+TEST_F(scheduler_test, a_scheduler_that_was_held_up_counts_that_against_nobody) {
+  start_ready();
+  peers[1].renews = false;
+  pass(1000ms);
+  coordinator.advance_time(5s); // nothing runs meanwhile
+  run();
+  EXPECT_EQ(status().workers.size(), 3U) << "their renewals may wait to be read";
+  pass(900ms);
+  EXPECT_EQ(status().workers.size(), 3U);
+  pass(300ms);
+  EXPECT_EQ(status().workers.size(), 2U) << "the second of its lease that was left to the silent one is over";
+  EXPECT_EQ(peers[0].log->fences, 0U);
+}
+
+TEST_F(scheduler_test, a_scheduler_that_was_held_up_waits_for_those_who_took_it_for_dead) {
+  start_ready();
+  const auto epoch = peers[0].log->epoch();
+  for (size_t i = 1; i < peers.size(); ++i)
+    peers[i].renews = false;
+  coordinator.advance_time(3s); // nothing runs meanwhile, and the connections of two end
+  for (size_t i = 1; i < peers.size(); ++i)
+    die(peers[i]);
+  run();
+  pass(defaults::reconnect_max);
+  EXPECT_EQ(peers[0].log->epoch(), epoch) << "no view without workers that are only on their way back";
+  for (size_t i = 1; i < peers.size(); ++i) {
+    peers[i].member = root(system.spawn(fake_member, peers[i].log));
+    join_again(peers[i]);
+    peers[i].renews = true;
+  }
+  EXPECT_TRUE(peers[0].log->is_ready());
+  EXPECT_EQ(status().workers.size(), peers.size());
+  EXPECT_GT(peers[0].log->epoch(), epoch);
+  // Who does not come back is waited for no longer than after a restart.
+  coordinator.advance_time(3s);
+  die(peers[1]);
+  run();
+  pass(defaults::scheduler_recovery + 1s);
+  EXPECT_TRUE(peers[0].log->is_ready()) << "its experts have moved";
+  EXPECT_EQ(status().workers.size(), peers.size() - 1);
+}
+
+TEST_F(scheduler_test, joining_twice_is_joining_once) {
+  start_ready();
+  const auto epoch = peers[0].log->epoch();
+  join_again(peers[1]);
+  EXPECT_TRUE(peers[1].log->welcome);
+  EXPECT_EQ(status().workers.size(), 3U);
+  EXPECT_GE(peers[0].log->epoch(), epoch);
+  EXPECT_TRUE(peers[0].log->is_ready());
+  EXPECT_EQ(status().term, 1U) << "a worker of this term is no reason for a new one";
+}
+
+TEST_F(scheduler_test, a_worker_started_anew_replaces_its_earlier_self) {
+  start_ready();
+  auto again = expert_hello(29);
+  again.address.name = "expert-11";
+  join(again);
+  const auto now_here = status().workers;
+  EXPECT_EQ(now_here.size(), 3U);
+  EXPECT_TRUE(std::none_of(now_here.begin(), now_here.end(),
+                           [](const auto& worker) { return worker.address.id.value == 11; }));
+  EXPECT_TRUE(peers[0].log->is_ready());
+}
+
+TEST_F(scheduler_test, the_name_of_a_live_worker_elsewhere_is_taken) {
+  start_ready();
+  auto other = expert_hello(29);
+  other.address.name = "expert-11";
+  other.address.endpoint = "10.0.0.2:7000";
+  auto& second = join(other);
+  ASSERT_FALSE(second.log->welcome);
+  EXPECT_EQ(code_of(second.log->welcome.error()), ec::not_ready) << "it may try again";
+}
+
+TEST_F(scheduler_test, assigns_to_the_least_loaded_worker) {
+  start_ready();
+  join(attention_hello(2));
+  EXPECT_EQ(admit(request_of(1)).worker(), 1U);
+  EXPECT_EQ(admit(request_of(2)).worker(), 2U);
+  EXPECT_EQ(admit(request_of(3)).worker(), 1U);
+  done(1);
+  EXPECT_EQ(admit(request_of(4)).worker(), 1U);
+  EXPECT_EQ(admit(request_of(5)).worker(), 2U);
+}
+
+TEST_F(scheduler_test, avoids_the_workers_that_just_failed) {
+  start_ready();
+  join(attention_hello(2));
+  auto request = request_of(1);
+  request.avoid = {{1}};
+  EXPECT_EQ(admit(request).worker(), 2U);
+  request.id = {2};
+  request.avoid = {{1}, {2}};
+  EXPECT_EQ(admit(request).worker(), 1U) << "better an avoided one than none";
+}
+
+TEST_F(scheduler_test, who_avoids_the_only_worker_with_room_holds_up_nobody_and_takes_it_in_the_end) {
+  start_ready();
+  join(attention_hello(2));
+  auto full = request_of(1);
+  full.num_choices = 4;
+  full.avoid = {{1}};
+  EXPECT_EQ(admit(full).worker(), 2U);
+  auto replay = request_of(2);
+  replay.attempt = 1;
+  replay.avoid = {{1}};
+  auto& waiting = admit(replay);
+  EXPECT_EQ(admit(request_of(3)).worker(), 1U) << "behind it, and not held up";
+  EXPECT_FALSE(waiting.is_here) << "the other may soon have room";
+  pass(defaults::avoid_wait);
+  EXPECT_EQ(waiting.worker(), 1U);
+}
+
+TEST_F(scheduler_test, queues_by_priority_then_arrival_and_bounds_the_queue) {
+  start_ready(2, {.max_num_queued_reqs = 3});
+  for (uint64_t id = 1; id <= 4; ++id)
+    EXPECT_EQ(admit(request_of(id)).worker(), 1U);
+  auto urgent = request_of(7);
+  urgent.priority = -1;
+  auto& first = admit(request_of(5));
+  auto& second = admit(request_of(6));
+  auto& third = admit(urgent);
+  EXPECT_FALSE(first.is_here || second.is_here || third.is_here);
+  EXPECT_EQ(status().queued, 3U);
+  auto& refused = admit(request_of(8));
+  EXPECT_EQ(refused.code(), ec::overloaded) << "at once";
+  EXPECT_EQ(metrics->refusals[ec::overloaded], 1U);
+  auto replayed = request_of(9);
+  replayed.attempt = 1;
+  auto& replay = admit(replayed);
+  EXPECT_FALSE(replay.is_here) << "what was admitted before is not refused";
+  for (uint64_t id = 1; id <= 4; ++id)
+    done(id);
+  EXPECT_LT(replay.number, third.number);
+  EXPECT_LT(third.number, first.number);
+  EXPECT_LT(first.number, second.number);
+  EXPECT_EQ(second.worker(), 1U);
+}
+
+TEST_F(scheduler_test, keeps_the_budgets_of_sequences_and_kv) {
+  start_ready();
+  auto wide = request_of(1);
+  wide.num_choices = 3;
+  EXPECT_EQ(admit(wide).worker(), 1U);
+  wide.id = {2};
+  wide.num_choices = 2;
+  auto& waits_for_sequences = admit(wide);
+  EXPECT_FALSE(waits_for_sequences.is_here);
+  done(1);
+  EXPECT_EQ(waits_for_sequences.worker(), 1U);
+  done(2);
+  EXPECT_EQ(admit(request_of(3, 400, 100)).worker(), 1U);
+  EXPECT_EQ(admit(request_of(4, 400, 100)).worker(), 1U);
+  auto& waits_for_kv = admit(request_of(5, 1, 1));
+  EXPECT_FALSE(waits_for_kv.is_here);
+  done(4);
+  EXPECT_EQ(waits_for_kv.worker(), 1U);
+}
+
+TEST_F(scheduler_test, refuses_at_once_what_never_fits) {
+  start_ready();
+  auto& long_one = admit(request_of(1, 400, 101));
+  EXPECT_EQ(
+      system.render(long_one.result.error()),
+      "troupe: context_exceeded: prompt and new tokens need 501 positions, the longest context here has "
+      "500");
+  auto wide = request_of(2);
+  wide.num_choices = 5;
+  EXPECT_EQ(admit(wide).code(), ec::context_exceeded);
+  auto heavy = request_of(3, 400, 100);
+  heavy.num_choices = 3;
+  EXPECT_EQ(admit(heavy).code(), ec::context_exceeded);
+  EXPECT_EQ(admit(request_of(4, 0, 1)).code(), ec::bad_request);
+}
+
+TEST_F(scheduler_test, a_request_waits_no_longer_than_its_deadline) {
+  start_ready();
+  for (uint64_t id = 1; id <= 4; ++id)
+    admit(request_of(id));
+  auto& late = admit(request_of(5));
+  pass(9900ms);
+  EXPECT_FALSE(late.is_here);
+  pass(300ms);
+  EXPECT_EQ(late.code(), ec::deadline_exceeded);
+}
+
+TEST_F(scheduler_test, a_request_for_which_there_is_no_cluster_ends_as_not_ready) {
+  start();
+  auto& early = admit(request_of(1));
+  pass(10200ms);
+  EXPECT_EQ(early.code(), ec::not_ready);
+}
+
+TEST_F(scheduler_test, requests_wait_for_the_cluster_to_become_ready) {
+  start();
+  auto& early = admit(request_of(1));
+  join(attention_hello(1));
+  EXPECT_FALSE(early.is_here);
+  join(expert_hello(11));
+  EXPECT_EQ(early.worker(), 1U);
+}
+
+TEST_F(scheduler_test, a_request_that_is_no_longer_wanted_leaves_the_queue) {
+  start_ready();
+  for (uint64_t id = 1; id <= 4; ++id)
+    admit(request_of(id));
+  auto& waiting = admit(request_of(5));
+  done(5);
+  EXPECT_EQ(waiting.code(), ec::cancelled);
+  EXPECT_EQ(status().queued, 0U);
+}
+
+TEST_F(scheduler_test, asking_again_for_too_much_takes_the_earlier_question_back) {
+  start();
+  auto& first = admit(request_of(1)); // nobody is here yet
+  join(attention_hello(1));
+  EXPECT_EQ(admit(request_of(1, 400, 200)).code(), ec::context_exceeded);
+  EXPECT_EQ(first.code(), ec::cancelled);
+  EXPECT_EQ(status().queued, 0U);
+  join(expert_hello(11));
+  EXPECT_EQ(status().assigned, 0U);
+}
+
+TEST_F(scheduler_test, asking_again_replaces_the_earlier_question) {
+  start_ready();
+  for (uint64_t id = 1; id <= 4; ++id)
+    admit(request_of(id));
+  auto& first = admit(request_of(5));
+  auto& second = admit(request_of(5));
+  EXPECT_EQ(first.code(), ec::cancelled);
+  EXPECT_EQ(status().queued, 1U);
+  done(1);
+  EXPECT_EQ(second.worker(), 1U);
+  auto again = request_of(5);
+  again.attempt = 1;
+  EXPECT_EQ(admit(again).worker(), 1U) << "its own earlier place is free for it";
+  EXPECT_EQ(status().assigned, 4U);
+}
+
+TEST_F(scheduler_test, the_places_on_a_dead_worker_are_gone) {
+  start_ready();
+  for (uint64_t id = 1; id <= 4; ++id)
+    admit(request_of(id));
+  join(attention_hello(2));
+  die(peers[0]);
+  EXPECT_EQ(status().assigned, 0U);
+  auto replay = request_of(1);
+  replay.attempt = 1;
+  replay.avoid = {{1}};
+  EXPECT_EQ(admit(replay).worker(), 2U);
+}
+
+TEST_F(scheduler_test, the_places_of_a_dead_gateway_are_free) {
+  start_ready();
+  join(attention_hello(2));
+  const auto lost = add_gateway();
+  const auto other = add_gateway();
+  for (uint64_t id = 1; id <= 8; ++id) // workers take turns: 1, 2, 1, 2, ...
+    admit(request_of(id), id % 2 == 1 ? lost : other);
+  auto& orphan = admit(request_of(9), lost);
+  auto& waiting = admit(request_of(10), other);
+  auto& behind = admit(request_of(11), other);
+  EXPECT_FALSE(waiting.is_here);
+  kill(lost);
+  EXPECT_EQ(waiting.worker(), 1U) << "where the dead gateway's requests were";
+  EXPECT_EQ(behind.worker(), 1U);
+  EXPECT_FALSE(orphan.is_here);
+  EXPECT_EQ(status().queued, 0U) << "nobody waits for the dead gateway's request";
+  EXPECT_EQ(status().assigned, 6U);
+  EXPECT_EQ(metrics->waits.size(), 10U) << "it has never had a place";
+  EXPECT_EQ(admit(request_of(12), other).worker(), 1U);
+  EXPECT_EQ(admit(request_of(13), other).worker(), 1U);
+  EXPECT_FALSE(admit(request_of(14), other).is_here) << "all eight seats are taken again, and no more";
+}
+
+TEST_F(scheduler_test, who_shuts_down_is_not_reported_as_dead) {
+  start_ready();
+  const auto last_event = [this] { return metrics->events.back(); };
+  caf::anon_send_exit(peers[1].member, caf::exit_reason::user_shutdown);
+  run();
+  EXPECT_EQ(last_event(), (std::pair<std::string, std::string>{"worker-gone", "expert-11 has left"}));
+  die(peers[2]);
+  EXPECT_EQ(last_event(), (std::pair<std::string, std::string>{"worker-gone", "expert-12 has died"}));
+}
+
+TEST_F(scheduler_test, a_leaving_attention_worker_finishes_what_it_has) {
+  start_ready();
+  join(attention_hello(2));
+  admit(request_of(1));
+  bool left = false;
+  root(system.spawn([&](caf::event_based_actor* self) -> caf::behavior {
+    self->request(caf::actor_cast<caf::actor>(scheduler), 60s, caf::leave_atom_v, worker_id{1}).then([&] {
+      left = true;
+    });
+    return {[](int) {}};
+  }));
+  run();
+  EXPECT_FALSE(left);
+  EXPECT_EQ(admit(request_of(2)).worker(), 2U);
+  EXPECT_EQ(admit(request_of(3)).worker(), 2U);
+  done(1);
+  EXPECT_TRUE(left);
+  EXPECT_EQ(status().workers.size(), 3U);
+}
+
+TEST_F(scheduler_test, leaving_ends_at_the_deadline) {
+  start_ready();
+  admit(request_of(1));
+  bool left = false;
+  root(system.spawn([&](caf::event_based_actor* self) -> caf::behavior {
+    self->request(caf::actor_cast<caf::actor>(scheduler), 60s, caf::leave_atom_v, worker_id{1}).then([&] {
+      left = true;
+    });
+    return {[](int) {}};
+  }));
+  pass(29s);
+  EXPECT_FALSE(left);
+  pass(2s);
+  EXPECT_TRUE(left);
+  EXPECT_TRUE(is_acknowledged(*this, scheduler, caf::leave_atom_v, worker_id{99})) << "nobody to wait for";
+}
+
+TEST_F(scheduler_test, exit_while_busy_answers_everyone) {
+  start_ready();
+  for (uint64_t id = 1; id <= 4; ++id)
+    admit(request_of(id));
+  auto& queued = admit(request_of(5));
+  caf::anon_send_exit(scheduler, caf::exit_reason::user_shutdown);
+  run();
+  EXPECT_EQ(queued.code(), ec::shutting_down);
+}
+
+} // namespace
+} // namespace troupe
