@@ -32,6 +32,9 @@ void stream_reader::take(const std::string& data, double seconds) {
     record_.input_tokens = chunk["usage"].value("prompt_tokens", 0U);
     record_.output_tokens = chunk["usage"].value("completion_tokens", 0U);
   }
+  if (record_.model.empty() && chunk.is_object() && chunk.contains("model") && chunk["model"].is_string()) {
+    record_.model = chunk["model"].get<std::string>();
+  }
   if (!chunk.contains("choices") || chunk["choices"].empty()) {
     return;
   }

@@ -73,7 +73,8 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   if (!options.api_key_file.empty()) {
     config.keys = http::api_keys::load(options.api_key_file);
   }
-  config.version = TROUPE_VERSION;
+  config.allowed_origins = options.allowed_origins;
+  config.version = program_version();
   config.details = {{"numerics_class", source.numerics_class},
                     {"instruction_set", instruction_set},
                     {"model_fingerprint", source.fingerprint}};

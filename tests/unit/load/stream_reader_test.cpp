@@ -51,6 +51,14 @@ TEST(stream_reader, knows_the_first_token_of_an_answer_without_text) {
   EXPECT_EQ(record.gaps, gaps{});
 }
 
+TEST(stream_reader, keeps_the_name_of_the_model_that_answers) {
+  request_record record;
+  stream_reader reader(record);
+  reader.take(R"({"model":"tiny","choices":[{"index":0,"text":"a","finish_reason":null}]})", 0.5);
+  reader.take(token, 0.75);
+  EXPECT_EQ(record.model, "tiny");
+}
+
 TEST(stream_reader, keeps_the_message_of_an_error) {
   request_record record;
   stream_reader reader(record);
