@@ -187,14 +187,14 @@ int run_command(const std::vector<std::string>& arguments) {
   parser.real("temperature", "of all requests", &o.temperature, 0, 2);
   parser.number("seed", "the same seed asks the same", &o.seed, 0, ~0U);
   parser.number("timeout", "seconds until a request counts as failed", &o.timeout_seconds, 1, 86400);
-  parser.list("goodput", "NAME:MS",
-              "report the rate of requests that keep within so many milliseconds of ttft, tpot or e2el; may "
-              "be given more "
-              "than once",
-              &o.goodput, [](const std::string& entry, const std::string& source) {
-                parse_goodput(entry, source);
-                return entry;
-              });
+  parser.list(
+      "goodput", "NAME:MS",
+      "report the rate of requests that keep within so many milliseconds of ttft, tpot or e2el, such as "
+      "ttft:200; may be given more than once",
+      &o.goodput, [](const std::string& entry, const std::string& source) {
+        parse_goodput(entry, source);
+        return entry;
+      });
   parser.text("output", "FILE", "where to write the report as JSON", &o.output);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
