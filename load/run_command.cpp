@@ -62,6 +62,17 @@ double seconds_since(clock::time_point start) {
   return std::chrono::duration<double>(clock::now() - start).count();
 }
 
+/// "status 401: No API key was sent", as far as the server says why.
+std::string refusal_text(const http_answer& answer) {
+  std::string text = "status " + std::to_string(answer.status);
+  auto body = nlohmann::json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json::json_pointer message("/error/message");
+  if (body.contains(message) && body[message].is_string()) {
+    text += ": " + body[message].get<std::string>();
+  }
+  return text;
+}
+
 /// All requests of a run, on one thread.
 class load_run {
  public:
@@ -130,8 +141,7 @@ class load_run {
                                       std::chrono::seconds(options_.timeout_seconds), on_event);
       record.ok = answer.status == 200 && stream.done() && record.error.empty();
       if (!record.ok && record.error.empty()) {
-        record.error =
-            answer.status == 200 ? "the stream ended early" : "status " + std::to_string(answer.status);
+        record.error = answer.status == 200 ? "the stream ended early" : refusal_text(answer);
       }
     } catch (const http_error& error) {
       record.error = error.what();
@@ -177,14 +187,14 @@ int run_command(const std::vector<std::string>& arguments) {
   parser.real("temperature", "of all requests", &o.temperature, 0, 2);
   parser.number("seed", "the same seed asks the same", &o.seed, 0, ~0U);
   parser.number("timeout", "seconds until a request counts as failed", &o.timeout_seconds, 1, 86400);
-  parser.list("goodput", "NAME:MS",
-              "report the rate of requests that keep within so many milliseconds of ttft, tpot or e2el; may "
-              "be given more "
-              "than once",
-              &o.goodput, [](const std::string& entry, const std::string& source) {
-                parse_goodput(entry, source);
-                return entry;
-              });
+  parser.list(
+      "goodput", "NAME:MS",
+      "report the rate of requests that keep within so many milliseconds of ttft, tpot or e2el, such as "
+      "ttft:200; may be given more than once",
+      &o.goodput, [](const std::string& entry, const std::string& source) {
+        parse_goodput(entry, source);
+        return entry;
+      });
   parser.text("output", "FILE", "where to write the report as JSON", &o.output);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;

@@ -60,6 +60,7 @@ THIRD_PARTY = {
     "cuda": ["kernels/cuda/"],
     "nccl": ["kernels/cuda/"],
     "Python.h": ["services/gateway/text/"],
+    "zlib.h": ["services/gateway/http/", "tests/"],
     "immintrin.h": ["kernels/cpu/", "tests/bench/", "tests/unit/kernels/"],
 }
 # Headers (not sources) may not drag these into their users: they cost seconds each (kept out of interfaces).

@@ -19,10 +19,8 @@ std::string read_origin(const std::string& entry, const std::string& source) {
   bool is_url = scheme_end != std::string::npos && scheme_end > 0 && scheme_end + 3 < origin.size()
                 && origin.find_first_of("/?# \t\r\n*\"", scheme_end + 3) == std::string::npos;
   if (origin != "*" && origin != "null" && !is_url) {
-    throw option_error(
-        source + ": '" + entry
-        + "' is no origin; write https://example.com or http://localhost:3000 without a path, or * for "
-          "all");
+    throw option_error(source + ": '" + entry
+                       + "' is no origin; write https://example.com or http://localhost:3000, or * for all");
   }
   return origin;
 }
@@ -128,11 +126,11 @@ void gateway_options::declare(option_parser& parser) {
               &metrics_prefix);
   parser.number("max-connections", "open HTTP connections; further ones are told 503", &max_connections, 1,
                 65536);
-  parser.list("allowed-origins", "ORIGIN",
-              "let pages of this origin, such as https://example.com, use the API from a browser (CORS); may "
-              "be given "
-              "more than once; *: any origin",
-              &allowed_origins, read_origin);
+  parser.list(
+      "allowed-origins", "ORIGIN",
+      "let pages of this origin, such as https://example.com, use the API from a browser (CORS); *: any "
+      "origin; may be given more than once",
+      &allowed_origins, read_origin);
 }
 
 void attention_options::declare(option_parser& parser) {

@@ -35,9 +35,11 @@ std::unique_ptr<shared_memory_lane> fabric::open_lane() {
       result->worker =
           std::make_unique<ucx_worker>(ucx_settings{{}, {}, true}, static_cast<ucx_worker::handler&>(*this));
     } catch (const std::exception& e) {
+      // Another process may have taken the room in between, which UCX has other words for.
+      const auto shortage = shared_memory_shortage();
       if (!std::exchange(told_no_shared_memory_, true))
         log("no-shared-memory",
-            std::string{e.what()}
+            (shortage.empty() ? std::string{e.what()} : shortage)
                 + "; peers that find no room are reached over TCP; give /dev/shm more, in a "
                   "container with --shm-size, or go without --shared-memory");
       return nullptr;

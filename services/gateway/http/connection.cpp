@@ -159,6 +159,7 @@ task<bool> connection::serve_request() {
     } catch (const api_error& e) {
       refusal = error_response(e);
     } catch (const background::too_busy& e) {
+      shared_.metrics->rejected(reason_of(ec::overloaded));
       refusal = error_response(api_error_of(ec::overloaded, e.what()));
     } catch (const std::exception& e) {
       refusal = error_response(api_error(500, "server_error", std::string("internal error: ") + e.what()));
