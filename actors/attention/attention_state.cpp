@@ -97,14 +97,9 @@ void attention_state::submit(const generation_request& request, const caf::stron
   added.tokens = std::make_shared<sequence_tokens>();
   added.tokens->id = request.id;
   added.tokens->sampling = request.sampling;
-  const auto& shape = config_.engine->shape();
-  const auto& ends = shape.eos_token_ids;
-  std::erase_if(added.tokens->sampling.stop_token_ids, [&](int32_t token) {
-    const auto never = token < 0 || token >= static_cast<int64_t>(shape.vocab_size);
-    const auto ignored =
-        request.sampling.ignore_eos && std::find(ends.begin(), ends.end(), token) != ends.end();
-    return never || ignored;
-  });
+  const auto vocab_size = static_cast<int64_t>(config_.engine->shape().vocab_size);
+  std::erase_if(added.tokens->sampling.stop_token_ids,
+                [&](int32_t token) { return token < 0 || token >= vocab_size; });
   added.tokens->num_prompt = static_cast<uint32_t>(request.prompt.size());
   added.tokens->tokens = request.prompt;
   added.tokens->tokens.insert(added.tokens->tokens.end(), request.emitted.begin(), request.emitted.end());

@@ -29,13 +29,12 @@ struct sampling_params {
   float repetition_penalty = 1.0F;
   float presence_penalty = 0.0F;
   float frequency_penalty = 0.0F;
-  uint64_t seed = 0;            ///< the gateway draws one when the client sends none
-  int32_t max_tokens = 16;      ///< new tokens; at least 1
-  int32_t min_tokens = 0;       ///< no stop token before so many new tokens
-  int32_t num_logprobs = -1;    ///< alternatives to report per new token; -1: no logprobs at all
-  int32_t prompt_logprobs = -1; ///< the same for every prompt token but the first
-  bool ignore_eos = false;
-  std::vector<int32_t> stop_token_ids; ///< ends the sequence; the model's own EOS ids are among them
+  uint64_t seed = 0;                   ///< the gateway draws one when the client sends none
+  int32_t max_tokens = 16;             ///< new tokens; at least 1
+  int32_t min_tokens = 0;              ///< no stop token before so many new tokens
+  int32_t num_logprobs = -1;           ///< alternatives to report per new token; -1: no logprobs at all
+  int32_t prompt_logprobs = -1;        ///< the same for every prompt token but the first
+  std::vector<int32_t> stop_token_ids; ///< end the sequence: the client's, and the model's unless ignored
   std::vector<biased_token> logit_bias;
   bool operator==(const sampling_params&) const = default;
 };
@@ -93,7 +92,7 @@ typename Inspector::result_type inspect(Inspector& f, sampling_params& x) {
   return f(caf::meta::type_name("sampling_params"), exact_float{x.temperature}, x.top_k, exact_float{x.top_p},
            exact_float{x.min_p}, exact_float{x.repetition_penalty}, exact_float{x.presence_penalty},
            exact_float{x.frequency_penalty}, x.seed, x.max_tokens, x.min_tokens, x.num_logprobs,
-           x.prompt_logprobs, x.ignore_eos, x.stop_token_ids, x.logit_bias);
+           x.prompt_logprobs, x.stop_token_ids, x.logit_bias);
 }
 
 template <class Inspector>

@@ -1,11 +1,11 @@
 #include "services/gateway/gateway_service.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 #include <utility>
 
 #include "services/gateway/actor_backend.hpp"
+#include "services/gateway/end_tokens.hpp"
 #include "services/gateway/metrics.hpp"
 #include "services/gateway/text/tokenizer.hpp"
 #include "services/metrics/registry.hpp"
@@ -17,23 +17,20 @@ namespace {
 
 std::shared_ptr<const text::chat_template> load_template(const model_options& model,
                                                          const gateway_options& options) {
-  if (options.chat_template_file.empty()) {
-    return std::make_shared<const text::chat_template>(text::chat_template::load(model.model_dir));
+  const auto& file = options.chat_template_file;
+  if (!file.empty() && !std::filesystem::is_regular_file(file)) {
+    throw option_error("--chat-template: " + file + " is no file that can be read");
   }
-  std::ifstream in(options.chat_template_file);
-  if (!in) {
-    throw option_error("--chat-template: cannot read " + options.chat_template_file);
-  }
-  std::string source((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  return std::make_shared<const text::chat_template>(std::move(source));
+  return std::make_shared<const text::chat_template>(text::chat_template::load(model.model_dir, file));
 }
 
-openai::request_limits limits_of(const model_source& source, const model_options& model) {
+openai::request_limits limits_of(const model_source& source, const model_options& model,
+                                 const text::tokenizer& tokenizer) {
   openai::request_limits limits;
   auto context = static_cast<uint32_t>(source.config.max_context);
   limits.max_model_len = model.max_model_len == 0 ? context : std::min(model.max_model_len, context);
   limits.vocab_size = static_cast<int32_t>(source.config.vocab_size);
-  limits.eos_token_ids = source.generation.eos_token_ids;
+  limits.eos_token_ids = end_tokens_of(source.generation, source.config, tokenizer);
   const auto& generation = source.generation;
   limits.defaults = {.temperature = generation.temperature,
                      .top_k = generation.top_k,
@@ -69,7 +66,8 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   config.port = static_cast<uint16_t>(options.port);
   config.model_names = {model.model_name()};
   config.model_root = model.model_dir;
-  config.requests = limits_of(source, model);
+  auto tokenizer = text::tokenizer::load(model.model_dir);
+  config.requests = limits_of(source, model, *tokenizer);
   if (!options.api_key_file.empty()) {
     config.keys = http::api_keys::load(options.api_key_file);
   }
@@ -79,7 +77,8 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
                     {"instruction_set", instruction_set},
                     {"model_fingerprint", source.fingerprint}};
   config.limits.max_connections = connections_of(options, site.log);
-  auto codec = openai::make_text_codec(text::tokenizer::load(model.model_dir), load_template(model, options));
+  config.warn = [log = site.log](const std::string& line) { log.line("request-warning", line); };
+  auto codec = openai::make_text_codec(std::move(tokenizer), load_template(model, options));
   actor_ = spawn_gateway(site.system, {.address = site.address, .directory = site.directory});
   server_ =
       std::make_unique<http_server>(std::move(config), make_actor_backend(site.system, actor_),

@@ -107,7 +107,6 @@ model_shape shape_of(const model_source& source) {
   shape.vocab_size = static_cast<uint32_t>(source.config.vocab_size);
   shape.max_model_len = static_cast<uint32_t>(source.config.max_context);
   shape.row_bytes = static_cast<uint32_t>(kernels::bytes_of(source.type, source.config.hidden));
-  shape.eos_token_ids = source.generation.eos_token_ids;
   for (const auto& layer : source.config.layers) {
     const auto* moe = layer.moe();
     shape.layer_experts.push_back(moe != nullptr ? static_cast<uint32_t>(moe->num_experts) : 0);

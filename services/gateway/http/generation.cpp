@@ -320,6 +320,17 @@ class run {
   std::optional<api_error> error_;
 };
 
+/// Tells the operator of arguments that were replaced; the client's answer does not show it.
+void warn_of_arguments(const openai::conversation& chat, const std::string& request_id, const api& shared) {
+  const auto& replaced = chat.replaced_arguments;
+  if (replaced.empty() || !shared.config.warn)
+    return;
+  const std::string count =
+      replaced.size() == 1 ? "" : " (" + std::to_string(replaced.size()) + " such arguments in this request)";
+  shared.config.warn("request " + request_id + ": " + replaced.front()
+                     + " is not a JSON object, the chat template gets {}" + count);
+}
+
 } // namespace
 
 task<void> generate(exchange& client, api& shared, bool chat) {
@@ -332,6 +343,7 @@ task<void> generate(exchange& client, api& shared, bool chat) {
     if (chat) {
       auto asked = openai::parse_chat_completion_request(body, limits);
       model = served_model(shared, asked.options.model);
+      warn_of_arguments(asked.chat, client.incoming().id, shared);
       return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
     }
     auto asked = openai::parse_completion_request(body, limits);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -51,6 +52,8 @@ struct http_server_config {
   std::vector<std::string> allowed_origins;   ///< for CORS, in lower case; empty: off; "*": all
   std::string version;                        ///< for /version
   std::map<std::string, std::string> details; ///< further fields of /version: instruction set, dtype
+  /// Takes one line about a request that was answered but looks wrong; called from any thread. Empty: nobody.
+  std::function<void(const std::string&)> warn;
   http_limits limits;
 };
 

@@ -129,7 +129,6 @@ sampling_params parse_sampling(const fields& body, const request_limits& limits)
                 kernels::largest_repetition_penalty, defaults.repetition_penalty, 1.0F);
   result.presence_penalty = number_or(body, "presence_penalty", -2, 2, std::nullopt, 0.0F);
   result.frequency_penalty = number_or(body, "frequency_penalty", -2, 2, std::nullopt, 0.0F);
-  result.ignore_eos = body.boolean("ignore_eos").value_or(false);
   result.min_tokens = static_cast<int32_t>(body.integer("min_tokens", 0, any_int32).value_or(0));
   result.logit_bias = parse_logit_bias(body, limits.vocab_size);
   return result;
@@ -188,10 +187,11 @@ generation_options parse_generation_options(const fields& body, const request_li
   if (options.stream && options.prompt_logprobs)
     throw invalid_request("'prompt_logprobs' is not available when 'stream' is true", "prompt_logprobs");
 
-  // The model's own end is a stop token like the client's, unless the client says otherwise.
+  // The model's own end is a stop token like the client's, unless the client says otherwise. What the client
+  // names ends the sequence either way.
   auto& stops = options.sampling.stop_token_ids;
   stops = options.stop_token_ids;
-  if (!options.sampling.ignore_eos)
+  if (!body.boolean("ignore_eos").value_or(false))
     stops.insert(stops.end(), limits.eos_token_ids.begin(), limits.eos_token_ids.end());
   std::sort(stops.begin(), stops.end());
   stops.erase(std::unique(stops.begin(), stops.end()), stops.end());

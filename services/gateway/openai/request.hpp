@@ -71,6 +71,8 @@ struct conversation {
   std::string tools;
   std::string extra;
   bool add_generation_prompt = true;
+  /// Names of earlier calls' arguments that are no JSON object; the template gets `{}` for them.
+  std::vector<std::string> replaced_arguments;
 };
 
 /// POST /v1/chat/completions.

@@ -136,20 +136,31 @@ class replace final : public normalizer {
   replace(regex pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
 
   void apply(std::string& text, std::size_t& from_first) const override {
-    regex::cursor at;
-    const auto first = pattern_.next(text, at);
-    if (!first) {
-      return;
-    }
-    if (first->begin < from_first) {
-      // What is put in counts as coming from the last character that it stands for.
-      from_first = first->begin + (first->end <= from_first ? content_.size() : 0);
+    if (from_first > 0) {
+      from_first = replaced_size(text, from_first);
     }
     text = replace_all(pattern_, text, content_);
-    from_first = std::min(from_first, text.size());
   }
 
  private:
+  /// How much of the result comes from the first @p size bytes of @p text. What is put in counts as coming
+  /// from the last character that it stands for.
+  std::size_t replaced_size(std::string_view text, std::size_t size) const {
+    std::size_t out = 0;
+    std::size_t done = 0;
+    regex::cursor at;
+    for (auto found = pattern_.next(text, at); found && found->begin < size;
+         found = pattern_.next(text, at)) {
+      out += found->begin - done;
+      if (found->end > size) {
+        return out;
+      }
+      out += content_.size();
+      done = found->end;
+    }
+    return out + (size - done);
+  }
+
   regex pattern_;
   std::string content_;
 };

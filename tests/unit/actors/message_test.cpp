@@ -56,7 +56,6 @@ sampling_params sample() {
           .min_tokens = 3,
           .num_logprobs = 5,
           .prompt_logprobs = 1,
-          .ignore_eos = true,
           .stop_token_ids = {2, 50256},
           .logit_bias = {{11, -100.0F}, {12, 1.5F}}};
 }

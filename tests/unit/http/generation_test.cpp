@@ -1,6 +1,7 @@
 // Completions and chats over HTTP: shapes, numbering, streams, failures of the cluster.
 #include <atomic>
 #include <future>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -61,6 +62,33 @@ TEST_F(generation_test, chat_has_openais_shape) {
   EXPECT_EQ(body["choices"], json::parse(R"([{"index":0,"message":{"role":"assistant","content":"hello",
       "refusal":null},"logprobs":null,"finish_reason":"length","stop_reason":null}])"));
   EXPECT_EQ(body["usage"]["completion_tokens"], 5);
+}
+
+TEST_F(generation_test, replaced_arguments_of_a_call_are_told_to_the_operator) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  config.warn = [&](const std::string& line) {
+    const std::scoped_lock lock(mutex);
+    lines.push_back(line);
+  };
+  serve();
+  const std::string broken = R"({"function":{"name":"f","arguments":"{\"a\": "}})";
+  const auto ask_with = [&](const std::string& calls, const std::string& id) {
+    return post("/v1/chat/completions",
+                R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[)" + calls
+                    + R"(]},{"role":"user","content":"go on"}]})",
+                "x-request-id: " + id + "\r\n")
+        .status;
+  };
+  EXPECT_EQ(ask_with(broken, "one"), 200);
+  EXPECT_EQ(ask_with(R"({"function":{"name":"f","arguments":"{}"}})", "two"), 200);
+  EXPECT_EQ(ask_with(broken + "," + broken, "three"), 200);
+  const std::scoped_lock lock(mutex);
+  const std::string told =
+      "messages[1].tool_calls[0].function.arguments is not a JSON object, the chat template gets {}";
+  EXPECT_EQ(lines,
+            (std::vector<std::string>{"request one: " + told,
+                                      "request three: " + told + " (2 such arguments in this request)"}));
 }
 
 TEST_F(generation_test, a_seed_is_drawn_and_reported) {

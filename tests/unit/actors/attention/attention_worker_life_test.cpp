@@ -121,7 +121,6 @@ TEST_F(attention_worker_test, tells_those_that_hear_nothing_that_it_gets_on) {
   start();
   one.device->slow_down(15'000);
   auto request = make_request(1, 40, 50);
-  request.sampling.ignore_eos = true;
   submit_expecting(request);
   const auto words = [&] { return of(1).attempts.size() - of(1).output.tokens.size(); };
   const auto before = now();

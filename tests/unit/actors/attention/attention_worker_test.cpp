@@ -196,22 +196,6 @@ TEST_F(attention_worker_test, intake_is_bounded) {
   EXPECT_LE(refused, 4U);
 }
 
-TEST_F(attention_worker_test, ignores_eos_but_not_other_stop_tokens) {
-  model.shape.eos_token_ids = {11, 12};
-  start();
-  auto request = make_request(1, 7, 40);
-  request.sampling.stop_token_ids = {11, 12};
-  for (int32_t token = 100; token < 160; ++token)
-    request.sampling.stop_token_ids.push_back(token);
-  request.sampling.ignore_eos = true;
-  auto without = request;
-  without.sampling.stop_token_ids.erase(without.sampling.stop_token_ids.begin(),
-                                        without.sampling.stop_token_ids.begin() + 2);
-  wanted[request.id] = expected(without);
-  submit(attention, client, request);
-  finish_all();
-}
-
 TEST_F(attention_worker_test, priority_goes_before_arrival) {
   attention_worker_config config;
   config.max_num_seqs = 1;
