@@ -163,7 +163,7 @@ void parse_streaming(const fields& body, generation_options& options) {
     throw invalid_request("'stream_options' is only allowed when 'stream' is true", "stream_options");
   const fields inner{*stream_options, "stream_options."};
   options.include_usage = inner.boolean("include_usage").value_or(false);
-  options.continuous_usage = inner.boolean("continuous_usage_stats").value_or(false);
+  options.continuous_usage = inner.boolean("continuous_usage_stats").value_or(false) && options.include_usage;
 }
 
 } // namespace
