@@ -1,24 +1,8 @@
 #include "load/stream_reader.hpp"
 
-#include <algorithm>
-
 #include <nlohmann/json.hpp>
 
 namespace troupe::load {
-
-namespace {
-
-/// Whether a choice says how it ended and nothing else. Empty text alone does not mean that: a token may
-/// stand behind it whose text is held back.
-bool only_ends(const nlohmann::json& choice) {
-  if (!choice.contains("finish_reason") || choice["finish_reason"].is_null()) {
-    return false;
-  }
-  auto text = choice.find("text");
-  return text == choice.end() || !text->is_string() || text->get_ref<const std::string&>().empty();
-}
-
-} // namespace
 
 void stream_reader::take(const std::string& data, double seconds) {
   if (data == "[DONE]") {
@@ -38,13 +22,11 @@ void stream_reader::take(const std::string& data, double seconds) {
   if (!chunk.contains("choices") || chunk["choices"].empty()) {
     return;
   }
-  const auto& choices = chunk["choices"];
+  // Every chunk with a choice is a token, as `vllm bench serve` counts them: text may be held back, and that
+  // of an end token is empty.
   if (!begun_) {
-    // Whatever it is: an answer without text has its first token, too.
     begun_ = true;
     record_.ttft = seconds;
-  } else if (std::all_of(choices.begin(), choices.end(), only_ends)) {
-    return;
   } else {
     record_.gaps.push_back(seconds - last_);
   }

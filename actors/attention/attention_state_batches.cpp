@@ -217,15 +217,14 @@ void attention_state::take_sample(key name, sequence& s, sampled_sequence sample
   const auto& sampling = tokens.sampling;
   const auto& stops = sampling.stop_token_ids;
   const auto token = sample.token.token;
-  if (num_new(tokens) >= sampling.min_tokens && std::find(stops.begin(), stops.end(), token) != stops.end()) {
+  const auto stops_here =
+      num_new(tokens) >= sampling.min_tokens && std::find(stops.begin(), stops.end(), token) != stops.end();
+  tokens.tokens.push_back(token);
+  update.tokens.push_back(std::move(sample.token));
+  if (stops_here)
     update.finish = finish_reason::stop;
-    update.stop_token = token;
-  } else {
-    tokens.tokens.push_back(token);
-    update.tokens.push_back(std::move(sample.token));
-    if (num_new(tokens) >= sampling.max_tokens || tokens.tokens.size() >= batches_.max_positions())
-      update.finish = finish_reason::length;
-  }
+  else if (num_new(tokens) >= sampling.max_tokens || tokens.tokens.size() >= batches_.max_positions())
+    update.finish = finish_reason::length;
   const auto reason = update.finish;
   self_->send(s.session, std::move(update));
   if (reason == finish_reason::none)

@@ -77,8 +77,7 @@ struct token_update {
       0; ///< index of tokens[0] among all new tokens of the sequence, replayed ones included
   std::vector<generated_token> tokens;
   std::vector<generated_token> prompt_logprobs; ///< for prompt positions 1.., once, when asked for
-  finish_reason finish = finish_reason::none;
-  int32_t stop_token = -1; ///< the stop token that ended it (it is not among `tokens`), or -1
+  finish_reason finish = finish_reason::none; ///< stop: the last of `tokens` is the stop token that ended it
   bool operator==(const token_update&) const = default;
 };
 
@@ -114,7 +113,7 @@ typename Inspector::result_type inspect(Inspector& f, generated_token& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, token_update& x) {
   return f(caf::meta::type_name("token_update"), x.id, x.attempt, x.first_index, x.tokens, x.prompt_logprobs,
-           x.finish, x.stop_token);
+           x.finish);
 }
 
 /// A sequence that its attention worker cannot run (any more); worker to session.

@@ -162,13 +162,12 @@ hash_model_output hash_model_tokens(const hash_model& model, const generation_re
       continue;
     const auto drawn = model.sample(state, sequence, position + 1);
     const auto num_new = static_cast<int32_t>(sequence.tokens.size() + 1 - sequence.num_prompt);
-    if (num_new > request.sampling.min_tokens && is_stop(request.sampling, drawn.token)) {
-      result.finish = finish_reason::stop;
-      result.stop_token = drawn.token;
-      return result;
-    }
     sequence.tokens.push_back(drawn.token);
     result.tokens.push_back(drawn);
+    if (num_new > request.sampling.min_tokens && is_stop(request.sampling, drawn.token)) {
+      result.finish = finish_reason::stop;
+      return result;
+    }
     if (num_new >= request.sampling.max_tokens || sequence.tokens.size() >= max_positions) {
       result.finish = finish_reason::length;
       return result;

@@ -98,7 +98,7 @@ void replay(pointer self, const caf::error& why) {
     if (auto& log = state.choices[choice];
         !log.is_finished() && log.tokens().size() >= static_cast<size_t>(state.request.sampling.max_tokens)) {
       log.finish();
-      state.listener->on_finish(choice, finish_reason::length, -1);
+      state.listener->on_tokens(choice, {}, finish_reason::length);
     }
   if (end_if_complete(self))
     return;
@@ -211,12 +211,11 @@ void on_update(pointer self, token_update& update) {
     state.has_prompt_logprobs = true;
     state.listener->on_prompt_logprobs(update.prompt_logprobs);
   }
-  if (verdict == choice_log::verdict::fresh)
-    state.listener->on_tokens(choice, update.tokens);
+  if (is_answer)
+    state.listener->on_tokens(choice, update.tokens, update.finish);
   if (update.finish == finish_reason::none)
     return;
   log.finish();
-  state.listener->on_finish(choice, update.finish, update.stop_token);
   end_if_complete(self);
 }
 
@@ -237,7 +236,7 @@ void on_stop(pointer self, uint32_t choice) {
   state.choices[choice].finish();
   if (state.handle)
     self->send(state.handle, cancel_atom_v, sequence_id{state.request.id, choice}, state.attempt);
-  state.listener->on_finish(choice, finish_reason::stop, -1);
+  state.listener->on_tokens(choice, {}, finish_reason::stop);
   end_if_complete(self);
 }
 

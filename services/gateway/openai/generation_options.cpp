@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -37,7 +38,9 @@ void refuse_unserved(const fields& body) {
   for (const auto& [name, feature] : unserved) {
     const json* value = body.find(name);
     if (value != nullptr && !(value->is_array() && value->empty()))
-      throw unsupported(std::string("'") + name + "': " + feature + " is not supported", name);
+      throw unsupported(std::string("'") + name + "' asks for " + feature
+                            + ", and that is not supported: leave it out",
+                        name);
   }
   if (body.boolean("use_beam_search").value_or(false))
     throw unsupported("'use_beam_search': beam search is not supported", "use_beam_search");
@@ -82,6 +85,21 @@ std::vector<std::string> parse_stop(const fields& body) {
   return result;
 }
 
+/// The keys of `logit_bias` that are wrong: all of them, so that one correction is enough.
+api_error not_token_ids(const std::vector<std::string>& keys, int32_t vocab_size) {
+  constexpr size_t most_named = 8;
+  const std::string range = "between 0 and " + std::to_string(vocab_size - 1);
+  std::string text = "'logit_bias' has the key '" + keys.front() + "', which is not a token id " + range;
+  if (keys.size() > 1) {
+    text = "'logit_bias' has keys that are not token ids " + range + ":";
+    for (size_t i = 0; i < std::min(keys.size(), most_named); ++i)
+      text += (i == 0 ? " '" : ", '") + keys[i] + "'";
+    if (keys.size() > most_named)
+      text += " and " + std::to_string(keys.size() - most_named) + " more";
+  }
+  return invalid_request(text, "logit_bias", "invalid_value");
+}
+
 std::vector<biased_token> parse_logit_bias(const fields& body, int32_t vocab_size) {
   std::vector<biased_token> result;
   const json* bias = body.object("logit_bias");
@@ -92,17 +110,18 @@ std::vector<biased_token> parse_logit_bias(const fields& body, int32_t vocab_siz
                               + " tokens, got " + std::to_string(bias->size()),
                           "logit_bias", "invalid_value");
   std::map<int32_t, float> by_token; // ordered, and "7" and "07" are one token
+  std::vector<std::string> strangers;
   const fields values{*bias, "logit_bias."};
   for (const auto& [key, value] : bias->items()) {
     int32_t token = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
     if (error != std::errc{} || end != key.data() + key.size() || token < 0 || token >= vocab_size)
-      throw invalid_request("'logit_bias' has the key '" + key + "', which is not a token id between 0 and "
-                                + std::to_string(vocab_size - 1),
-                            "logit_bias", "invalid_value");
-    if (const auto weight = values.number(key.c_str(), -100, 100))
+      strangers.push_back(key);
+    else if (const auto weight = values.number(key.c_str(), -100, 100))
       by_token[token] = static_cast<float>(*weight);
   }
+  if (!strangers.empty())
+    throw not_token_ids(strangers, vocab_size);
   for (const auto& [token, weight] : by_token)
     result.push_back({token, weight});
   return result;
@@ -143,7 +162,7 @@ void parse_streaming(const fields& body, generation_options& options) {
     throw invalid_request("'stream_options' is only allowed when 'stream' is true", "stream_options");
   const fields inner{*stream_options, "stream_options."};
   options.include_usage = inner.boolean("include_usage").value_or(false);
-  options.continuous_usage = inner.boolean("continuous_usage_stats").value_or(false);
+  options.continuous_usage = inner.boolean("continuous_usage_stats").value_or(false) && options.include_usage;
 }
 
 } // namespace
@@ -151,8 +170,22 @@ void parse_streaming(const fields& body, generation_options& options) {
 std::vector<int32_t> parse_token_ids(const json& array, const std::string& name, int32_t vocab_size) {
   std::vector<int32_t> result;
   result.reserve(array.size());
-  for (const json& id : array)
-    result.push_back(static_cast<int32_t>(to_integer(id, name, 0, vocab_size - 1)));
+  for (const json& value : array) {
+    const auto refused = [&](const std::string& got, const char* code) {
+      return invalid_request("'" + name + "[" + std::to_string(result.size())
+                                 + "]' must be a token id between 0 and " + std::to_string(vocab_size - 1)
+                                 + ", " + got,
+                             name.substr(0, name.find('[')), code);
+    };
+    if (!value.is_number())
+      throw refused(std::string("not ") + kind_of(value), "invalid_type");
+    const auto id = value.get<double>(); // exact wherever it is in range
+    if (id != std::floor(id))
+      throw refused("got " + value.dump(), "invalid_type");
+    if (id < 0 || id >= vocab_size)
+      throw refused("got " + value.dump(), "invalid_value");
+    result.push_back(static_cast<int32_t>(id));
+  }
   return result;
 }
 

@@ -51,7 +51,7 @@ struct generation_options {
   bool include_stop = false;
   bool stream = false;
   bool include_usage = false;
-  bool continuous_usage = false; ///< vLLM: usage in every chunk
+  bool continuous_usage = false; ///< vLLM: usage in every chunk; only with include_usage
   bool add_special_tokens = true;
   bool skip_special_tokens = true;
   bool return_token_ids = false;

@@ -71,7 +71,7 @@ generated_token sample_token(int32_t id) {
 
 template <>
 token_update sample() {
-  return {sample<sequence_id>(), 3, 5, {sample_token(6)}, {sample_token(7)}, finish_reason::stop, 2};
+  return {sample<sequence_id>(), 3, 5, {sample_token(6)}, {sample_token(7)}, finish_reason::stop};
 }
 
 template <>

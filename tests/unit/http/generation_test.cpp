@@ -46,7 +46,8 @@ TEST_F(generation_test, completion_has_openais_shape) {
   body.erase("id");
   body.erase("created");
   EXPECT_EQ(body, json::parse(R"({"object":"text_completion","model":"tiny","seed":7,
-      "choices":[{"index":0,"text":"hello wörld","logprobs":null,"finish_reason":"stop","stop_reason":null}],
+      "choices":[{"index":0,"text":"hello wörld","logprobs":null,"finish_reason":"stop","stop_reason":null,
+      "token_ids":null,"prompt_logprobs":null,"prompt_token_ids":null}],
       "usage":{"prompt_tokens":3,"completion_tokens":13,"total_tokens":16}})"));
 }
 
@@ -60,7 +61,7 @@ TEST_F(generation_test, chat_has_openais_shape) {
   EXPECT_EQ(body["id"], "chatcmpl-" + response.headers.at("x-request-id"));
   EXPECT_EQ(body["object"], "chat.completion");
   EXPECT_EQ(body["choices"], json::parse(R"([{"index":0,"message":{"role":"assistant","content":"hello",
-      "refusal":null},"logprobs":null,"finish_reason":"length","stop_reason":null}])"));
+      "refusal":null},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}])"));
   EXPECT_EQ(body["usage"]["completion_tokens"], 5);
 }
 
@@ -143,7 +144,7 @@ TEST_F(generation_test, a_streamed_completion_ends_with_done) {
   ASSERT_TRUE(response.complete);
   EXPECT_EQ(events_of(response.body).back(), "[DONE]");
   const auto chunks = chunks_of(response);
-  ASSERT_EQ(chunks.size(), 5U); // three tokens, the end, the usage
+  ASSERT_EQ(chunks.size(), 4U); // three tokens, the usage
   EXPECT_EQ(text_of(chunks, 0), "hel");
   for (const json& chunk : chunks) {
     EXPECT_EQ(chunk["object"], "text_completion");
@@ -151,9 +152,9 @@ TEST_F(generation_test, a_streamed_completion_ends_with_done) {
   }
   EXPECT_TRUE(chunks[0]["usage"].is_null());
   EXPECT_TRUE(chunks[0]["choices"][0]["finish_reason"].is_null());
-  EXPECT_EQ(chunks[3]["choices"][0]["finish_reason"], "length");
-  EXPECT_EQ(chunks[4]["choices"], json::array());
-  EXPECT_EQ(chunks[4]["usage"], json::parse(R"({"prompt_tokens":2,"completion_tokens":3,"total_tokens":5})"));
+  EXPECT_EQ(chunks[2]["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(chunks[3]["choices"], json::array());
+  EXPECT_EQ(chunks[3]["usage"], json::parse(R"({"prompt_tokens":2,"completion_tokens":3,"total_tokens":5})"));
 }
 
 TEST_F(generation_test, a_streamed_chat_opens_with_the_role) {
@@ -171,7 +172,7 @@ TEST_F(generation_test, a_streamed_chat_opens_with_the_role) {
     EXPECT_EQ(own[1]["delta"], json::parse(R"({"content":"h"})"));
     EXPECT_EQ(own[1]["logprobs"]["content"][0]["token"], "h");
     EXPECT_EQ(own[1]["logprobs"]["content"][0]["top_logprobs"].size(), 1U);
-    EXPECT_EQ(own.back()["delta"], json::object());
+    EXPECT_EQ(own.back()["delta"], json::parse(R"({"content":""})")); // the end token
     EXPECT_EQ(own.back()["finish_reason"], "stop");
   }
   EXPECT_EQ(chunks[0]["object"], "chat.completion.chunk");

@@ -77,7 +77,7 @@ TEST_F(attention_worker_test, a_replay_goes_on_where_the_tokens_stopped) {
     EXPECT_TRUE(got.output.prompt_logprobs.empty()) << "the session has them";
     EXPECT_TRUE(std::equal(got.output.tokens.begin(), got.output.tokens.end(),
                            whole.tokens.begin() + static_cast<int>(emitted), whole.tokens.end()));
-    EXPECT_EQ(got.output.stop_token, whole.stop_token);
+    EXPECT_EQ(got.output.finish, whole.finish);
     EXPECT_EQ(got.attempts.back(), 3U);
   }
 }

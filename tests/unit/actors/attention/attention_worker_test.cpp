@@ -196,6 +196,22 @@ TEST_F(attention_worker_test, intake_is_bounded) {
   EXPECT_LE(refused, 4U);
 }
 
+TEST_F(attention_worker_test, the_stop_token_is_the_last_token_and_has_its_logprobs) {
+  start();
+  auto request = make_request(1, 7, 40);
+  const auto free = expected(request).tokens;
+  request.sampling.num_logprobs = 2;
+  request.sampling.stop_token_ids = {free[3].token};
+  submit(attention, client, request);
+  ASSERT_TRUE(run_until([&] { return of(1).finished; }));
+  const auto& got = of(1).output;
+  EXPECT_EQ(got.finish, finish_reason::stop);
+  ASSERT_EQ(got.tokens.size(), 4U);
+  EXPECT_EQ(got.tokens.back().token, free[3].token);
+  EXPECT_GE(got.tokens.back().rank, 1);
+  EXPECT_EQ(got.tokens.back().top.size(), 2U);
+}
+
 TEST_F(attention_worker_test, priority_goes_before_arrival) {
   attention_worker_config config;
   config.max_num_seqs = 1;

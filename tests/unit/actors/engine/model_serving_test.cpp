@@ -34,7 +34,6 @@ struct served {
   std::vector<generated_token> tokens;
   std::vector<generated_token> prompt_logprobs;
   finish_reason finish = finish_reason::none;
-  int32_t stop_token = -1;
   bool operator==(const served&) const = default;
 };
 
@@ -168,7 +167,6 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
             one.prompt_logprobs.insert(one.prompt_logprobs.end(), update.prompt_logprobs.begin(),
                                        update.prompt_logprobs.end());
             one.finish = update.finish;
-            one.stop_token = update.stop_token;
             unfinished -= update.finish != finish_reason::none ? 1 : 0;
             if (++updates == 20 && after)
               after();
