@@ -26,6 +26,7 @@ int run(const std::vector<std::string>& arguments) {
   stop_signal stop;
   process_log log(link.name);
   model_source source = open_model(model);
+  log_ignored(source, log);
   cluster_process process(link, source.fingerprint, log);
   auto families = std::make_shared<metrics::registry>(options.metrics_prefix,
                                                       metrics::labels{{"model_name", model.model_name()}});

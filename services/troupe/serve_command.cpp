@@ -68,6 +68,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   model_source source = open_model(model);
   log.line("model-opened",
            source.config.architecture + ", " + source.weights->description() + ", " + source.numerics_class);
+  log_ignored(source, log);
   auto queue = make_compute_queue(model, log); // outlives the actors
   caf::actor_system_config config;
   configure(config);
