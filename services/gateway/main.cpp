@@ -28,6 +28,7 @@ int run(const std::vector<std::string>& arguments) {
   process_log log(cluster.name);
   log_unread_variables(parser, log);
   model_source source = open_model(model);
+  log_ignored(source, log);
   log_clamped(model, source, log);
   cluster_process process(cluster, source.fingerprint, log);
   auto families = std::make_shared<metrics::registry>(options.metrics_prefix,

@@ -70,6 +70,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   model_source source = open_model(model);
   log.line("model-opened",
            source.config.architecture + ", " + source.weights->description() + ", " + source.numerics_class);
+  log_ignored(source, log);
   log_clamped(model, source, log);
   log_clamped(scheduler_flags, log);
   auto queue = make_compute_queue(model, log); // outlives the actors

@@ -51,7 +51,7 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
   void SetUp() override {
     config_ = model::load_config(folder_.folder());
     auto weights = std::make_shared<model::checkpoint>(model::checkpoint::open(folder_.folder()));
-    weights->validate(config_);
+    weights->match(config_);
     type_ = model::resolve_dtype(GetParam().second, *weights);
     weights_ = std::make_shared<model::checkpoint_source>(std::move(weights), config_, type_);
     shape_.fingerprint = "random";
