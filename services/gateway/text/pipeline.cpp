@@ -41,20 +41,20 @@ void pipeline::add_ends(const tokenizer_config& config) {
   if (!wanted) {
     return;
   }
-  const auto id_of_end = [&](bool added, const char* token, std::optional<std::int32_t> id,
-                             const char* member) -> std::optional<std::int32_t> {
+  const auto id_of_end = [&](bool added, const char* token,
+                             std::optional<std::int32_t> id) -> std::optional<std::int32_t> {
     const auto name = config.special_token(token);
     if (!added || !name) { // without such a token there is none to add
       return std::nullopt;
     }
     if (!id) {
-      config.file().at(member).fail("true, and " + std::string(token) + " '" + *name
-                                    + "' is not in the vocabulary");
+      config.file().fail("add_" + std::string(token) + " is true, and '" + *name
+                         + "' is not in the vocabulary");
     }
     return id;
   };
-  post_ = post_processor(id_of_end(wanted->bos, "bos_token", named_.bos, "add_bos_token"),
-                         id_of_end(wanted->eos, "eos_token", named_.eos, "add_eos_token"));
+  post_ = post_processor(id_of_end(wanted->bos, "bos_token", named_.bos),
+                         id_of_end(wanted->eos, "eos_token", named_.eos));
 }
 
 std::optional<std::int32_t> pipeline::id_of(std::string_view token) const {
