@@ -442,32 +442,6 @@ TEST_F(packed_weights, a_file_that_is_cut_short_while_it_is_in_use_is_an_error) 
                   "its disk fails");
 }
 
-TEST_F(packed_weights, int8_rows_with_more_inputs_than_their_sums_hold_are_refused) {
-  auto weights = std::make_shared<const checkpoint>(checkpoint::open(model_->folder()));
-  const auto open = [&](std::size_t intermediate, expert_quant experts, dense_quant dense,
-                        kernels::row_quant rows) {
-    auto config = config_;
-    std::get<moe_spec>(config.layers[1].mlp).intermediate = intermediate;
-    std::get<dense_mlp_spec>(config.layers[0].mlp).intermediate = intermediate;
-    return error_of([&] {
-      const checkpoint_source source(weights, config, kernels::dtype::bf16, {experts, dense, rows});
-    });
-  };
-  constexpr auto int8 = kernels::row_quant::int8;
-  EXPECT_EQ(open(133'144, expert_quant::int8, dense_quant::int8, int8), "");
-  EXPECT_EQ(open(133'145, expert_quant::int8, dense_quant::none, int8),
-            "int8 activations: layer 1: an expert's down projection has 133145 inputs, and sums with "
-            "int8-channel weights "
-            "hold 133144: leave activations as they are for this model");
-  EXPECT_EQ(open(140'911, expert_quant::none, dense_quant::int4_group32, int8),
-            "int8 activations: layer 0: the MLP's down projection has 140911 inputs, and sums with "
-            "int4-group32 weights "
-            "hold 140910: leave activations as they are for this model");
-  EXPECT_EQ(open(140'911, expert_quant::int4_channel, dense_quant::none, int8), "");
-  EXPECT_EQ(open(133'145, expert_quant::int8, dense_quant::int8, kernels::row_quant::none), "");
-  EXPECT_EQ(open(133'145, expert_quant::none, dense_quant::none, int8), "");
-}
-
 TEST_F(packed_weights, a_full_disk_leaves_nothing_behind) {
   const auto source = checkpoint_with(all_quants[0]);
 
