@@ -28,7 +28,8 @@ inline constexpr auto scheduler_tick = milliseconds{100};
 inline constexpr auto scheduler_recovery = lease + reconnect_max;
 /// How long new requests wait at the gateway while the scheduler is away.
 inline constexpr auto scheduler_away = seconds{2};
-/// How long a replay waits for another worker than those that have failed it, while one of these has room.
+/// How long a replay holds out for a worker that has not failed it, while only those that have failed it have
+/// room.
 inline constexpr auto avoid_wait = lease;
 /// A request that waits longer than this for a place is refused: what clients of the OpenAI API wait for an
 /// answer unless told otherwise.
@@ -50,7 +51,7 @@ inline constexpr auto host_order_timeout = seconds{600};
 inline constexpr auto host_order_retry_max = seconds{10};
 /// How often a session looks at its deadlines, and the longest that its memory outlives it.
 inline constexpr auto session_tick = seconds{1};
-/// An attention worker that gets on tells the sessions whose sequences have no token yet, or wait.
+/// How often an attention worker that gets on reassures the sessions, also those without a token.
 inline constexpr auto progress_interval = seconds{60};
 /// A session that hears nothing for so long replays elsewhere: the safeguard behind connections and leases.
 inline constexpr auto token_wait = seconds{600};

@@ -3,6 +3,8 @@
 #include <caf/atom.hpp>
 #include <caf/message.hpp>
 
+#include "actors/error.hpp"
+
 namespace troupe {
 
 void configure(caf::actor_system_config& config) {

@@ -1,8 +1,6 @@
-// The type ids and atoms of all messages between actors. Ids travel on the wire: append only.
+// The type ids and atoms of all messages between actors; the messages are in the *_messages.hpp of whoever
+// takes them. Ids travel on the wire: append only.
 #pragma once
-
-#include <memory>
-#include <utility>
 
 #include <caf/actor_system_config.hpp>
 #include <caf/type_id.hpp>
@@ -10,49 +8,9 @@
 #include "actors/attention/generation_messages.hpp"
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/status_messages.hpp"
-#include "actors/engine/engine.hpp"
-#include "actors/error.hpp"
 #include "actors/expert/expert_messages.hpp"
-
-namespace troupe {
-
-/// Local only: an attention step that is complete, with its micro-batch.
-struct attention_step_done {
-  micro_batch_ptr batch;
-  attention_result result;
-};
-
-/// Local only: an expert step that is complete.
-struct expert_step_done {
-  uint64_t step = 0; ///< the host's name for it
-  expert_step_result result;
-};
-
-/// Local only: a change of the hosted experts that is complete.
-struct expert_load_done_message {
-  uint64_t order = 0;
-  expert_load_result result;
-};
-
-using attention_step_ptr = std::shared_ptr<attention_step_done>;
-using expert_step_ptr = std::shared_ptr<expert_step_done>;
-using expert_load_ptr = std::shared_ptr<expert_load_done_message>;
-
-/// A sequence that its attention worker cannot run (any more); worker to session.
-struct sequence_failed {
-  sequence_id id;
-  uint32_t attempt = 0;
-  ec code = ec::none;
-  std::string text;
-  bool operator==(const sequence_failed&) const = default;
-};
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, sequence_failed& x) {
-  return f(caf::meta::type_name("sequence_failed"), x.id, x.attempt, x.code, x.text);
-}
-
-} // namespace troupe
+#include "actors/ids.hpp"
+#include "actors/scheduler/admission_messages.hpp"
 
 // The transport's own block (actors/transport) takes the first 40 ids.
 CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors, caf::first_custom_type_id + 40)
@@ -79,7 +37,6 @@ CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors, caf::first_custom_type_id + 40)
   CAF_ADD_TYPE_ID(troupe_actors, (troupe::scheduler_status))
   CAF_ADD_ATOM(troupe_actors, troupe, cancel_atom, "cancel")
   CAF_ADD_ATOM(troupe_actors, troupe, done_atom, "done")
-  CAF_ADD_ATOM(troupe_actors, troupe, drain_atom, "drain")
   CAF_ADD_ATOM(troupe_actors, troupe, fence_atom, "fence")
   CAF_ADD_ATOM(troupe_actors, troupe, linger_atom, "linger")
   CAF_ADD_ATOM(troupe_actors, troupe, load_atom, "load")
@@ -87,10 +44,6 @@ CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors, caf::first_custom_type_id + 40)
   CAF_ADD_ATOM(troupe_actors, troupe, status_atom, "status")
   CAF_ADD_ATOM(troupe_actors, troupe, stop_atom, "stop")
 CAF_END_TYPE_ID_BLOCK(troupe_actors)
-
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::attention_step_ptr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::expert_step_ptr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::expert_load_ptr)
 
 namespace troupe {
 

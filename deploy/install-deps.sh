@@ -10,7 +10,7 @@ set -euo pipefail
 
 packages_build=(
   ccache cmake curl g++ git lld ninja-build pkg-config
-  libboost-dev libcaf-dev libpcre2-dev libssl-dev libucx-dev libutf8proc-dev libxxhash-dev nlohmann-json3-dev prometheus-cpp-dev
+  libboost-dev libcaf-dev libpcre2-dev libssl-dev libucx-dev libutf8proc-dev libxxhash-dev nlohmann-json3-dev prometheus-cpp-dev zlib1g-dev
   libpython3-dev python3 python3-jinja2 # chat templates run in Jinja2 itself
 )
 packages_test=(

@@ -57,6 +57,24 @@ enum class row_quant : std::uint8_t {
   int8, ///< x ≈ q · scale with q in −127 … 127 and one scale per row; exact integer sums over all of K
 };
 
+/// K up to which products of int8 rows with weights of `format` fit their sums of 32 bits; no limit where
+/// rows stay as they are.
+constexpr std::size_t most_inputs_of_int8_rows(packed_format format) {
+  constexpr std::size_t largest_sum = 0x7fff'ffff;
+  constexpr std::size_t largest_row = 127;
+  switch (format) {
+  case packed_format::int8_channel:
+    return largest_sum / (largest_row * 127);
+  case packed_format::int4_group32:
+  case packed_format::int4_group64:
+    return largest_sum / (largest_row * 8 * 15);
+  case packed_format::int4_channel:
+    return largest_sum / (largest_row * 8);
+  default:
+    return static_cast<std::size_t>(-1);
+  }
+}
+
 /// Shape and layout of packed weights: everything that a file must keep besides the bytes.
 struct packed_shape {
   packed_format format = packed_format::bf16_pair;

@@ -14,6 +14,7 @@
 #include "load/commands.hpp"
 #include "load/http_client.hpp"
 #include "load/score.hpp"
+#include "services/options/key_file.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe::load {
@@ -86,6 +87,7 @@ std::vector<score> score_all(const server_url& server, const std::string& model,
 
 int eval_command(const std::vector<std::string>& arguments) {
   std::string url = "http://127.0.0.1:8000";
+  std::string api_key_file;
   std::string model;
   std::string heldout = "load/heldout";
   std::string output;
@@ -93,6 +95,10 @@ int eval_command(const std::vector<std::string>& arguments) {
   option_parser parser("troupe-load eval",
                        "Measures perplexity and bits per byte on held-out text through the REST API.");
   parser.text("url", "URL", "the server", &url);
+  parser.text(
+      "api-key-file", "FILE",
+      "send the first key of this file (one a line), where the server wants one; default: OPENAI_API_KEY",
+      &api_key_file);
   parser.text("model", "NAME", "model name to ask for; default: whatever is served", &model);
   parser.text("heldout", "DIR", "folder of <domain>.jsonl files with a \"text\" a line", &heldout);
   parser.number("max-concurrency", "requests in flight", &concurrency, 1, 1024);
@@ -111,6 +117,7 @@ int eval_command(const std::vector<std::string>& arguments) {
     throw http_error("no <domain>.jsonl in " + heldout);
   }
   auto server = parse_url(url);
+  server.api_key = client_api_key(api_key_file);
   nlohmann::ordered_json figures;
   score total;
   auto print = [&](const std::string& name, const score& s) {

@@ -8,6 +8,8 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 
+#include "services/options/option_parser.hpp"
+
 namespace troupe::load {
 
 namespace asio = boost::asio;
@@ -51,7 +53,7 @@ server_url parse_url(const std::string& text) {
       || colon + 1 == rest.size()) {
     throw http_error("'" + text + "' is not of the form http://HOST:PORT");
   }
-  return {rest.substr(0, colon), rest.substr(colon + 1)};
+  return {without_brackets(rest.substr(0, colon)), rest.substr(colon + 1), {}};
 }
 
 asio::awaitable<http_answer> exchange(const server_url& server, std::string method, std::string path,
@@ -67,7 +69,11 @@ asio::awaitable<http_answer> exchange(const server_url& server, std::string meth
     stream.socket().set_option(asio::ip::tcp::no_delay(true));
 
     http::request<http::string_body> request(http::string_to_verb(method), path, 11);
-    request.set(http::field::host, server.host + ":" + server.port);
+    bool is_ipv6 = server.host.find(':') != std::string::npos;
+    request.set(http::field::host, (is_ipv6 ? "[" + server.host + "]" : server.host) + ":" + server.port);
+    if (!server.api_key.empty()) {
+      request.set(http::field::authorization, "Bearer " + server.api_key);
+    }
     request.set(http::field::connection, "close");
     if (!body.empty()) {
       request.set(http::field::content_type, "application/json");

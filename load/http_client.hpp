@@ -17,10 +17,11 @@ struct http_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// "http://HOST:PORT" taken apart.
+/// "http://HOST:PORT" taken apart, and what opens it.
 struct server_url {
-  std::string host;
+  std::string host; ///< an IPv6 address without brackets
   std::string port;
+  std::string api_key; ///< sent with every request; empty: none
 };
 
 /// @throws http_error when the text is not of that form

@@ -102,14 +102,19 @@ std::vector<prompt> make_prompts(const std::vector<std::string>& texts, uint32_t
 
 std::vector<double> arrival_times(uint32_t count, double rate, double burstiness, uint64_t seed) {
   std::vector<double> times(count, 0.0);
-  if (rate <= 0.0) {
+  if (count == 0 || rate <= 0.0 || std::isinf(rate)) {
     return times;
   }
   std::mt19937_64 random(seed ^ 0x9e3779b97f4a7c15U);
   double now = 0.0;
   for (auto& time : times) {
+    now += std::isinf(burstiness) ? 1.0 : gamma_of_mean_one(random, burstiness);
     time = now;
-    now += gamma_of_mean_one(random, burstiness) / rate;
+  }
+  // A sum of random gaps misses its mean by a percent or two, and the throughput would with it.
+  double scale = count / rate / now;
+  for (auto& time : times) {
+    time *= scale;
   }
   return times;
 }

@@ -32,9 +32,10 @@ std::vector<std::string> read_prompts(const std::filesystem::path& file);
 std::vector<prompt> make_prompts(const std::vector<std::string>& texts, uint32_t count, uint64_t seed,
                                  length_range input, length_range output, uint32_t vocab_size);
 
-/// Seconds between arrivals: gamma distributed with mean 1 / rate and shape `burstiness` (1: a Poisson
-/// process).
-/// @param rate  requests per second; 0: all at once
+/// When requests are sent, as `vllm bench serve` has it: gaps are gamma distributed with mean 1 / rate and
+/// shape `burstiness` (1: a Poisson process; infinite: all gaps alike), the first one before the first
+/// request; then all are scaled so that the last request comes at count / rate, whatever the seed.
+/// @param rate  requests per second; 0 or infinite: all at once
 /// @returns [count] seconds since the start, ascending
 std::vector<double> arrival_times(uint32_t count, double rate, double burstiness, uint64_t seed);
 

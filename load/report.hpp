@@ -1,6 +1,9 @@
 // What a load run measured, under the names of `vllm bench serve`.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,18 +13,36 @@ namespace troupe::load {
 struct request_record {
   bool ok = false;
   std::string error; ///< when not ok
+  std::string model; ///< that answered, as the server says
   unsigned input_tokens = 0;
   unsigned output_tokens = 0;
-  double start = 0.0;       ///< since the start of the run
+  double start = 0.0;       ///< sent, since the start of the run
+  double queued = 0.0;      ///< waited here, for others to end, before it was sent
   double ttft = 0.0;        ///< first token
   double latency = 0.0;     ///< last byte
   std::vector<double> gaps; ///< between chunks that carried tokens
 };
 
-/// JSON with `duration`, `completed`, `failed`, token totals, throughputs and mean, median, std and
-/// percentiles of ttft, tpot, itl and e2el in milliseconds. TPOT = (latency − TTFT) / (tokens − 1).
+/// What was asked for: the same settings give comparable figures.
+struct run_settings {
+  std::string date;  ///< 20260131-235959
+  std::string model; ///< asked for; empty: the one that answers
+  double request_rate = std::numeric_limits<double>::infinity();
+  double burstiness = 1.0;
+  uint32_t max_concurrency = 0; ///< 0: no bound
+  /// What counts as served well: milliseconds at most of `ttft`, `tpot` or `e2el`; empty: not asked.
+  std::map<std::string, double> goodput;
+};
+
+/// Reads "ttft:200", milliseconds. @throws std::invalid_argument naming `flag` for another name or no number
+std::pair<std::string, double> parse_goodput(const std::string& text, const std::string& flag);
+
+/// JSON with the settings, `duration`, `completed`, `failed`, token totals, throughputs, mean, median, std
+/// and percentiles of ttft, tpot, itl and e2el in milliseconds, and a list with an entry a request of
+/// lengths, times in seconds and errors. TPOT = (latency − TTFT) / (tokens − 1).
 /// @param duration  seconds from the first request to the last answer
-std::string report_json(const std::vector<request_record>& records, double duration);
+std::string report_json(const run_settings& settings, const std::vector<request_record>& records,
+                        double duration);
 
 /// The same in a few lines for people.
 std::string report_text(const std::vector<request_record>& records, double duration);

@@ -1,24 +1,8 @@
 #include "load/stream_reader.hpp"
 
-#include <algorithm>
-
 #include <nlohmann/json.hpp>
 
 namespace troupe::load {
-
-namespace {
-
-/// Whether a choice says how it ended and nothing else. Empty text alone does not mean that: a token may
-/// stand behind it whose text is held back.
-bool only_ends(const nlohmann::json& choice) {
-  if (!choice.contains("finish_reason") || choice["finish_reason"].is_null()) {
-    return false;
-  }
-  auto text = choice.find("text");
-  return text == choice.end() || !text->is_string() || text->get_ref<const std::string&>().empty();
-}
-
-} // namespace
 
 void stream_reader::take(const std::string& data, double seconds) {
   if (data == "[DONE]") {
@@ -32,16 +16,17 @@ void stream_reader::take(const std::string& data, double seconds) {
     record_.input_tokens = chunk["usage"].value("prompt_tokens", 0U);
     record_.output_tokens = chunk["usage"].value("completion_tokens", 0U);
   }
+  if (record_.model.empty() && chunk.is_object() && chunk.contains("model") && chunk["model"].is_string()) {
+    record_.model = chunk["model"].get<std::string>();
+  }
   if (!chunk.contains("choices") || chunk["choices"].empty()) {
     return;
   }
-  const auto& choices = chunk["choices"];
+  // Every chunk with a choice is a token, as `vllm bench serve` counts them: text may be held back, and that
+  // of an end token is empty.
   if (!begun_) {
-    // Whatever it is: an answer without text has its first token, too.
     begun_ = true;
     record_.ttft = seconds;
-  } else if (std::all_of(choices.begin(), choices.end(), only_ends)) {
-    return;
   } else {
     record_.gaps.push_back(seconds - last_);
   }

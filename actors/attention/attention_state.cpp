@@ -67,8 +67,6 @@ void attention_state::submit(const generation_request& request, const caf::stron
       return; // the session has moved on from this attempt, or it came twice
     retire(known->second);
   }
-  if (draining_)
-    return refuse(ec::shutting_down, config_.address.name + " is draining");
   if (const auto flaw = flaw_of(request, config_.engine->shape()); !flaw.empty())
     return refuse(ec::bad_request, flaw);
   if (request.emitted.size() >= static_cast<size_t>(request.sampling.max_tokens)) {
@@ -99,14 +97,9 @@ void attention_state::submit(const generation_request& request, const caf::stron
   added.tokens = std::make_shared<sequence_tokens>();
   added.tokens->id = request.id;
   added.tokens->sampling = request.sampling;
-  const auto& shape = config_.engine->shape();
-  const auto& ends = shape.eos_token_ids;
-  std::erase_if(added.tokens->sampling.stop_token_ids, [&](int32_t token) {
-    const auto never = token < 0 || token >= static_cast<int64_t>(shape.vocab_size);
-    const auto ignored =
-        request.sampling.ignore_eos && std::find(ends.begin(), ends.end(), token) != ends.end();
-    return never || ignored;
-  });
+  const auto vocab_size = static_cast<int64_t>(config_.engine->shape().vocab_size);
+  std::erase_if(added.tokens->sampling.stop_token_ids,
+                [&](int32_t token) { return token < 0 || token >= vocab_size; });
   added.tokens->num_prompt = static_cast<uint32_t>(request.prompt.size());
   added.tokens->tokens = request.prompt;
   added.tokens->tokens.insert(added.tokens->tokens.end(), request.emitted.begin(), request.emitted.end());
@@ -142,7 +135,6 @@ void attention_state::cancel(const sequence_id& id, uint32_t attempt) {
     return;
   retire(known->second);
   pump();
-  settle();
 }
 
 void attention_state::down(const caf::actor_addr& address) {
@@ -155,14 +147,12 @@ void attention_state::down(const caf::actor_addr& address) {
   for (const auto name : orphans)
     retire(name);
   pump();
-  settle();
 }
 
 /// Forgets a sequence, at once or as soon as its micro-batch is back.
 void attention_state::retire(key name) {
   auto& s = sequences_.at(name);
-  by_id_.erase(s.tokens->id);
-  leave_session(s.session);
+  part(s);
   if (!batches_.in_flight(name)) {
     erase(name);
     return;
@@ -194,12 +184,14 @@ void attention_state::drop_if_unwanted(uint32_t number) {
   flying_.erase(found);
 }
 
-void attention_state::leave_session(const token_receiver_actor& session) {
-  const auto found = sessions_.find(session.address());
+/// The session has nothing to do with this sequence any more.
+void attention_state::part(const sequence& s) {
+  by_id_.erase(s.tokens->id);
+  const auto found = sessions_.find(s.session.address());
   if (found == sessions_.end() || --found->second > 0)
     return;
   sessions_.erase(found);
-  self_->demonitor(session.address());
+  self_->demonitor(s.session.address());
 }
 
 void attention_state::fail(const token_receiver_actor& session, const sequence_id& id, uint32_t attempt,
@@ -212,31 +204,13 @@ void attention_state::fail(const token_receiver_actor& session, const sequence_i
 // ---------------------------------------------------------------------------------------------------------------
 // What others ask
 
-void attention_state::drain(caf::typed_response_promise<caf::unit_t> promise) {
-  draining_ = true;
-  drained_.push_back(std::move(promise));
-  settle();
-}
-
-void attention_state::settle() {
-  if (!sequences_.empty())
-    return;
-  for (auto& promise : std::exchange(drained_, {}))
-    promise.deliver(caf::unit);
-}
-
-void attention_state::shut_down() {
-  for (auto& promise : std::exchange(drained_, {}))
-    promise.deliver(make_error(ec::shutting_down, config_.address.name + " shuts down"));
-}
-
 worker_hello attention_state::hello() const {
   const auto& shape = config_.engine->shape();
   worker_hello result;
   result.address = config_.address;
   result.fingerprint = shape.fingerprint;
   result.numerics_class = shape.numerics_class;
-  result.term = experts_.view().term;
+  result.term = experts_.routing().term;
   result.max_num_seqs = config_.max_num_seqs;
   result.kv_capacity_tokens = uint64_t{config_.engine->num_blocks()} * config_.engine->block_tokens();
   result.max_model_len = batches_.max_positions();
@@ -249,7 +223,7 @@ worker_hello attention_state::hello() const {
 lease_renewal attention_state::load() {
   lease_renewal result;
   result.id = config_.address.id;
-  result.term = experts_.view().term;
+  result.term = experts_.routing().term;
   result.running = batches_.running();
   result.waiting = batches_.waiting();
   result.kv_tokens_used = uint64_t{batches_.pool().num_used()} * config_.engine->block_tokens();
@@ -268,7 +242,7 @@ attention_status attention_state::status() const {
   result.preemptions = preemptions_;
   result.iterations = iterations_;
   result.expert_retries = experts_.retries();
-  result.placement_epoch = experts_.view().epoch;
+  result.placement_epoch = experts_.routing().epoch;
   return result;
 }
 

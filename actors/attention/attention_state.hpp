@@ -13,8 +13,6 @@
 #include <caf/actor_addr.hpp>
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
-#include <caf/typed_response_promise.hpp>
-#include <caf/unit.hpp>
 
 #include "actors/attention/attention_metrics.hpp"
 #include "actors/attention/attention_worker.hpp"
@@ -51,12 +49,6 @@ class attention_state {
 
   /// A monitored actor (a session or an expert host) is down.
   void down(const caf::actor_addr& address);
-
-  /// Takes nothing new from now on; the promise is kept when the last sequence has gone.
-  void drain(caf::typed_response_promise<caf::unit_t> promise);
-
-  /// Answers what would otherwise never be answered, before the actor ends.
-  void shut_down();
 
   worker_hello hello() const;
   lease_renewal load();
@@ -104,8 +96,7 @@ class attention_state {
   void retire(key name);
   void erase(key name);
   void drop_if_unwanted(uint32_t number);
-  void leave_session(const token_receiver_actor& session);
-  void settle();
+  void part(const sequence& s);
 
   attention_worker_actor::pointer self_;
   attention_worker_config config_;
@@ -114,12 +105,10 @@ class attention_state {
   expert_dispatcher experts_;
   std::map<key, sequence> sequences_;
   std::map<sequence_id, key> by_id_;
-  std::map<caf::actor_addr, size_t> sessions_; ///< sequences of each, monitored while there are any
-  std::map<uint32_t, flying_batch> flying_;    ///< by micro-batch number
-  std::vector<caf::typed_response_promise<caf::unit_t>> drained_;
+  std::map<caf::actor_addr, size_t> sessions_;     ///< sequences of each, monitored while there are any
+  std::map<uint32_t, flying_batch> flying_;        ///< by micro-batch number
   std::vector<std::vector<uint64_t>> activations_; ///< [layer][expert] rows since the last `load`
   time_point next_progress_{};                     ///< when sessions that hear nothing are told next
-  bool draining_ = false;
   key last_key_ = 0;
   uint32_t last_batch_ = 0;
   uint64_t preemptions_ = 0;

@@ -1,4 +1,4 @@
-// The serving loop's other half: micro-batches on their way through the layers.
+// attention_state: micro-batches on their way through the layers, and the tokens that come of them.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -108,7 +108,6 @@ void attention_state::step_done(attention_step_done& done) {
     flying_.erase(found);
     finish(std::move(finished), std::move(result.samples));
     pump();
-    settle();
   }
 }
 
@@ -132,7 +131,6 @@ void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
   if (std::all_of(names.begin(), names.end(), [&](key name) { return sequences_.at(name).cancelled; })) {
     drop_if_unwanted(number);
     pump();
-    settle();
     return;
   }
   experts_.dispatch(number, std::move(wanted));
@@ -219,15 +217,14 @@ void attention_state::take_sample(key name, sequence& s, sampled_sequence sample
   const auto& sampling = tokens.sampling;
   const auto& stops = sampling.stop_token_ids;
   const auto token = sample.token.token;
-  if (num_new(tokens) >= sampling.min_tokens && std::find(stops.begin(), stops.end(), token) != stops.end()) {
+  const auto stops_here =
+      num_new(tokens) >= sampling.min_tokens && std::find(stops.begin(), stops.end(), token) != stops.end();
+  tokens.tokens.push_back(token);
+  update.tokens.push_back(std::move(sample.token));
+  if (stops_here)
     update.finish = finish_reason::stop;
-    update.stop_token = token;
-  } else {
-    tokens.tokens.push_back(token);
-    update.tokens.push_back(std::move(sample.token));
-    if (num_new(tokens) >= sampling.max_tokens || tokens.tokens.size() >= batches_.max_positions())
-      update.finish = finish_reason::length;
-  }
+  else if (num_new(tokens) >= sampling.max_tokens || tokens.tokens.size() >= batches_.max_positions())
+    update.finish = finish_reason::length;
   const auto reason = update.finish;
   self_->send(s.session, std::move(update));
   if (reason == finish_reason::none)
@@ -244,13 +241,11 @@ void attention_state::fail_batch(uint32_t number, ec code, const std::string& te
     auto& s = sequences_.at(name);
     if (!s.cancelled) {
       fail(s.session, s.tokens->id, s.attempt, code, text);
-      by_id_.erase(s.tokens->id);
-      leave_session(s.session);
+      part(s);
     }
     erase(name);
   }
   pump();
-  settle();
 }
 
 } // namespace troupe

@@ -22,10 +22,6 @@ attention_worker(attention_worker_actor::stateful_pointer<attention_worker_state
                  attention_worker_config config) {
   self->state.serving = std::make_unique<attention_state>(self, std::move(config));
   self->set_down_handler([self](const caf::down_msg& message) { self->state.serving->down(message.source); });
-  self->set_exit_handler([self](caf::exit_msg& message) {
-    self->state.serving->shut_down();
-    self->quit(std::move(message.reason));
-  });
   return {
       [self](const generation_request& request) {
         self->state.serving->submit(request, self->current_sender());
@@ -38,11 +34,6 @@ attention_worker(attention_worker_actor::stateful_pointer<attention_worker_state
       [self](load_atom) { return self->state.serving->load(); },
       [self](const attention_step_ptr& done) { self->state.serving->step_done(*done); },
       [self](caf::tick_atom) { self->state.serving->tick(); },
-      [self](drain_atom) -> caf::result<void> {
-        auto promise = self->make_response_promise<caf::unit_t>();
-        self->state.serving->drain(promise);
-        return promise;
-      },
       [self](status_atom) { return self->state.serving->status(); },
   };
 }

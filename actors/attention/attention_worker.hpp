@@ -18,6 +18,7 @@
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
 #include "actors/defaults.hpp"
+#include "actors/engine/completion_messages.hpp"
 #include "actors/engine/engine.hpp"
 #include "actors/type_ids.hpp"
 
@@ -42,8 +43,6 @@ using attention_worker_actor = caf::typed_actor<
     caf::reacts_to<attention_step_ptr>,
     // Look again at batches that wait too long or have nowhere to go (local only).
     caf::reacts_to<caf::tick_atom>,
-    // Finish what runs, take nothing new; answers when idle.
-    caf::replies_to<drain_atom>::with<void>,
     // Counters for status pages.
     caf::replies_to<status_atom>::with<attention_status>>;
 

@@ -94,8 +94,6 @@ batch_policy::prefix_search batch_policy::find_prefix(const progress& s) const {
 
 void batch_policy::complete(key name, bool appended) {
   auto& s = sequences_.at(name);
-  if (s.rows_in_flight > 0)
-    --in_flight_;
   s.num_computed += s.rows_in_flight;
   s.rows_in_flight = 0;
   if (appended)
@@ -107,8 +105,6 @@ void batch_policy::remove(key name) {
   if (i == sequences_.end())
     return;
   auto& s = i->second;
-  if (s.rows_in_flight > 0)
-    --in_flight_;
   pool_.release(s.blocks);
   running_.erase({s.priority, name});
   waiting_.erase({s.priority, name});
@@ -117,7 +113,14 @@ void batch_policy::remove(key name) {
 
 size_t batch_policy::ready() const {
   const auto seats = limits_.max_num_seqs > running_.size() ? limits_.max_num_seqs - running_.size() : 0;
-  return running_.size() - in_flight_ + std::min(waiting_.size(), seats);
+  return running_.size() - flying() + std::min(waiting_.size(), seats);
+}
+
+size_t batch_policy::flying() const {
+  // Whatever is in flight is left alone, and so it still runs.
+  return static_cast<size_t>(std::count_if(running_.begin(), running_.end(), [this](const rank& entry) {
+    return sequences_.at(entry.second).rows_in_flight > 0;
+  }));
 }
 
 uint32_t batch_policy::blocks_for(uint32_t num_tokens) const {
@@ -143,7 +146,6 @@ void batch_policy::take(key name, progress& s, uint32_t& budget, plan& result) {
   const auto remaining = s.num_tokens - s.num_computed;
   s.rows_in_flight = std::min(remaining, budget);
   budget -= s.rows_in_flight;
-  ++in_flight_;
   result.slices.push_back({name, s.num_computed, s.rows_in_flight, s.rows_in_flight == remaining});
 }
 

@@ -100,7 +100,7 @@ class batch_policy {
   size_t ready() const;
 
   /// Sequences in flight.
-  size_t flying() const { return in_flight_; }
+  size_t flying() const;
 
  private:
   struct progress {
@@ -132,7 +132,6 @@ class batch_policy {
   std::map<key, progress> sequences_;
   std::set<rank> running_;
   std::set<rank> waiting_;
-  size_t in_flight_ = 0;
 };
 
 } // namespace troupe

@@ -56,7 +56,8 @@ class expert_dispatcher {
 
   uint64_t retries() const { return retries_; }
 
-  const placement& view() const { return placement_; }
+  /// By which rows are sent to hosts; epoch 0 before the first view.
+  const placement& routing() const { return placement_; }
 
  private:
   using time_point = std::chrono::steady_clock::time_point;

@@ -1,4 +1,4 @@
-// The dispatcher's other half: which hosts there are, how they are reached, and which of them to ask.
+// expert_dispatcher: which expert hosts there are, how they are reached, and which of them to ask.
 #include <algorithm>
 #include <tuple>
 #include <utility>

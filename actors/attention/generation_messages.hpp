@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <caf/meta/type_name.hpp>
 
+#include "actors/error.hpp"
 #include "actors/exact_float.hpp"
 #include "actors/ids.hpp"
 
@@ -33,13 +35,12 @@ struct sampling_params {
   float repetition_penalty = 1.0F;
   float presence_penalty = 0.0F;
   float frequency_penalty = 0.0F;
-  uint64_t seed = 0;            ///< the gateway draws one when the client sends none
-  int32_t max_tokens = 16;      ///< new tokens; at least 1
-  int32_t min_tokens = 0;       ///< no stop token before so many new tokens
-  int32_t num_logprobs = -1;    ///< alternatives to report per new token; -1: no logprobs at all
-  int32_t prompt_logprobs = -1; ///< the same for every prompt token but the first
-  bool ignore_eos = false;
-  std::vector<int32_t> stop_token_ids; ///< ends the sequence; the model's own EOS ids are among them
+  uint64_t seed = 0;                   ///< the gateway draws one when the client sends none
+  int32_t max_tokens = 16;             ///< new tokens; at least 1
+  int32_t min_tokens = 0;              ///< no stop token before so many new tokens
+  int32_t num_logprobs = -1;           ///< alternatives to report per new token; -1: no logprobs at all
+  int32_t prompt_logprobs = -1;        ///< the same for every prompt token but the first
+  std::vector<int32_t> stop_token_ids; ///< end the sequence: the client's, and the model's unless ignored
   std::vector<biased_token> logit_bias;
   std::vector<int32_t> allowed_token_ids; ///< no others are chosen; empty: all are
   /// Token sequences that are not generated: the last token of one is masked when the new tokens so far end
@@ -86,8 +87,7 @@ struct token_update {
       0; ///< index of tokens[0] among all new tokens of the sequence, replayed ones included
   std::vector<generated_token> tokens;
   std::vector<generated_token> prompt_logprobs; ///< for prompt positions 1.., once, when asked for
-  finish_reason finish = finish_reason::none;
-  int32_t stop_token = -1; ///< the stop token that ended it (it is not among `tokens`), or -1
+  finish_reason finish = finish_reason::none; ///< stop: the last of `tokens` is the stop token that ended it
   bool operator==(const token_update&) const = default;
 };
 
@@ -101,7 +101,7 @@ typename Inspector::result_type inspect(Inspector& f, sampling_params& x) {
   return f(caf::meta::type_name("sampling_params"), exact_float{x.temperature}, x.top_k, exact_float{x.top_p},
            exact_float{x.min_p}, exact_float{x.repetition_penalty}, exact_float{x.presence_penalty},
            exact_float{x.frequency_penalty}, x.seed, x.max_tokens, x.min_tokens, x.num_logprobs,
-           x.prompt_logprobs, x.ignore_eos, x.stop_token_ids, x.logit_bias, x.allowed_token_ids, x.bad_words);
+           x.prompt_logprobs, x.stop_token_ids, x.logit_bias, x.allowed_token_ids, x.bad_words);
 }
 
 template <class Inspector>
@@ -123,7 +123,21 @@ typename Inspector::result_type inspect(Inspector& f, generated_token& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, token_update& x) {
   return f(caf::meta::type_name("token_update"), x.id, x.attempt, x.first_index, x.tokens, x.prompt_logprobs,
-           x.finish, x.stop_token);
+           x.finish);
+}
+
+/// A sequence that its attention worker cannot run (any more); worker to session.
+struct sequence_failed {
+  sequence_id id;
+  uint32_t attempt = 0;
+  ec code = ec::none;
+  std::string text;
+  bool operator==(const sequence_failed&) const = default;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, sequence_failed& x) {
+  return f(caf::meta::type_name("sequence_failed"), x.id, x.attempt, x.code, x.text);
 }
 
 } // namespace troupe

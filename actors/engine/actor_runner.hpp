@@ -43,8 +43,7 @@ class actor_runner : public caf::execution_unit {
   void run(caf::resumable* job);
 
   std::vector<caf::resumable*> ready_;
-  /// Whom results went to, by address alone: an actor that is gone leaves its own to a stranger, which then
-  /// runs here as well.
+  /// Actors served here, by address; a reused address merely runs another actor here.
   std::vector<caf::resumable*> own_;
   bool delivering_ = false;
   bool running_ = false;

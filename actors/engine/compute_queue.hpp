@@ -41,9 +41,8 @@ class compute_queue {
   /// @errors std::system_error when a thread cannot start or be pinned
   compute_queue(unsigned threads, kernels::isa set, std::span<const int> cores = {});
 
-  /// Finishes the step under way; later ones are dropped. Not on its own thread, where actors may end
-  /// (`actor_runner`): whoever made it keeps it longer than the actors live, and than threads that it may
-  /// borrow.
+  /// Finishes the step under way; later ones are dropped. Must outlive all actors and borrowed threads; never
+  /// destroy it on its own thread, where actors may end (`actor_runner`).
   ~compute_queue();
   compute_queue(const compute_queue&) = delete;
   compute_queue& operator=(const compute_queue&) = delete;

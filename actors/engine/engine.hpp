@@ -26,7 +26,6 @@ struct model_shape {
   uint32_t row_bytes = 0;              ///< of one activation row: hidden × dtype
   uint32_t num_topk = 0;               ///< experts per token (the widest layer's)
   std::vector<uint32_t> layer_experts; ///< [layers] experts of each decoder layer, 0 for a dense one
-  std::vector<int32_t> eos_token_ids;  ///< the model's own end tokens: no stop tokens under `ignore_eos`
 };
 
 // ---------------------------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ namespace troupe {
 
 namespace {
 
-/// SplitMix64's finalizer over a pair: every input bit reaches every output bit.
-uint64_t mixed(uint64_t a, uint64_t b) {
+/// Boost's hash_combine, and behind it a finalizer with constants of MurmurHash3 and SplitMix64: every input
+/// bit reaches every output bit.
+uint64_t hash_of_pair(uint64_t a, uint64_t b) {
   auto x = (a ^ (b + 0x9e3779b97f4a7c15ULL + (a << 6) + (a >> 2))) * 0xff51afd7ed558ccdULL;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
@@ -21,14 +22,14 @@ uint64_t digest_of(const std::byte* row, size_t num_bytes) {
   for (size_t i = 0; i < num_bytes; i += 8) {
     uint64_t word = 0;
     std::memcpy(&word, row + i, 8);
-    result = mixed(result, word);
+    result = hash_of_pair(result, word);
   }
   return result;
 }
 
 void expand(uint64_t seed, std::byte* row, size_t num_bytes) {
   for (size_t i = 0; i < num_bytes; i += 8) {
-    const auto word = mixed(seed, i);
+    const auto word = hash_of_pair(seed, i);
     std::memcpy(row + i, &word, 8);
   }
 }
@@ -46,19 +47,19 @@ bool is_stop(const sampling_params& sampling, int32_t token) {
 } // namespace
 
 uint64_t hash_model::embed(int32_t token, uint32_t position) {
-  return mixed(static_cast<uint64_t>(token) + 1, position);
+  return hash_of_pair(static_cast<uint64_t>(token) + 1, position);
 }
 
 uint64_t hash_model::attend(uint64_t digest, uint64_t key) {
-  return mixed(digest, key);
+  return hash_of_pair(digest, key);
 }
 
 uint64_t hash_model::attended(uint32_t layer, uint64_t state, uint64_t digest) {
-  return mixed(mixed(state, digest), layer);
+  return hash_of_pair(hash_of_pair(state, digest), layer);
 }
 
 uint64_t hash_model::dense(uint32_t layer, uint64_t state) {
-  return mixed(state, ~uint64_t{layer});
+  return hash_of_pair(state, ~uint64_t{layer});
 }
 
 std::vector<uint32_t> hash_model::route(uint32_t layer, uint64_t state) const {
@@ -66,7 +67,7 @@ std::vector<uint32_t> hash_model::route(uint32_t layer, uint64_t state) const {
   std::vector<uint32_t> result;
   for (uint64_t draw = 0; result.size() < shape.num_topk; ++draw) {
     // 2^-53: a uniform number in [0, 1). A skewed draw that keeps repeating itself gives way to an even one.
-    const auto u = static_cast<double>(mixed(mixed(state, layer), draw) >> 11) * 0x1p-53;
+    const auto u = static_cast<double>(hash_of_pair(hash_of_pair(state, layer), draw) >> 11) * 0x1p-53;
     const auto share = draw < 64 ? std::pow(u, 1 + skew) : u;
     const auto expert = std::min(experts - 1, static_cast<uint32_t>(share * experts));
     if (std::find(result.begin(), result.end(), expert) == result.end())
@@ -80,14 +81,15 @@ void hash_model::activations(uint64_t state, std::byte* row) const {
 }
 
 void hash_model::expert(uint32_t layer, uint32_t expert, const std::byte* row, std::byte* output) const {
-  expand(mixed(digest_of(row, shape.row_bytes), uint64_t{layer} << 32 | expert), output, shape.row_bytes);
+  expand(hash_of_pair(digest_of(row, shape.row_bytes), uint64_t{layer} << 32 | expert), output,
+         shape.row_bytes);
 }
 
 uint64_t hash_model::combine(uint32_t layer, uint64_t state,
                              std::span<const std::byte* const> outputs) const {
-  auto result = mixed(state, layer);
+  auto result = hash_of_pair(state, layer);
   for (const auto* output : outputs)
-    result = mixed(result, digest_of(output, shape.row_bytes));
+    result = hash_of_pair(result, digest_of(output, shape.row_bytes));
   return result;
 }
 
@@ -97,10 +99,10 @@ generated_token hash_model::sample(uint64_t state, const sequence_tokens& sequen
       static_cast<int32_t>(sequence.tokens.size()) - static_cast<int32_t>(sequence.num_prompt);
   auto seed = state;
   if (sampling.temperature > 0)
-    seed = mixed(mixed(state, sampling.seed), uint64_t{sequence.id.choice} << 32 | position);
+    seed = hash_of_pair(hash_of_pair(state, sampling.seed), uint64_t{sequence.id.choice} << 32 | position);
   int32_t token = 0;
   for (uint64_t draw = 0;; ++draw) {
-    token = static_cast<int32_t>(mixed(seed, draw) % shape.vocab_size);
+    token = static_cast<int32_t>(hash_of_pair(seed, draw) % shape.vocab_size);
     if (num_new >= sampling.min_tokens || !is_stop(sampling, token))
       break;
   }
@@ -112,11 +114,11 @@ generated_token hash_model::score(uint64_t state, int32_t token, int32_t num_log
   result.token = token;
   if (num_logprobs < 0)
     return result;
-  const auto hash = mixed(state, static_cast<uint64_t>(token));
+  const auto hash = hash_of_pair(state, static_cast<uint64_t>(token));
   result.logprob = logprob_from(hash);
   result.rank = 1 + static_cast<int32_t>(hash >> 32) % static_cast<int32_t>(shape.vocab_size);
   for (int32_t i = 0; i < num_logprobs; ++i) {
-    const auto other = mixed(state, static_cast<uint64_t>(i));
+    const auto other = hash_of_pair(state, static_cast<uint64_t>(i));
     result.top.push_back({static_cast<int32_t>(other % shape.vocab_size), logprob_from(other >> 20), i + 1});
   }
   return result;
@@ -160,13 +162,12 @@ hash_model_output hash_model_tokens(const hash_model& model, const generation_re
       continue;
     const auto drawn = model.sample(state, sequence, position + 1);
     const auto num_new = static_cast<int32_t>(sequence.tokens.size() + 1 - sequence.num_prompt);
-    if (num_new > request.sampling.min_tokens && is_stop(request.sampling, drawn.token)) {
-      result.finish = finish_reason::stop;
-      result.stop_token = drawn.token;
-      return result;
-    }
     sequence.tokens.push_back(drawn.token);
     result.tokens.push_back(drawn);
+    if (num_new > request.sampling.min_tokens && is_stop(request.sampling, drawn.token)) {
+      result.finish = finish_reason::stop;
+      return result;
+    }
     if (num_new >= request.sampling.max_tokens || sequence.tokens.size() >= max_positions) {
       result.finish = finish_reason::length;
       return result;

@@ -46,10 +46,10 @@ struct hash_model {
 
 /// What a request must give.
 struct hash_model_output {
-  std::vector<generated_token> tokens; ///< new ones, without those that the request says are emitted already
+  std::vector<generated_token> tokens; ///< new ones, without those that the request says are emitted already;
+                                       ///< the last is the stop token when it finishes with `stop`
   std::vector<generated_token> prompt_logprobs;
   finish_reason finish = finish_reason::none;
-  int32_t stop_token = -1;
   bool operator==(const hash_model_output&) const = default;
 };
 

@@ -256,7 +256,7 @@ void simulated_expert_engine::submit(expert_step step, expert_done done) {
       duration += config_.costs.expert_weights;
     duration += work.rows.size() * config_.costs.expert_row;
     last = &work;
-    // Found out at once, as the real engine takes hold of the weights when the step is submitted.
+    // Checked at submission; the real engine checks at compute time.
     if (loaded_.count({step.layer, work.expert}) == 0) {
       fail(1, "expert " + std::to_string(work.expert) + " of layer " + std::to_string(step.layer)
                   + " is not loaded");

@@ -11,6 +11,7 @@
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/defaults.hpp"
+#include "actors/engine/completion_messages.hpp"
 #include "actors/engine/engine.hpp"
 #include "actors/expert/expert_messages.hpp"
 #include "actors/type_ids.hpp"

@@ -46,13 +46,6 @@ std::optional<expert_queue::time_point> expert_queue::lingers_until() const {
   return result;
 }
 
-std::vector<expert_queue::ticket> expert_queue::waiting(uint32_t layer) const {
-  std::vector<ticket> result;
-  for (const auto& waiting : layers_.at(layer))
-    result.push_back(waiting.batch);
-  return result;
-}
-
 expert_queue::time_point expert_queue::ready_at(const std::deque<entry>& queue) const {
   return queue.size() > 1 ? queue.front().arrived : queue.front().arrived + limits_.linger;
 }

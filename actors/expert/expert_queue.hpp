@@ -42,9 +42,6 @@ class expert_queue {
 
   uint64_t queued_rows() const { return queued_rows_; }
 
-  /// Batches that wait for a layer, oldest first.
-  std::vector<ticket> waiting(uint32_t layer) const;
-
  private:
   struct entry {
     ticket batch = 0;

@@ -11,6 +11,7 @@
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
+#include "actors/scheduler/admission_messages.hpp"
 #include "actors/type_ids.hpp"
 
 namespace troupe {

@@ -100,7 +100,7 @@ void replay(pointer self, const caf::error& why) {
     if (auto& log = state.choices[choice];
         !log.is_finished() && log.tokens().size() >= static_cast<size_t>(state.request.sampling.max_tokens)) {
       log.finish();
-      state.listener->on_finish(choice, finish_reason::length, -1);
+      state.listener->on_tokens(choice, {}, finish_reason::length);
     }
   if (end_if_complete(self))
     return;
@@ -238,12 +238,11 @@ void on_update(pointer self, token_update& update) {
     state.has_prompt_logprobs = true;
     state.listener->on_prompt_logprobs(update.prompt_logprobs);
   }
-  if (verdict == choice_log::verdict::fresh)
-    state.listener->on_tokens(choice, update.tokens);
+  if (is_answer)
+    state.listener->on_tokens(choice, update.tokens, update.finish);
   if (update.finish == finish_reason::none)
     return;
   log.finish();
-  state.listener->on_finish(choice, update.finish, update.stop_token);
   if (!end_if_complete(self))
     submit_choices(self);
 }
@@ -265,7 +264,7 @@ void on_stop(pointer self, uint32_t choice) {
   state.choices[choice].finish();
   if (state.handle && choice < state.next_choice)
     self->send(state.handle, cancel_atom_v, sequence_id{state.request.id, choice}, state.attempt);
-  state.listener->on_finish(choice, finish_reason::stop, -1);
+  state.listener->on_tokens(choice, {}, finish_reason::stop);
   if (!end_if_complete(self) && state.now == phase::running)
     submit_choices(self);
 }

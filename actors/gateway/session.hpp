@@ -19,16 +19,16 @@ namespace troupe {
 
 /// The seam between a session and whoever waits for its tokens (HTTP, a test). Called on the actor's thread:
 /// an implementation hands over and returns, it neither blocks nor throws. Nothing is called after
-/// `on_finish` of all choices or after `on_error`.
+/// the end of all choices or after `on_error`.
 class session_listener {
  public:
   virtual ~session_listener() = default;
-  /// New tokens of a choice, each exactly once and in order.
-  virtual void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens) = 0;
+  /// New tokens of a choice, each exactly once and in order. A reason other than none: the choice is complete
+  /// with them. `stop`: the last of them is the stop token that ended it; with no token: it was stopped.
+  virtual void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens,
+                         finish_reason reason) = 0;
   /// Logprobs of prompt positions 1.., once, before the first token, when the request asked for them.
   virtual void on_prompt_logprobs(const std::vector<generated_token>& tokens) = 0;
-  /// The choice is complete. `stop_token`: the stop token that ended it, or -1.
-  virtual void on_finish(uint32_t choice, finish_reason reason, int32_t stop_token) = 0;
   /// The request failed as a whole; nothing follows.
   virtual void on_error(const caf::error& error) = 0;
 };
@@ -54,7 +54,7 @@ using session_actor = caf::typed_actor<
     // listener.
     caf::reacts_to<sequence_failed>,
     // This choice has all the text it needs (a stop string was found): no more tokens for it. The listener
-    // still gets on_finish(choice, stop).
+    // still hears of its end, without tokens.
     caf::reacts_to<stop_atom, uint32_t /* choice */>,
     // The scheduler has declared this worker dead (from the gateway actor): replayed elsewhere.
     caf::reacts_to<fence_atom, worker_id>,

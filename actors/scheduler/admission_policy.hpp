@@ -14,6 +14,7 @@
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/defaults.hpp"
 #include "actors/error.hpp"
+#include "actors/scheduler/admission_messages.hpp"
 #include "actors/scheduler/assignment_policy.hpp"
 #include "actors/scheduler/member_table.hpp"
 
@@ -51,12 +52,13 @@ class admission_policy {
   /// Nothing new for this worker.
   void retire_worker(worker_id id);
 
-  /// Places of unknown requests (from `add_worker`) that the worker does not run any more, by its own count
-  /// less what is placed there otherwise. One that is freed too early is over-admission, which queues there.
+  /// Frees restored places (from `add_worker`) whose sequences the worker no longer counts, by its own count
+  /// less what is placed there otherwise. The surplus of freeing early queues at the worker.
   void reconcile(const lease_renewal& load);
 
-  /// Takes a request into the queue. Errors: ec::overloaded (the queue is full), ec::context_exceeded (one
-  /// sequence of it fits no worker that is here, however idle). A known id replaces the earlier request.
+  /// Takes a request into the queue. Errors: ec::overloaded (the queue of new requests is full; replays and
+  /// followers do not count), ec::context_exceeded (one sequence of it fits no worker that is here, however
+  /// idle). A known id replaces the earlier request.
   caf::error enqueue(const admission_request& request, time_point now);
 
   /// Gives places to the first in the queue, until one has to wait. Where no worker could ever hold all

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actors/cluster/cluster_messages.hpp"
-#include "actors/scheduler/member_table.hpp"
+#include "actors/scheduler/model_identity.hpp"
 
 namespace troupe {
 

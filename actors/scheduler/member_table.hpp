@@ -11,30 +11,11 @@
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/defaults.hpp"
+#include "actors/scheduler/model_identity.hpp"
 
 namespace troupe {
 
 using time_point = std::chrono::steady_clock::time_point;
-
-/// What the workers of a cluster share; empty fields are not known yet. Numerics classes are shared by role:
-/// the replicas of an expert, and the attention workers that a request may fail over to.
-struct model_identity {
-  std::string fingerprint;
-  std::string attention_class;
-  std::string expert_class;
-  std::vector<uint32_t> layer_experts; ///< [layers]
-
-  /// Of a role that computes.
-  std::string& numerics_class(worker_role role) {
-    return role == worker_role::attention ? attention_class : expert_class;
-  }
-
-  const std::string& numerics_class(worker_role role) const {
-    return role == worker_role::attention ? attention_class : expert_class;
-  }
-
-  bool operator==(const model_identity&) const = default;
-};
 
 class member_table {
  public:

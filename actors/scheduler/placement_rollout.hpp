@@ -21,6 +21,9 @@ class placement_rollout {
   /// Forgets everything and starts with another model's layers.
   void set_layers(std::vector<uint32_t> layer_experts);
 
+  /// [layers] experts of each; empty before `set_layers`.
+  const std::vector<uint32_t>& layer_experts() const { return layer_experts_; }
+
   /// Adds an expert worker with what it hosts, or replaces what is known of it.
   void add_host(worker_id id, uint64_t max_experts, const std::vector<expert_id>& hosted);
   void remove_host(worker_id id);

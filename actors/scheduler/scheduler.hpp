@@ -12,6 +12,7 @@
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/defaults.hpp"
+#include "actors/scheduler/admission_messages.hpp"
 #include "actors/type_ids.hpp"
 
 namespace troupe {

@@ -67,10 +67,9 @@ void scheduler_state::raise_term(uint64_t above, const std::string& who) {
 }
 
 void scheduler_state::adopt_model() {
-  if (layers_ == members_.identity().layer_experts)
+  if (rollout_.layer_experts() == members_.identity().layer_experts)
     return;
-  layers_ = members_.identity().layer_experts;
-  rollout_.set_layers(layers_);
+  rollout_.set_layers(members_.identity().layer_experts);
   for (const auto& [id, member] : members_.all())
     if (member.hello.address.role == worker_role::expert)
       rollout_.add_host(id, max_experts(member.hello), member.hello.hosted);
@@ -118,7 +117,7 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
   if (hello.address.role == worker_role::attention) {
     admission_.add_worker(hello);
     rollout_.add_router(id);
-  } else if (hello.address.role == worker_role::expert && !layers_.empty()) {
+  } else if (hello.address.role == worker_role::expert && !rollout_.layer_experts().empty()) {
     rollout_.add_host(id, max_experts(hello), hello.hosted);
     wants_target_ = true;
   }
@@ -210,8 +209,7 @@ void scheduler_state::expect_back(worker_id id) {
   const auto* member = members_.find(id);
   if (member == nullptr || member->hello.address.role == worker_role::gateway)
     return;
-  // What is published stands meanwhile: half of the workers would be a view by which the others' requests
-  // are given up and their experts loaded elsewhere.
+  // Keep the old view: half a view would abandon the others' requests, and load their experts elsewhere.
   expected_.push_back(member->hello.address);
   knows_workers_ = true;
   recovery_end_ = now() + defaults::scheduler_recovery;

@@ -1,4 +1,5 @@
-// The state of the scheduler actor: glue between its pure halves (leases, admission, hosting) and messages.
+// The state of the scheduler actor: between messages and the pure parts that decide (members, admission,
+// placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp.
 #pragma once
 
 #include <map>
@@ -97,10 +98,9 @@ struct scheduler_state {
 
   member_table members_;
   time_point next_tick_;     ///< when it is due
-  time_point held_up_until_; ///< what connections end until then is ours, not the workers'
+  time_point held_up_until_; ///< until then, lost connections are blamed on our own pause
   admission_policy admission_{{}};
   placement_rollout rollout_;
-  std::vector<uint32_t> layers_; ///< that rollout_ works with
   std::map<worker_id, contact> contacts_;
   std::map<worker_id, departure> departures_;
   std::set<worker_id> welcomed_; ///< in this term

@@ -1,4 +1,4 @@
-// The scheduler's other half: from what has changed to a target, a publication, and orders to the hosts.
+// scheduler_state: from what has changed to a target, a publication, and orders to the expert hosts.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -18,7 +18,7 @@ bool scheduler_state::is_recovering() {
 void scheduler_state::step() {
   if (!is_recovering()) {
     has_target_ = has_target_ || members_.count(worker_role::expert) >= config_.min_expert_workers;
-    if (wants_target_ && has_target_ && !layers_.empty()) {
+    if (wants_target_ && has_target_ && !rollout_.layer_experts().empty()) {
       rollout_.retarget(config_.num_replicas, true);
       wants_target_ = false;
       hosting_changed_ = true;

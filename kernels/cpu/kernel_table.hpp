@@ -49,7 +49,7 @@ inline constexpr std::size_t attention_span_rows = 16; // at most
 /// Scratch of a block: per row (padded to 16) a query and an accumulator (both padded), 32 scores, as many
 /// probabilities and four numbers; a chunk's keys and values, and what two tiles of rows get of it; of few
 /// rows the scores and two numbers of the other chunks of a span.
-constexpr std::size_t attention_scratch_bytes(std::size_t rows, std::size_t head_dim) {
+[[gnu::always_inline]] constexpr std::size_t attention_scratch_bytes(std::size_t rows, std::size_t head_dim) {
   const std::size_t dim = (head_dim + 31) / 32 * 32;
   const std::size_t span = (attention_span_chunks - 1) * attention_span_rows * (attention_chunk + 2);
   return ((rows + 15) / 16 * 16 * (2 * dim + 64 + 16) + 64 * dim + span) * sizeof(float);
@@ -112,7 +112,7 @@ struct panel_fetch {
       at += stride;
       if (++panel == panels) {
         panel = 0;
-        at += turn_bytes - panels * stride;
+        at += static_cast<std::ptrdiff_t>(turn_bytes) - static_cast<std::ptrdiff_t>(panels * stride);
       }
     }
   }

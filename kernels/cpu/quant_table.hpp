@@ -20,23 +20,27 @@ struct quant_panel {
   /// Bytes between panels.
   std::size_t stride = 0;
 
-  bool has_groups() const { return layout.has_groups(); }
+  [[gnu::always_inline]] bool has_groups() const { return layout.has_groups(); }
 
   /// Block `b` of 32 of K of int4, and its 16 group scales.
-  const std::byte* int4_block(std::size_t b) const { return weights + layout.block_offset(b); }
+  [[gnu::always_inline]] const std::byte* int4_block(std::size_t b) const {
+    return weights + layout.block_offset(b);
+  }
 
-  const std::byte* group_scales_of(std::size_t b) const { return weights + layout.scales_offset(b); }
+  [[gnu::always_inline]] const std::byte* group_scales_of(std::size_t b) const {
+    return weights + layout.scales_offset(b);
+  }
 
   /// Bytes of weights and group scales.
-  std::size_t weight_bytes() const {
+  [[gnu::always_inline]] std::size_t weight_bytes() const {
     return static_cast<std::size_t>(reinterpret_cast<const std::byte*>(scales) - weights);
   }
 
   /// The panel `count` further on.
-  quant_panel next(std::size_t count) const { return on(count * stride); }
+  [[gnu::always_inline]] quant_panel next(std::size_t count) const { return on(count * stride); }
 
   /// The panel so many bytes further on.
-  quant_panel on(std::size_t bytes) const {
+  [[gnu::always_inline]] quant_panel on(std::size_t bytes) const {
     return {format, weights + bytes, layout, scales + bytes / sizeof(float), stride};
   }
 };
@@ -73,11 +77,11 @@ struct int4_group_scale {
 /// Where things lie in a row of int8 values ("row for integer products"): K values padded to 64, then int32
 /// −8 Σ x of every 32 of K, what half bytes that are q + 8 add too much; at `int8_row_scale` the row's scale
 /// (f32), and behind it Σ x of the row (int32).
-constexpr std::size_t int8_row_sums(std::size_t k) {
+[[gnu::always_inline]] constexpr std::size_t int8_row_sums(std::size_t k) {
   return (k + 63) / 64 * 64;
 }
 
-constexpr std::size_t int8_row_scale(std::size_t k) {
+[[gnu::always_inline]] constexpr std::size_t int8_row_scale(std::size_t k) {
   return int8_row_sums(k) + int8_row_sums(k) / 32 * sizeof(std::int32_t);
 }
 
@@ -85,17 +89,17 @@ constexpr std::size_t int8_row_scale(std::size_t k) {
 /// values once more, padded, but those of some fours of K cut to ±64; and at `int8_row_wide` how many such
 /// fours there are (uint32), then of each where its weights are in a panel (uint32, bytes) and what was cut
 /// off (4 bytes).
-constexpr std::size_t int8_row_narrow(std::size_t k) {
+[[gnu::always_inline]] constexpr std::size_t int8_row_narrow(std::size_t k) {
   return (int8_row_scale(k) + 2 * sizeof(float) + 63) / 64 * 64;
 }
 
-constexpr std::size_t int8_row_wide(std::size_t k) {
+[[gnu::always_inline]] constexpr std::size_t int8_row_wide(std::size_t k) {
   return int8_row_narrow(k) + int8_row_sums(k);
 }
 
 /// Bytes between such rows: an odd number of cache lines, so that a tile's rows do not fall into one set of
 /// the L1 cache.
-constexpr std::size_t int8_row_stride(std::size_t k) {
+[[gnu::always_inline]] constexpr std::size_t int8_row_stride(std::size_t k) {
   const std::size_t bytes = int8_row_wide(k) + sizeof(std::uint32_t) + int8_row_sums(k) / 4 * 8;
   return (bytes + 63) / 64 / 2 * 128 + 64;
 }

@@ -12,7 +12,7 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 /// K of one step of the integer kernels: 1 KiB of a panel of int8, 512 bytes of int4.
 constexpr std::size_t step_k = 64;
 
-constexpr std::size_t step_bytes(packed_format format) {
+[[gnu::always_inline]] constexpr std::size_t step_bytes(packed_format format) {
   return format == packed_format::int8_channel ? step_k * 16 : step_k * 8;
 }
 

@@ -64,8 +64,18 @@ moe_spec read_moe(const json_object& json, const char* intermediate_key) {
   return result;
 }
 
+/// 0: none.
 std::size_t read_window(const json_object& json) {
-  return json.has("sliding_window") ? positive(json, "sliding_window", max_dim) : 0;
+  return json.value<std::int64_t>("sliding_window", 0) == 0 ? 0 : positive(json, "sliding_window", max_dim);
+}
+
+/// Where all layers attend alike, layer_types only repeats it: transformers' cache and masks go by it.
+void check_layer_types(const json_object& json, std::size_t window) {
+  const std::string expected = window == 0 ? "full_attention" : "sliding_attention";
+  for (const auto& type : json.value<std::vector<std::string>>("layer_types", {}))
+    if (type != expected)
+      json.fail("layer_types", "has '" + type + "', which is not supported where every layer has "
+                                   + (window == 0 ? "no window" : "the same window"));
 }
 
 /// Which layers are routed: not in mlp_only_layers, and every decoder_sparse_step-th.
@@ -88,6 +98,7 @@ void describe_mixtral(const json_object& json, std::size_t num_layers, model_con
   const auto norm = read_norm(json, 1e-5);
   auto attention = read_attention(json, config.hidden);
   attention.window = read_window(json);
+  check_layer_types(json, attention.window);
   auto moe = read_moe(json, "intermediate_size");
   moe.normalize_topk = true;
   json.ignore("router_jitter_noise"); // training only
@@ -104,8 +115,11 @@ void describe_olmoe(const json_object& json, std::size_t num_layers, model_confi
   attention.qkv_bias = attention.output_bias = json.value("attention_bias", false);
   attention.qk_norm = qk_norm_kind::projection;
   attention.qk_norm_epsilon = norm.epsilon;
-  if (json.has("clip_qkv"))
+  if (json.value("clip_qkv", 0.0) != 0.0)
     json.fail("clip_qkv", "is not supported"); // no published checkpoint sets it
+  if (read_window(json) != 0)
+    json.fail("sliding_window", "is not supported for this architecture"); // eager and flash attention differ
+  check_layer_types(json, 0);
   auto moe = read_moe(json, "intermediate_size");
   moe.normalize_topk = json.value("norm_topk_prob", false);
   config.final_norm = norm;
@@ -142,7 +156,9 @@ void describe_qwen(const json_object& json, std::size_t num_layers, const attent
 void describe_qwen2_moe(const json_object& json, std::size_t num_layers, model_config& config) {
   auto attention = read_attention(json, config.hidden);
   attention.qkv_bias = json.value("qkv_bias", true);
-  const shared_expert_spec shared{positive(json, "shared_expert_intermediate_size", max_dim), true};
+  std::optional<shared_expert_spec> shared;
+  if (json.at<std::int64_t>("shared_expert_intermediate_size") != 0)
+    shared = {positive(json, "shared_expert_intermediate_size", max_dim), true};
   const auto use_window = json.value("use_sliding_window", false);
   const auto window = use_window ? read_window(json) : 0;
   const auto max_window_layers = json.value<std::int64_t>("max_window_layers", 28);
@@ -173,29 +189,42 @@ void describe_qwen3_moe(const json_object& json, std::size_t num_layers, model_c
   attention.qk_norm_epsilon = read_norm(json, 1e-6).epsilon;
   // transformers slides every layer or none and does not read max_window_layers (Qwen3MoeConfig).
   attention.window = json.value("use_sliding_window", false) ? read_window(json) : 0;
+  check_layer_types(json, attention.window);
   json.ignore("sliding_window");
   json.ignore("max_window_layers");
   describe_qwen(json, num_layers, attention, std::nullopt, config);
 }
 
 constexpr std::array architectures{
-    architecture{"MixtralForCausalLM", 1e6, describe_mixtral},
-    architecture{"OlmoeForCausalLM", 1e4, describe_olmoe},
-    architecture{"Qwen2MoeForCausalLM", 1e4, describe_qwen2_moe},
-    architecture{"Qwen3MoeForCausalLM", 1e4, describe_qwen3_moe},
+    architecture{"MixtralForCausalLM", "mixtral", 1e6, describe_mixtral},
+    architecture{"OlmoeForCausalLM", "olmoe", 1e4, describe_olmoe},
+    architecture{"Qwen2MoeForCausalLM", "qwen2_moe", 1e4, describe_qwen2_moe},
+    architecture{"Qwen3MoeForCausalLM", "qwen3_moe", 1e4, describe_qwen3_moe},
 };
 
 } // namespace
 
-const architecture& find_architecture(const json_object& json, const std::string& name) {
-  const auto i = std::find_if(architectures.begin(), architectures.end(),
-                              [&](const architecture& a) { return name == a.name; });
-  if (i != architectures.end())
-    return *i;
-  std::string known;
+const architecture* find_architecture(const std::string& name) {
+  const auto i = std::ranges::find(architectures, name, &architecture::name);
+  return i == architectures.end() ? nullptr : &*i;
+}
+
+const architecture& find_architecture_of_type(const json_object& json) {
+  if (!json.has("model_type"))
+    json.fail("architectures", "is missing");
+  const auto type = json.at<std::string>("model_type");
+  const auto i = std::ranges::find(architectures, type, &architecture::model_type);
+  if (i == architectures.end())
+    json.fail("model_type",
+              "is '" + type + "', which is not supported (supported: " + supported_architectures() + ")");
+  return *i;
+}
+
+std::string supported_architectures() {
+  std::string names;
   for (const auto& a : architectures)
-    known += (known.empty() ? "" : ", ") + std::string{a.name};
-  json.fail("architectures", "names '" + name + "', which is not supported (supported: " + known + ")");
+    names += (names.empty() ? "" : ", ") + std::string{a.name};
+  return names;
 }
 
 std::size_t positive(const json_object& json, const std::string& key, std::int64_t max) {

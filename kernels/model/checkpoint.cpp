@@ -4,7 +4,6 @@
 #include "kernels/model/text_file.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -71,20 +70,15 @@ checkpoint checkpoint::open(const std::filesystem::path& folder) {
     result.add_file(folder / file);
   for (const auto& [tensor, file] : index)
     if (result.find(tensor) == nullptr)
-      throw model_error((folder / file).string() + ": tensor '" + tensor + "' is missing, " + index_file
-                        + " says it is here");
-  if (result.num_tensors() != index.size())
-    for (const auto& s : result.shards_)
-      for (const auto& entry : s->entries)
-        if (!index.contains(entry.name))
-          throw model_error(s->file.path().string() + ": tensor '" + entry.name + "' is not in "
-                            + index_file);
+      result.listed_only_.emplace(tensor, file);
   return result;
 }
 
 const tensor_ref* checkpoint::find(const std::string& name) const noexcept {
-  const auto i = tensors_.find(name);
-  return i == tensors_.end() ? nullptr : &i->second;
+  if (const auto i = tensors_.find(name); i != tensors_.end())
+    return &i->second;
+  const auto alias = aliases_.find(name);
+  return alias == aliases_.end() ? nullptr : &alias->second;
 }
 
 const tensor_ref& checkpoint::at(const std::string& name) const {
@@ -92,6 +86,23 @@ const tensor_ref& checkpoint::at(const std::string& name) const {
   if (found == nullptr)
     throw model_error(folder_.string() + ": tensor '" + name + "' is missing");
   return *found;
+}
+
+const tensor_ref& checkpoint::read(const std::string& name) const {
+  const auto& tensor = at(name);
+  const auto holds = [&](const std::unique_ptr<const shard>& s) {
+    const auto bytes = s->file.bytes();
+    return tensor.data >= bytes.data() && tensor.data < bytes.data() + bytes.size();
+  };
+  const auto found = std::ranges::find_if(shards_, holds);
+  const auto is_cut_short = found != shards_.end() && (*found)->file.is_cut_short();
+  if (is_cut_short || !populate_pages({tensor.data, tensor.num_bytes}))
+    throw model_error((found == shards_.end() ? folder_ : (*found)->file.path()).string() + ": tensor '"
+                      + name + "' cannot be read: "
+                      + (is_cut_short
+                             ? "the file has been cut short since it was opened"
+                             : "the file has been cut short or replaced in place, or its disk fails"));
+  return tensor;
 }
 
 std::string checkpoint::fingerprint(const model_config& config) const {
@@ -113,7 +124,7 @@ std::string checkpoint::fingerprint(const model_config& config) const {
     add_text(std::to_string(bytes.size()));
     for (const auto& entry : s->entries) {
       add_text(entry.name);
-      add_text(std::string{to_string(entry.type)});
+      add_text(entry.type_name);
       for (const auto dim : entry.shape)
         add_text(std::to_string(dim));
       add_text(std::to_string(entry.begin));

@@ -4,6 +4,9 @@
 #include "kernels/model/mapped_file.hpp"
 #include "kernels/model/safetensors.hpp"
 
+#include <array>
+#include <deque>
+#include <map>
 #include <memory>
 #include <unordered_map>
 
@@ -25,13 +28,12 @@ struct tensor_requirement {
 
 /// The tensors of a Hugging Face model folder: `model.safetensors`, or the files that
 /// `model.safetensors.index.json` names. Opening maps the files and reads their headers; no weight is read.
+/// The index says which files there are; what is in them, they say themselves, as for transformers.
 ///
-/// Immutable after opening, so any number of threads may read.
+/// Immutable once it has been matched with a config, so any number of threads may read.
 class checkpoint {
  public:
-  /// @errors  model_error: no checkpoint in the folder, a malformed file or index, a tensor that index and
-  /// files
-  ///          disagree about, a tensor stored twice
+  /// @errors  model_error: no checkpoint in the folder, a malformed file or index, a tensor stored twice
   static checkpoint open(const std::filesystem::path& folder);
 
   checkpoint(checkpoint&&) noexcept = default;
@@ -43,11 +45,23 @@ class checkpoint {
   /// @errors  model_error when the checkpoint has no tensor of that name
   const tensor_ref& at(const std::string& name) const;
 
-  /// Checks that every tensor the config asks for is there with its shape, and that nothing is there that the
-  /// config does not account for (a bias that the config denies would change the arithmetic).
+  /// The same, and asks for its pages, so that they can be read.
+  /// @errors  model_error also when they cannot: the file has been cut short, or its disk fails
+  const tensor_ref& read(const std::string& name) const;
+
+  /// Looks for every tensor that the config asks for. Where a layer's experts are fused, as transformers 5
+  /// holds them in memory and may save them (`experts.gate_up_proj` [experts, 2 · intermediate, hidden], gate
+  /// first, and `experts.down_proj` [experts, hidden, intermediate]), each expert's matrices can be asked for
+  /// by the names of `expert_tensors` from then on.
   ///
-  /// @errors  one model_error that names the first problems and counts the rest
-  void validate(const model_config& config) const;
+  /// @errors  one model_error that names the first problems and counts the rest: a tensor is missing, has
+  ///          another shape, or a type that weights may not have
+  void match(const model_config& config);
+
+  /// Tensors that the model does not need, in the order of the files: what stands in them beside it (a value
+  /// head, a bias that the architecture does not have), and what the index lists and no file has. Without
+  /// those that say nothing: tables of RoPE, and an LM head that is tied. Empty before `match`.
+  const std::vector<std::string>& unused() const noexcept { return unused_; }
 
   /// Identifies the model for cluster membership: 32 hexadecimal digits over config.json, the names, dtypes,
   /// shapes and offsets of all tensors, the sizes of the files, and 1 KiB from the middle of each tensor. The
@@ -57,10 +71,13 @@ class checkpoint {
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
 
+  /// In the files.
   std::size_t num_tensors() const noexcept { return tensors_.size(); }
 
  private:
   checkpoint() = default;
+
+  class matching;
 
   void add_file(const std::filesystem::path& path);
 
@@ -72,6 +89,11 @@ class checkpoint {
   std::filesystem::path folder_;
   std::vector<std::unique_ptr<const shard>> shards_; // tensor_ref::shape points into entries
   std::unordered_map<std::string, tensor_ref> tensors_;
+  std::map<std::string, std::string> listed_only_; // tensor → file that has it, says the index, and has not
+  // Names that `match` has given to parts of tensors, or to a whole one.
+  std::unordered_map<std::string, tensor_ref> aliases_;
+  std::deque<std::array<std::size_t, 2>> alias_shapes_;
+  std::vector<std::string> unused_;
 };
 
 /// Names of the three matrices of a routed expert, each [intermediate, hidden] or, for `down`, [hidden,

@@ -5,7 +5,11 @@
 #include "kernels/model/rope_fields.hpp"
 #include "kernels/model/text_file.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 namespace troupe::model {
 
@@ -18,7 +22,8 @@ constexpr std::int64_t max_layers = 1 << 12;
 constexpr std::size_t max_routed_experts = 1 << 18;
 
 // Fields that transformers writes and that do not touch what a forward pass computes: bookkeeping, training,
-// and the generation defaults that older writers put here.
+// and the generation defaults that older writers put here. Most configs have some, so they are not worth a
+// line in the log.
 constexpr const char* harmless[] = {
     "_attn_implementation",
     "_commit_hash",
@@ -83,21 +88,51 @@ constexpr const char* harmless[] = {
 /// this is one clear error about the config where they would be refused one by one.
 void check_dtype(const json_object& json) {
   const auto* key = json.has("dtype") ? "dtype" : "torch_dtype";
-  const auto name = json.value<std::string>(key, "");
+  auto name = json.value<std::string>(key, "");
   json.ignore("torch_dtype");
-  if (!name.empty() && name != "float32" && name != "float16" && name != "bfloat16")
+  constexpr std::string_view module = "torch.";
+  if (name.starts_with(module))
+    name.erase(0, module.size());
+  constexpr std::string_view known[] = {"", "float32", "float", "float16", "half", "bfloat16"};
+  if (std::ranges::find(known, name) == std::end(known))
     json.fail(key, "is '" + name + "', which is not supported (supported: float32, float16, bfloat16)");
 }
 
-std::int32_t token_id(const json_object& json, const std::string& key, std::int64_t id) {
-  if (id < 0 || id > max_vocab)
-    json.fail(key, "has " + std::to_string(id) + ", which is no token id");
-  return static_cast<std::int32_t>(id);
+/// What transformers reads for every architecture, and nothing here computes.
+void refuse_what_is_not_computed(const json_object& json) {
+  if (json.is_object("quantization_config") && json.text("quantization_config") != "{}")
+    json.fail("quantization_config",
+              "is not supported: take the checkpoint that this one was quantized from (--expert-quant and "
+              "--dense-quant quantize it)");
+  if (json.value("is_encoder_decoder", false))
+    json.fail("is_encoder_decoder", "is not supported");
+  if (json.value("partial_rotary_factor", 1.0) != 1.0)
+    json.fail("partial_rotary_factor", "other than 1 is not supported");
+  if (json.is_object("per_layer_config") && json.text("per_layer_config") != "{}")
+    json.fail("per_layer_config", "is not supported: all layers have the same attention here");
+  for (const auto* key : {"quantization_config", "per_layer_config"})
+    json.ignore(key);
 }
 
+/// Ids outside the vocabulary end nothing, since they never come.
 void read_tokens(const json_object& json, model_config& config) {
   for (const auto id : json.one_or_many("eos_token_id"))
-    config.eos_token_ids.push_back(token_id(json, "eos_token_id", id));
+    if (id >= 0 && id < static_cast<std::int64_t>(config.vocab_size))
+      config.eos_token_ids.push_back(static_cast<std::int32_t>(id));
+    else
+      config.ignored.push_back("eos_token_id " + std::to_string(id) + " (not in the vocabulary)");
+}
+
+/// The first of "architectures" that is supported; without the field, transformers goes by model_type.
+const architecture& read_architecture(const json_object& json) {
+  const auto names = json.value<std::vector<std::string>>("architectures", {});
+  if (names.empty())
+    return find_architecture_of_type(json);
+  for (const auto& name : names)
+    if (const auto* found = find_architecture(name))
+      return *found;
+  json.fail("architectures", "names '" + names.front() + "', which is not supported (supported: "
+                                 + supported_architectures() + ")");
 }
 
 /// Every routed expert is three tensors that are checked by name; this keeps the list in memory, whatever the
@@ -116,16 +151,14 @@ void check_size(const json_object& json, const model_config& config) {
 model_config parse_config(std::string_view text, const std::string& name) {
   const auto json = json_object::parse(text, name, max_config_bytes);
   model_config config;
-  const auto names = json.at<std::vector<std::string>>("architectures");
-  if (names.size() != 1)
-    json.fail("architectures", "must name one architecture, found " + std::to_string(names.size()));
-  const auto& architecture = find_architecture(json, names.front());
+  const auto& architecture = read_architecture(json);
   config.architecture = architecture.name;
   config.vocab_size = positive(json, "vocab_size", max_vocab);
   config.hidden = positive(json, "hidden_size", max_hidden);
   config.max_context = positive(json, "max_position_embeddings", 1'000'000'000);
   config.tie_word_embeddings = json.value("tie_word_embeddings", false);
   check_dtype(json);
+  refuse_what_is_not_computed(json);
   if (const auto act = json.value<std::string>("hidden_act", "silu"); act != "silu" && act != "swish")
     json.fail("hidden_act", "is '" + act + "', which is not supported (supported: silu)");
   read_tokens(json, config);
@@ -135,8 +168,8 @@ model_config parse_config(std::string_view text, const std::string& name) {
   config.rope.rotary_dim = config.layers.front().attention.head_dim;
   for (const auto* key : harmless)
     json.ignore(key);
-  if (const auto unknown = json.unread(); !unknown.empty())
-    json.fail(unknown.front(), "is not supported for " + config.architecture);
+  for (auto& name : json.unread())
+    config.ignored.push_back(std::move(name));
   config.canonical_json = json.canonical();
   return config;
 }

@@ -102,18 +102,22 @@ struct model_config {
   bool tie_word_embeddings = false;
   tensor_naming naming;
   std::vector<layer_spec> layers;
-  std::vector<std::int32_t> eos_token_ids;
+  std::vector<std::int32_t> eos_token_ids; // those of config.json that are in the vocabulary
+  std::vector<std::string> ignored;        // fields that mean something to somebody, but to nobody here
   std::string canonical_json; // config.json with sorted keys and no blanks; part of the fingerprint
 
   std::size_t num_layers() const noexcept { return layers.size(); }
 };
 
-/// Parses and validates the text of a config.json.
+/// Parses and validates the text of a config.json. A field that transformers' code for the architecture reads
+/// is understood, or refused where its value asks for what is not computed here; a field that it does not
+/// read is put on the list `ignored`, unless it is bookkeeping that every config has or says nothing (null,
+/// false, 0, empty).
 ///
 /// @param json  the file's text, at most 16 MiB
 /// @param name  how to call the file in messages
-/// @errors  model_error that names the field: not JSON, a missing or ill-typed field, an architecture, field
-/// or value
+/// @errors  model_error that names the field: not JSON, a missing or ill-typed field, an architecture or
+/// value
 ///          that would change the arithmetic and is not supported
 model_config parse_config(std::string_view json, const std::string& name);
 

@@ -2,6 +2,7 @@
 
 #include "kernels/model/error.hpp"
 
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -55,6 +56,10 @@ constexpr const char* type_name() {
 }
 
 bool convert(const nlohmann::json& from, bool& to) {
+  if (from.is_number() && (from == 0 || from == 1)) {
+    to = from == 1;
+    return true;
+  }
   if (!from.is_boolean())
     return false;
   to = from.get<bool>();
@@ -69,6 +74,14 @@ bool convert(const nlohmann::json& from, double& to) {
 }
 
 bool convert(const nlohmann::json& from, std::int64_t& to) {
+  // Below 2⁶³, the first float that is too large.
+  if (from.is_number_float()) {
+    const auto value = from.get<double>();
+    if (std::trunc(value) != value || std::fabs(value) >= 0x1p63)
+      return false;
+    to = static_cast<std::int64_t>(value);
+    return true;
+  }
   if (!from.is_number_integer())
     return false;
   if (from.is_number_unsigned()
@@ -96,8 +109,13 @@ bool convert(const nlohmann::json& from, std::vector<T>& to) {
   return true;
 }
 
+bool is_false(const nlohmann::json& value) {
+  return value.is_boolean() && !value.get<bool>();
+}
+
 bool says_nothing(const nlohmann::json& value) {
-  return value.is_null() || (value.is_boolean() && !value.get<bool>())
+  return value.is_null() || is_false(value) || (value.is_number() && value == 0)
+         || (value.is_string() && value.get_ref<const std::string&>().empty())
          || ((value.is_array() || value.is_object()) && value.empty());
 }
 
@@ -108,10 +126,11 @@ struct json_object::state {
   nlohmann::json json;
   std::set<std::string> read;
 
-  const nlohmann::json* find(const std::string& key) {
+  /// Null where the field is absent or null, and also where it is false, unless that is a value.
+  const nlohmann::json* find(const std::string& key, bool false_is_a_value = false) {
     read.insert(key);
     const auto i = json.find(key);
-    return i == json.end() || i->is_null() ? nullptr : &*i;
+    return i == json.end() || i->is_null() || (is_false(*i) && !false_is_a_value) ? nullptr : &*i;
   }
 };
 
@@ -136,7 +155,7 @@ bool json_object::has(const std::string& key) const {
 
 template <class T>
 std::optional<T> json_object::find(const std::string& key) const {
-  const auto* found = state_->find(key);
+  const auto* found = state_->find(key, std::is_same_v<T, bool>);
   if (found == nullptr)
     return std::nullopt;
   T result{};
@@ -177,7 +196,7 @@ std::vector<std::int64_t> json_object::one_or_many(const std::string& key) const
 
 std::optional<json_object> json_object::object(const std::string& key) const {
   const auto* found = state_->find(key);
-  if (found == nullptr)
+  if (found == nullptr || (found->is_array() && found->empty()))
     return std::nullopt;
   if (!found->is_object())
     fail(key, std::string{"must be an object, found "} + found->type_name());
@@ -186,6 +205,18 @@ std::optional<json_object> json_object::object(const std::string& key) const {
 
 void json_object::ignore(const std::string& key) const {
   state_->read.insert(key);
+}
+
+bool json_object::is_object(const std::string& key) const {
+  const auto i = state_->json.find(key);
+  return i != state_->json.end() && i->is_object();
+}
+
+std::string json_object::text(const std::string& key) const {
+  const auto i = state_->json.find(key);
+  if (i == state_->json.end())
+    return "null";
+  return i->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 64);
 }
 
 std::vector<std::string> json_object::unread() const {

@@ -11,10 +11,11 @@
 namespace troupe::model {
 
 /// A JSON object read field by field: every message names the file and the field, and it remembers which
-/// fields were asked for, so that a reader can refuse what it did not understand.
+/// fields were asked for, so that a reader can name what it did not understand.
 ///
 /// Supported field types T: bool, double, std::int64_t, std::string, std::vector<std::int64_t>,
-/// std::vector<std::string>.
+/// std::vector<std::string>. As Python programs take it, an integer may be written as 20.0 and a boolean as 0
+/// or 1, and `false` in the place of a number, string, list or object says that there is none.
 class json_object {
  public:
   /// @param name  how to call the document in messages
@@ -25,14 +26,15 @@ class json_object {
   json_object(json_object&&) noexcept;
   ~json_object();
 
-  /// Whether the field is there and not null.
+  /// Whether the field is there and neither null nor false.
   bool has(const std::string& key) const;
 
-  /// @returns the field, or nothing when it is absent or null. @errors  model_error when it has another type
+  /// @returns the field, or nothing when it is absent or null (or false, unless T is bool). @errors
+  /// model_error when it has another type
   template <class T>
   std::optional<T> find(const std::string& key) const;
 
-  /// @errors  model_error when the field is absent, null or of another type
+  /// @errors  model_error when `find` gives nothing or the field has another type
   template <class T>
   T at(const std::string& key) const;
 
@@ -42,16 +44,24 @@ class json_object {
     return found ? *std::move(found) : fallback;
   }
 
-  /// A list of integers that may also be given as one integer; empty when absent or null.
+  /// A list of integers that may also be given as one integer; empty when `find` gives nothing.
   std::vector<std::int64_t> one_or_many(const std::string& key) const;
 
-  /// @returns the nested object (named "outer.key" in messages), or nothing when it is absent or null
+  /// @returns the nested object (named "outer: key" in messages), or nothing when it is absent, null, false
+  /// or
+  ///          an empty list
   std::optional<json_object> object(const std::string& key) const;
 
   /// Marks a field as understood without reading it.
   void ignore(const std::string& key) const;
 
-  /// Fields nobody asked for that could mean something: neither null, false nor empty.
+  /// Whether the field is an object.
+  bool is_object(const std::string& key) const;
+
+  /// The field as it is written, at most 64 bytes, for messages; "null" when it is absent.
+  std::string text(const std::string& key) const;
+
+  /// Fields nobody asked for that could mean something: neither null, false, 0 nor empty.
   std::vector<std::string> unread() const;
 
   /// The keys, sorted.

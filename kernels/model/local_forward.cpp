@@ -8,11 +8,10 @@ namespace troupe::model {
 
 namespace {
 
-std::shared_ptr<const weight_source> open_validated(const std::filesystem::path& folder,
-                                                    dtype_choice choice) {
+std::shared_ptr<const weight_source> open_matched(const std::filesystem::path& folder, dtype_choice choice) {
   auto config = load_config(folder);
-  auto weights = std::make_shared<const checkpoint>(checkpoint::open(folder));
-  weights->validate(config);
+  auto weights = std::make_shared<checkpoint>(checkpoint::open(folder));
+  weights->match(config);
   const auto type = resolve_dtype(choice, *weights);
   return std::make_shared<const checkpoint_source>(std::move(weights), std::move(config), type);
 }
@@ -21,7 +20,7 @@ std::shared_ptr<const weight_source> open_validated(const std::filesystem::path&
 
 local_forward::local_forward(kernels::context& ctx, const std::filesystem::path& folder, dtype_choice choice,
                              std::size_t max_positions)
-    : local_forward(ctx, open_validated(folder, choice), {.max_positions = max_positions}) {}
+    : local_forward(ctx, open_matched(folder, choice), {.max_positions = max_positions}) {}
 
 local_forward::local_forward(kernels::context& ctx, std::shared_ptr<const weight_source> weights,
                              const load_options& options)

@@ -69,7 +69,14 @@ bool mapped_file::is_replaced() const noexcept {
   return ::stat(path_.c_str(), &status) == 0 && (status.st_dev != device_ || status.st_ino != inode_);
 }
 
-void populate_pages(std::span<const std::byte> mapped) noexcept {
+bool mapped_file::is_cut_short() const noexcept {
+  struct stat status {};
+
+  return ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == inode_
+         && static_cast<std::size_t>(status.st_size) < num_bytes_;
+}
+
+bool populate_pages(std::span<const std::byte> mapped) noexcept {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const auto before = reinterpret_cast<std::uintptr_t>(mapped.data()) % page; // of the first page, not ours
   auto* begin = const_cast<std::byte*>(mapped.data()) - before;
@@ -77,9 +84,12 @@ void populate_pages(std::span<const std::byte> mapped) noexcept {
   // Hints, both: an older kernel reads the pages when they are touched, and few file systems have huge ones.
   ::madvise(begin, num_bytes, MADV_HUGEPAGE);
 #ifdef MADV_POPULATE_READ
-  ::madvise(begin, num_bytes, MADV_POPULATE_READ);
+  // These two only say that touching a page would be a SIGBUS; what else may go wrong leaves it to be read
+  // then.
+  return ::madvise(begin, num_bytes, MADV_POPULATE_READ) == 0 || (errno != EFAULT && errno != EHWPOISON);
 #else
   ::madvise(begin, num_bytes, MADV_WILLNEED);
+  return true;
 #endif
 }
 

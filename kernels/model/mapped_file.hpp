@@ -13,7 +13,7 @@ namespace troupe::model {
 ///
 /// A file that is cut short *after* it was opened makes a later read of the missing pages end the process
 /// (SIGBUS), as it does for every program that maps weights: replace model folders by renaming, never by
-/// rewriting in place.
+/// rewriting in place. While weights are loaded it is an error (`populate_pages`).
 class mapped_file {
  public:
   /// @errors  model_error when the file cannot be opened, is empty or is not a regular file
@@ -28,6 +28,10 @@ class mapped_file {
 
   const std::filesystem::path& path() const noexcept { return path_; }
 
+  /// Whether the file has fewer bytes than were mapped: reading the last ones gives zeros, or ends the
+  /// process. It is not seen where the path names another file by now.
+  bool is_cut_short() const noexcept;
+
   /// Whether the path names another file by now: somebody has put one in the place of this one.
   bool is_replaced() const noexcept;
 
@@ -40,7 +44,9 @@ class mapped_file {
 };
 
 /// Asks for the pages of a part of a mapped file, all at once; returns when they are there.
-void populate_pages(std::span<const std::byte> mapped) noexcept;
+/// @returns false when some of them cannot be had, so that reading them would end the process: the file has
+///          been cut short, or its disk fails. Linux before 5.14 cannot tell, and it is always true.
+[[nodiscard]] bool populate_pages(std::span<const std::byte> mapped) noexcept;
 
 /// Gives the whole pages of a part of a mapped file back to the page cache: its content has been copied.
 /// Reading it again is correct and only slower.

@@ -1,6 +1,21 @@
 #include "kernels/model/numerics.hpp"
 
+#include "kernels/arithmetic_revision.hpp"
+
 namespace troupe::model {
+
+namespace {
+
+// Only on x86 have the kernels been compared, and only there do they flush denormals (thread_pool.cpp).
+#if defined(__x86_64__)
+constexpr const char* processor = "cpu-x86";
+#elif defined(__aarch64__)
+constexpr const char* processor = "cpu-arm64";
+#else
+constexpr const char* processor = "cpu-other";
+#endif
+
+} // namespace
 
 kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights) {
   switch (choice) {
@@ -18,8 +33,9 @@ kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights) {
 
 std::string numerics_class(kernels::dtype type, const quantization& quant,
                            std::optional<kernels::dtype> kv_type) {
-  return std::string{"cpu-x86/"} + kernels::name_of(type) + "/" + quant.name()
-         + (kv_type.value_or(type) == type ? "" : std::string{"+kv-"} + kernels::name_of(*kv_type));
+  return std::string{processor} + "/" + kernels::name_of(type) + "/" + quant.name()
+         + (kv_type.value_or(type) == type ? "" : std::string{"+kv-"} + kernels::name_of(*kv_type)) + "/r"
+         + std::to_string(kernels::arithmetic_revision);
 }
 
 } // namespace troupe::model

@@ -23,10 +23,10 @@ enum class dtype_choice : std::uint8_t {
 kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights);
 
 /// Names the class within which results are bitwise equal, whatever the model: all x86 instruction sets give
-/// the same bits, so dtype, quantization, the KV cache's type where it is another, and kind of device say it
-/// all. Workers of different classes must not replace one another.
+/// the same bits, so dtype, quantization, the KV cache's type where it is another, kind of device and
+/// `kernels::arithmetic_revision` say it all. Workers of different classes must not replace one another.
 /// @param kv_type  nothing: `type`
-/// @returns e.g. "cpu-x86/bf16/none" or "cpu-x86/bf16/int8+dense-int8+rows-int8+kv-int8"
+/// @returns e.g. "cpu-x86/bf16/none/r1" or "cpu-x86/bf16/int8+dense-int8+rows-int8+kv-int8/r1"
 std::string numerics_class(kernels::dtype type, const quantization& quant = {},
                            std::optional<kernels::dtype> kv_type = {});
 

@@ -35,7 +35,9 @@ std::shared_ptr<const weight_source> open_weights(const std::filesystem::path& f
   if (const auto packed = folder / packed_file_name; std::filesystem::exists(packed))
     return open_packed_folder(packed, config, options);
   auto weights = std::make_shared<checkpoint>(checkpoint::open(folder));
-  weights->validate(config);
+  weights->match(config);
+  if (options.unused_tensors && !weights->unused().empty())
+    options.unused_tensors(weights->unused());
   const auto type = resolve_dtype(options.dtype, *weights);
   auto source = std::make_shared<const checkpoint_source>(std::move(weights), config, type, options.quant,
                                                           options.set, options.coding);

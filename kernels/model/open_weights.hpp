@@ -7,7 +7,10 @@
 #include "kernels/model/weights_cache.hpp"
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <span>
+#include <string>
 
 namespace troupe::model {
 
@@ -23,6 +26,8 @@ struct open_options {
   weight_coding coding = weight_coding::none;
   /// Of packed weights.
   weight_memory memory = weight_memory::mapped;
+  /// Told the tensors of a checkpoint that the model does not need, where there are any.
+  std::function<void(std::span<const std::string>)> unused_tensors{};
   /// Where a checkpoint is packed once and mapped from then on; no folder: it is converted at every start.
   cache_options cache{};
 };

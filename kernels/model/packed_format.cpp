@@ -25,6 +25,7 @@ constexpr std::size_t max_index_bytes = std::size_t{256} << 20;
 
 // Where the header's fields lie; all numbers are little-endian.
 constexpr std::size_t version_at = 8;
+constexpr std::size_t revision_at = 12;
 constexpr std::size_t index_offset_at = 16;
 constexpr std::size_t index_bytes_at = 24;
 constexpr std::size_t index_checksum_at = 32;
@@ -200,6 +201,7 @@ std::array<std::byte, packed_header::num_bytes> packed_header::encode() const {
   std::array<std::byte, num_bytes> bytes{};
   std::memcpy(bytes.data(), magic.data(), magic.size());
   put(bytes, version_at, packed_file_version);
+  put(bytes, revision_at, arithmetic_revision);
   put(bytes, index_offset_at, index_offset);
   put(bytes, index_bytes_at, index_bytes);
   put(bytes, index_checksum_at, index_checksum);
@@ -219,9 +221,14 @@ packed_header packed_header::decode(std::span<const std::byte> file, const std::
                       + ": pack the model again");
   if (get<std::uint64_t>(file, header_checksum_at) != checksum_of(file.first(header_checksum_at)))
     throw model_error(file_name + ": the header is damaged");
-  const packed_header header{
-      get<std::uint64_t>(file, index_offset_at), get<std::uint64_t>(file, index_bytes_at),
-      get<std::uint64_t>(file, index_checksum_at), get<std::uint64_t>(file, file_bytes_at)};
+  const packed_header header{get<std::uint64_t>(file, index_offset_at),
+                             get<std::uint64_t>(file, index_bytes_at),
+                             get<std::uint64_t>(file, index_checksum_at),
+                             get<std::uint64_t>(file, file_bytes_at), get<std::uint32_t>(file, revision_at)};
+  if (header.arithmetic_revision != kernels::arithmetic_revision)
+    throw model_error(file_name + ": packed with arithmetic revision "
+                      + std::to_string(header.arithmetic_revision) + ", this program has revision "
+                      + std::to_string(kernels::arithmetic_revision) + ": pack the model again");
   if (header.file_bytes != file.size())
     throw model_error(file_name + ": truncated or grown: " + std::to_string(file.size()) + " bytes, "
                       + std::to_string(header.file_bytes) + " were written");

@@ -1,6 +1,7 @@
 // The layout of a packed weight file (docs/packed-weights.md): what writer and reader share.
 #pragma once
 
+#include "kernels/arithmetic_revision.hpp"
 #include "kernels/model/quantization.hpp"
 
 #include <array>
@@ -15,6 +16,7 @@ namespace troupe::model {
 /// What the file of a packed model folder is called.
 inline constexpr const char* packed_file_name = "model.troupe";
 
+/// Of the layout; what the numbers in it are is up to `kernels::arithmetic_revision`.
 inline constexpr std::uint32_t packed_file_version = 2;
 
 /// Extents begin at multiples of this.
@@ -66,10 +68,13 @@ struct packed_header {
   std::uint64_t index_bytes = 0;
   std::uint64_t index_checksum = 0;
   std::uint64_t file_bytes = 0;
+  /// Of the program that wrote the file.
+  std::uint32_t arithmetic_revision = kernels::arithmetic_revision;
 
   std::array<std::byte, num_bytes> encode() const;
 
-  /// @errors  model_error: another kind of file, another version, damaged, or not as long as it says
+  /// @errors  model_error: another kind of file, another version or arithmetic revision, damaged, or not as
+  ///          long as it says
   static packed_header decode(std::span<const std::byte> file, const std::string& file_name);
 };
 

@@ -90,7 +90,8 @@ std::span<const std::byte> packed_source::read(const packed_extent& extent, exte
       || !std::equal(shape.begin(), shape.end(), extent.shape.begin(), extent.shape.end()))
     fail(extent.name, "is not what config.json asks for");
   const auto bytes = bytes_of(extent);
-  populate_pages(bytes);
+  if (!populate_pages(bytes))
+    fail(extent.name, "cannot be read: the file has been cut short since it was opened, or its disk fails");
   if (checksum_of(bytes) != extent.checksum)
     fail(extent.name, "is damaged: its checksum differs");
   return bytes;

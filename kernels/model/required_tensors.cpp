@@ -1,8 +1,9 @@
-// Which tensors a config asks for, and whether a checkpoint has exactly those.
+// Which tensors a config asks for, and whether a checkpoint has them.
 #include "kernels/model/checkpoint.hpp"
 
 #include <algorithm>
-#include <set>
+#include <array>
+#include <unordered_set>
 #include <utility>
 
 namespace troupe::model {
@@ -49,10 +50,13 @@ std::string shape_text(std::span<const std::size_t> shape) {
   return "[" + result + "]";
 }
 
-/// Tensors that some writers store and nobody needs.
+/// What some writers store and is of no use to anybody: not worth a line in the log.
 bool is_redundant(const std::string& name, const model_config& config) {
   return name.ends_with(".rotary_emb.inv_freq") || (config.tie_word_embeddings && name == "lm_head.weight");
 }
+
+/// Where transformers 5 has the routed block of every architecture, below a layer.
+constexpr const char* block_of_fused = "mlp";
 
 } // namespace
 
@@ -103,40 +107,142 @@ std::vector<tensor_requirement> expert_layer_tensors(const model_config& config,
   return result;
 }
 
-void checkpoint::validate(const model_config& config) const {
-  constexpr std::size_t shown = 5;
-  std::size_t num_problems = 0;
-  std::string text;
-  const auto problem = [&](const std::string& what) {
-    if (num_problems++ < shown)
-      text += "\n  " + what;
-  };
-  std::set<std::string> known;
-  const auto check = [&](const tensor_requirement& required) {
-    known.insert(required.name);
-    const auto* found = find(required.name);
-    if (found == nullptr)
-      problem("tensor '" + required.name + "' is missing, expected shape " + shape_text(required.shape));
-    else if (!std::equal(found->shape.begin(), found->shape.end(), required.shape.begin(),
-                         required.shape.end()))
+/// One `match`: problems as they are found, and which tensors are needed.
+class checkpoint::matching {
+ public:
+  matching(checkpoint& weights, const model_config& config) : weights_(weights), config_(config) {}
+
+  void run() {
+    for (std::size_t i = 0; i < config_.num_layers(); ++i)
+      if (const auto* moe = config_.layers[i].moe())
+        split_experts(i, *moe);
+    for (const auto& required : dense_tensors(config_))
+      check(required);
+    for (std::size_t i = 0; i < config_.num_layers(); ++i)
+      if (!fused_[i])
+        for (const auto& required : expert_layer_tensors(config_, i))
+          check(required);
+    throw_problems();
+    find_unused();
+  }
+
+ private:
+  static constexpr std::size_t shown = 5; // problems that a message names
+
+  void problem(const std::string& what) {
+    if (num_problems_++ < shown)
+      problems_ += "\n  " + what;
+  }
+
+  /// @returns the tensor, or null where it cannot be used
+  const tensor_ref* check(const tensor_requirement& required) {
+    needed_.insert(required.name);
+    const auto* found = weights_.find(required.name);
+    if (found == nullptr) {
+      const auto listed = weights_.listed_only_.find(required.name);
+      problem("tensor '" + required.name + "' is missing, expected shape " + shape_text(required.shape)
+              + (listed == weights_.listed_only_.end()
+                     ? ""
+                     : " (the index says it is in " + listed->second + ")"));
+      return nullptr;
+    }
+    if (!std::ranges::equal(found->shape, required.shape)) {
       problem("tensor '" + required.name + "' has shape " + shape_text(found->shape) + ", expected "
               + shape_text(required.shape));
-  };
-  for (const auto& required : dense_tensors(config))
-    check(required);
-  for (std::size_t i = 0; i < config.num_layers(); ++i)
-    for (const auto& required : expert_layer_tensors(config, i))
-      check(required);
-  for (const auto& s : shards_)
-    for (const auto& entry : s->entries)
-      if (!known.contains(entry.name) && !is_redundant(entry.name, config))
-        problem("tensor '" + entry.name + "' is not part of " + config.architecture
-                + " as config.json describes it");
-  if (num_problems > shown)
-    text += "\n  and " + std::to_string(num_problems - shown) + " more";
-  if (num_problems > 0)
-    throw model_error(folder_.string() + ": " + std::to_string(num_problems)
-                      + (num_problems == 1 ? " problem" : " problems") + " with the weights:" + text);
+      return nullptr;
+    }
+    if (found->type == storage_dtype::other) {
+      problem("tensor '" + required.name + "' has type " + type_name(required.name)
+              + ", supported are F32, F16 and BF16");
+      return nullptr;
+    }
+    return found;
+  }
+
+  std::string type_name(const std::string& name) const {
+    for (const auto& s : weights_.shards_)
+      for (const auto& entry : s->entries)
+        if (entry.name == name)
+          return entry.type_name;
+    return "?";
+  }
+
+  /// Where the layer's experts are fused, gives each expert's matrices a name.
+  void split_experts(std::size_t layer, const moe_spec& moe) {
+    if (weights_.find(expert_tensors(config_, layer, 0).gate) != nullptr)
+      return;
+    for (const auto& block : {std::string{block_of_fused}, config_.naming.moe}) {
+      const auto prefix = layer_prefix(layer) + block + ".experts.";
+      if (weights_.find(prefix + "gate_up_proj") == nullptr && weights_.find(prefix + "down_proj") == nullptr)
+        continue;
+      fused_[layer] = true;
+      const auto* gate_up =
+          check({prefix + "gate_up_proj", {moe.num_experts, 2 * moe.intermediate, config_.hidden}});
+      const auto* down = check({prefix + "down_proj", {moe.num_experts, config_.hidden, moe.intermediate}});
+      if (gate_up != nullptr && down != nullptr)
+        name_parts(layer, moe, *gate_up, *down);
+      // The router lies beside them, under the same prefix.
+      const auto router = layer_prefix(layer) + block + ".gate.weight";
+      const auto wanted = layer_prefix(layer) + config_.naming.moe + ".gate.weight";
+      if (const auto* found = weights_.find(router); found != nullptr && router != wanted) {
+        needed_.insert(router);
+        weights_.aliases_.emplace(wanted, *found);
+      }
+      return;
+    }
+  }
+
+  void name_parts(std::size_t layer, const moe_spec& moe, const tensor_ref& gate_up, const tensor_ref& down) {
+    const auto& rows = weights_.alias_shapes_.emplace_back(std::array{moe.intermediate, config_.hidden});
+    const auto& columns = weights_.alias_shapes_.emplace_back(std::array{config_.hidden, moe.intermediate});
+    const auto gate_bytes = gate_up.num_bytes / moe.num_experts / 2;
+    const auto down_bytes = down.num_bytes / moe.num_experts;
+    for (std::size_t e = 0; e < moe.num_experts; ++e) {
+      auto names = expert_tensors(config_, layer, e);
+      const auto* gate = gate_up.data + 2 * e * gate_bytes;
+      auto& aliases = weights_.aliases_;
+      aliases.emplace(std::move(names.gate), tensor_ref{gate_up.type, rows, gate, gate_bytes});
+      aliases.emplace(std::move(names.up), tensor_ref{gate_up.type, rows, gate + gate_bytes, gate_bytes});
+      aliases.emplace(std::move(names.down),
+                      tensor_ref{down.type, columns, down.data + e * down_bytes, down_bytes});
+    }
+  }
+
+  void throw_problems() const {
+    if (num_problems_ == 0)
+      return;
+    throw model_error(
+        weights_.folder_.string() + ": " + std::to_string(num_problems_)
+        + (num_problems_ == 1 ? " problem" : " problems") + " with the weights:" + problems_
+        + (num_problems_ > shown ? "\n  and " + std::to_string(num_problems_ - shown) + " more" : ""));
+  }
+
+  void find_unused() {
+    const auto is_unused = [&](const std::string& name) {
+      return !needed_.contains(name) && !is_redundant(name, config_);
+    };
+    for (const auto& s : weights_.shards_)
+      for (const auto& entry : s->entries)
+        if (is_unused(entry.name))
+          weights_.unused_.push_back(entry.name);
+    for (const auto& [name, file] : weights_.listed_only_)
+      if (is_unused(name))
+        weights_.unused_.push_back(name + " (listed, and not in " + file + ")");
+  }
+
+  checkpoint& weights_;
+  const model_config& config_;
+  std::vector<bool> fused_ = std::vector<bool>(config_.num_layers());
+  std::unordered_set<std::string> needed_;
+  std::size_t num_problems_ = 0;
+  std::string problems_;
+};
+
+void checkpoint::match(const model_config& config) {
+  aliases_.clear();
+  alias_shapes_.clear();
+  unused_.clear();
+  matching(*this, config).run();
 }
 
 } // namespace troupe::model

@@ -1,10 +1,8 @@
 #include "kernels/model/safetensors.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
+#include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -18,13 +16,27 @@ constexpr std::size_t length_bytes = 8;
 constexpr std::size_t max_rank = 8;
 // Names of published tensors stay below 100; this bounds what a message can quote.
 constexpr std::size_t max_name_bytes = 512;
+constexpr std::size_t max_type_bytes = 32;
 
-std::optional<storage_dtype> dtype_from(std::string_view name) {
+storage_dtype dtype_from(std::string_view name) {
   for (const auto type : {storage_dtype::float32, storage_dtype::float16, storage_dtype::bfloat16})
     if (name == to_string(type))
       return type;
-  return std::nullopt;
+  return storage_dtype::other;
 }
+
+struct dtype_bits {
+  std::string_view name;
+  std::uint64_t bits;
+};
+
+// The format's list (safetensors, Dtype). Newer files may have others: of these the size is not checked.
+constexpr dtype_bits known_dtypes[] = {
+    {"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},          {"I8", 8},
+    {"F8_E5M2", 8},     {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"I16", 16},    {"F8_E4M3FNUZ", 8}, {"U16", 16},
+    {"F8_E5M2FNUZ", 8}, {"F16", 16},    {"BF16", 16},   {"I32", 32},    {"U32", 32},        {"F32", 32},
+    {"C64", 64},        {"F64", 64},    {"I64", 64},    {"U64", 64},
+};
 
 /// Builds entries straight from the parser's events, so that a hostile header costs no more memory than its
 /// tensors.
@@ -61,10 +73,7 @@ class header_reader final : public nlohmann::json_sax<nlohmann::json> {
       return true;
     if (field_ != "dtype")
       unexpected("a string");
-    const auto type = dtype_from(value);
-    if (!type)
-      fail("dtype '" + value.substr(0, 32) + "' is not supported (supported: F32, F16, BF16)");
-    type_ = type;
+    type_ = value.substr(0, max_type_bytes);
     return true;
   }
 
@@ -84,7 +93,7 @@ class header_reader final : public nlohmann::json_sax<nlohmann::json> {
       if (!names_.insert(name).second)
         fail("is given twice");
       fields_.clear();
-      type_.reset();
+      type_.clear();
       shape_.clear();
       offsets_.clear();
     } else if (!in_metadata_) {
@@ -136,14 +145,18 @@ class header_reader final : public nlohmann::json_sax<nlohmann::json> {
       fail("needs dtype, shape and data_offsets");
     if (offsets_.size() != 2 || offsets_[0] > offsets_[1])
       fail("data_offsets must be [begin, end]");
-    auto expected = static_cast<std::uint64_t>(element_bytes(*type_));
+    const auto* known = std::ranges::find(known_dtypes, type_, &dtype_bits::name);
+    std::uint64_t bits = known == std::end(known_dtypes) ? 0 : known->bits;
+    const bool is_known = bits != 0;
     for (const auto dim : shape_)
-      if (__builtin_mul_overflow(expected, dim, &expected))
+      if (__builtin_mul_overflow(bits, dim, &bits))
         fail("shape has more elements than can be counted");
-    if (offsets_[1] - offsets_[0] != expected)
+    if (const auto expected = bits / 8 + (bits % 8 == 0 ? 0 : 1);
+        is_known && offsets_[1] - offsets_[0] != expected)
       fail("shape and dtype take " + std::to_string(expected) + " bytes, data_offsets give "
            + std::to_string(offsets_[1] - offsets_[0]));
-    entries_.push_back({name_, *type_, {shape_.begin(), shape_.end()}, offsets_[0], offsets_[1]});
+    entries_.push_back(
+        {name_, dtype_from(type_), type_, {shape_.begin(), shape_.end()}, offsets_[0], offsets_[1]});
   }
 
   const std::string& file_name_;
@@ -156,7 +169,7 @@ class header_reader final : public nlohmann::json_sax<nlohmann::json> {
   std::string name_;
   std::string field_;
   std::unordered_set<std::string> fields_;
-  std::optional<storage_dtype> type_;
+  std::string type_;
   std::vector<std::uint64_t> shape_;
   std::vector<std::uint64_t> offsets_;
 };
@@ -198,6 +211,8 @@ std::string_view to_string(storage_dtype type) noexcept {
     return "F16";
   case storage_dtype::bfloat16:
     return "BF16";
+  case storage_dtype::other:
+    break;
   }
   return "?";
 }

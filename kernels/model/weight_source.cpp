@@ -73,6 +73,39 @@ std::size_t weight_source::largest_expert(std::size_t layer) const {
       .bytes();
 }
 
+/// Integer sums of int8 rows are 32 bits wide: no matrix may be longer than they hold.
+void weight_source::check_integer_sums() const {
+  if (quant_.rows != kernels::row_quant::int8)
+    return;
+  const auto check = [&](kernels::packed_format format, std::size_t inputs, const std::string& what) {
+    if (const auto most = kernels::most_inputs_of_int8_rows(format); inputs > most)
+      throw model_error("int8 activations: " + what + " has " + std::to_string(inputs)
+                        + " inputs, and sums with " + kernels::name_of(format) + " weights hold "
+                        + std::to_string(most) + ": leave activations as they are for this model");
+  };
+  const auto experts = expert_format(quant_, type_);
+  const auto dense = dense_format(quant_, type_);
+  check(dense, config_.hidden, "the LM head");
+  for (std::size_t i = 0; i < config_.num_layers(); ++i) {
+    const auto& layer = config_.layers[i];
+    const auto name = "layer " + std::to_string(i) + ": ";
+    check(dense, layer.attention.num_heads * layer.attention.head_dim, name + "attention's output");
+    if (const auto* mlp = std::get_if<dense_mlp_spec>(&layer.mlp))
+      check(dense, mlp->intermediate, name + "the MLP's down projection");
+    if (const auto* moe = layer.moe()) {
+      check(experts, config_.hidden, name + "an expert");
+      check(experts, moe->intermediate, name + "an expert's down projection");
+      if (moe->shared)
+        check(dense, moe->shared->intermediate, name + "the shared expert's down projection");
+    }
+  }
+}
+
+weight_source::weight_source(model_config config, kernels::dtype type, const quantization& quant)
+    : config_(std::move(config)), type_(type), quant_(quant) {
+  check_integer_sums();
+}
+
 void weight_source::finish(kernels::expert_weights& weights) const {
   finish(weights.gate_up);
   finish(weights.down);
@@ -126,7 +159,7 @@ auto checkpoint_source::packed(const std::string& name, const Pack& pack) const 
 }
 
 std::vector<float> checkpoint_source::floats(const std::string& name) const {
-  const auto& tensor = weights_->at(name);
+  const auto& tensor = weights_->read(name);
   auto result = to_floats(tensor);
   release_pages({tensor.data, tensor.num_bytes});
   return result;
@@ -135,7 +168,7 @@ std::vector<float> checkpoint_source::floats(const std::string& name) const {
 kernels::packed_matrix checkpoint_source::matrix(std::span<const std::string> names, bool plain) const {
   std::vector<tensor_ref> parts;
   for (const auto& name : names)
-    parts.push_back(weights_->at(name));
+    parts.push_back(weights_->read(name));
   auto result = packed(names.front(), [&] {
     return pack_rows(plain ? kernels::format_for(type()) : dense_format(quant(), type()), parts, set_);
   });
@@ -148,17 +181,17 @@ kernels::packed_matrix checkpoint_source::matrix(std::span<const std::string> na
 }
 
 kernels::expert_weights checkpoint_source::mlp(const std::string& prefix) const {
-  auto result = packed(prefix, [&] {
-    return pack_mlp(dense_format(quant(), type()), weights_->at(prefix + "gate_proj.weight"),
-                    weights_->at(prefix + "up_proj.weight"), weights_->at(prefix + "down_proj.weight"), set_);
-  });
+  const auto& gate = weights_->read(prefix + "gate_proj.weight");
+  const auto& up = weights_->read(prefix + "up_proj.weight");
+  const auto& down = weights_->read(prefix + "down_proj.weight");
+  auto result = packed(prefix, [&] { return pack_mlp(dense_format(quant(), type()), gate, up, down, set_); });
   code(result);
   finish(result);
   return result;
 }
 
 embedding_rows checkpoint_source::embeddings() const {
-  const auto& tensor = weights_->at(embeddings_name);
+  const auto& tensor = weights_->read(embeddings_name);
   embedding_rows result;
   if (quant().dense != dense_quant::none)
     quantize_embeddings(tensor, result);
@@ -170,10 +203,11 @@ embedding_rows checkpoint_source::embeddings() const {
 
 kernels::expert_weights checkpoint_source::expert(std::size_t layer, std::size_t expert) const {
   const auto names = expert_tensors(config(), layer, expert);
-  auto result = packed(names.gate, [&] {
-    return pack_mlp(expert_format(quant(), type()), weights_->at(names.gate), weights_->at(names.up),
-                    weights_->at(names.down), set_);
-  });
+  const auto& gate = weights_->read(names.gate);
+  const auto& up = weights_->read(names.up);
+  const auto& down = weights_->read(names.down);
+  auto result =
+      packed(names.gate, [&] { return pack_mlp(expert_format(quant(), type()), gate, up, down, set_); });
   code(result);
   finish(result);
   return result;

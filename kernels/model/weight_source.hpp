@@ -70,8 +70,8 @@ class weight_source {
   virtual void forget(std::size_t layer, std::size_t expert) const noexcept = 0;
 
  protected:
-  weight_source(model_config config, kernels::dtype type, const quantization& quant)
-      : config_(std::move(config)), type_(type), quant_(quant) {}
+  /// @errors  model_error where int8 rows would need wider sums than there are
+  weight_source(model_config config, kernels::dtype type, const quantization& quant);
 
   /// Sets what is no part of the bytes.
   void finish(kernels::packed_matrix& matrix) const { matrix.set_rows(quant_.rows); }
@@ -79,6 +79,8 @@ class weight_source {
   void finish(kernels::expert_weights& weights) const;
 
  private:
+  void check_integer_sums() const;
+
   model_config config_;
   kernels::dtype type_;
   quantization quant_;
@@ -87,7 +89,7 @@ class weight_source {
 /// Weights of a checkpoint, packed when asked for; the pages read are given back to the page cache.
 class checkpoint_source final : public weight_source {
  public:
-  /// @param weights  validated against `config`
+  /// @param weights  matched with `config`
   /// @param type     f32 or bf16
   /// @param set      as `packed_matrix::pack`
   /// @errors  model_error for another type

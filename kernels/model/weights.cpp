@@ -31,6 +31,8 @@ void copy_floats(const tensor_ref& tensor, float* out) {
     for (std::size_t i = 0; i < count; ++i)
       out[i] = kernels::to_float(kernels::bfloat16{load_at<std::uint16_t>(tensor.data, i)});
     return;
+  case storage_dtype::other: // refused by checkpoint::match
+    return;
   }
 }
 
@@ -44,6 +46,8 @@ kernels::dtype to_dtype(storage_dtype type) noexcept {
     return kernels::dtype::f16;
   case storage_dtype::bfloat16:
     return kernels::dtype::bf16;
+  case storage_dtype::other: // refused by checkpoint::match
+    break;
   }
   return kernels::dtype::f32;
 }

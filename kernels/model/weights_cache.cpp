@@ -1,5 +1,6 @@
 #include "kernels/model/weights_cache.hpp"
 
+#include "kernels/arithmetic_revision.hpp"
 #include "kernels/model/pending_file.hpp"
 
 #include <cerrno>
@@ -75,7 +76,8 @@ std::shared_ptr<const weight_source> open_cached(const checkpoint_source& source
   const auto file =
       options.folder
       / (source.fingerprint() + "-" + kernels::name_of(source.type()) + "-" + source.quant().stored_name()
-         + (source.coding() == weight_coding::none ? "" : "-coded") + ".troupe");
+         + (source.coding() == weight_coding::none ? "" : "-coded") + "-r"
+         + std::to_string(kernels::arithmetic_revision) + ".troupe");
   if (auto found = find(file, source, memory))
     return found;
   std::error_code error;

@@ -72,12 +72,7 @@ attention_service::attention_service(const service_site& site, const model_sourc
 }
 
 void attention_service::join() {
-  member_config config;
-  config.role = worker_role::attention;
-  config.scheduler_endpoint = site_.scheduler_endpoint;
-  config.directory = site_.directory;
-  config.worker = caf::actor_cast<caf::strong_actor_ptr>(actor_);
-  membership_.emplace(site_.system, std::move(config), site_.log);
+  membership_.emplace(site_, caf::actor_cast<caf::strong_actor_ptr>(actor_));
 }
 
 void attention_service::stop(std::chrono::milliseconds patience) {

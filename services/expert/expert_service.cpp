@@ -47,12 +47,7 @@ expert_service::expert_service(const service_site& site, const model_source& sou
 }
 
 void expert_service::join() {
-  member_config config;
-  config.role = worker_role::expert;
-  config.scheduler_endpoint = site_.scheduler_endpoint;
-  config.directory = site_.directory;
-  config.worker = caf::actor_cast<caf::strong_actor_ptr>(actor_);
-  membership_.emplace(site_.system, std::move(config), site_.log);
+  membership_.emplace(site_, caf::actor_cast<caf::strong_actor_ptr>(actor_));
 }
 
 void expert_service::stop(std::chrono::milliseconds patience) {

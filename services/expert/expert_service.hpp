@@ -20,10 +20,9 @@ enum class expert_peers { possible, none };
 
 class expert_service {
  public:
-  /// Weights are loaded when the scheduler orders it, with progress in the log. A worker that cannot load
-  /// what nobody else can, or anything, or whose cache file was damaged and is written again at the next
-  /// start, is of no use as it is: it ends with an error (`stop_signal::raise_fault`). Otherwise the
-  /// scheduler is told, which asks again.
+  /// Weights are loaded when the scheduler orders it, with progress in the log. The process exits with an
+  /// error (`stop_signal::raise_fault`) when nothing loads, no peer could host instead, or its cache was
+  /// damaged (the next start writes it anew); otherwise it reports the failure and is asked again.
   expert_service(const service_site& site, const model_source& source, std::shared_ptr<compute_queue> queue,
                  const expert_options& options, expert_peers peers,
                  std::shared_ptr<expert_host_metrics> metrics);

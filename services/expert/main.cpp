@@ -4,6 +4,7 @@
 #include "services/metrics/expert_families.hpp"
 #include "services/process/cluster_process.hpp"
 #include "services/process/compute.hpp"
+#include "services/process/flag_notes.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
 
@@ -25,6 +26,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   stop_signal stop;
   process_log log(cluster.name);
+  log_unread_variables(parser, log);
   model_source source = open_model(model);
   auto queue = make_compute_queue(model, log); // outlives the actors
   cluster_process process(cluster, source.fingerprint, log);

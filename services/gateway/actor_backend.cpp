@@ -28,16 +28,12 @@ class session_events final : public session_listener {
  public:
   explicit session_events(std::shared_ptr<generation_listener> to) : to_(std::move(to)) {}
 
-  void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens) override {
-    to_->on_tokens(choice, tokens);
+  void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens, finish_reason reason) override {
+    to_->on_tokens(choice, tokens, reason);
   }
 
   void on_prompt_logprobs(const std::vector<generated_token>& tokens) override {
     to_->on_prompt_logprobs(tokens);
-  }
-
-  void on_finish(uint32_t choice, finish_reason reason, int32_t stop_token) override {
-    to_->on_finish(choice, reason, stop_token);
   }
 
   void on_error(const caf::error& error) override {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 #include <utility>
 
 #include "services/gateway/actor_backend.hpp"
+#include "services/gateway/end_tokens.hpp"
 #include "services/gateway/metrics.hpp"
 #include "services/gateway/text/tokenizer.hpp"
 #include "services/metrics/registry.hpp"
@@ -18,25 +18,21 @@ namespace {
 
 std::shared_ptr<const text::chat_template> load_template(const model_options& model,
                                                          const gateway_options& options) {
-  if (options.chat_template_file.empty()) {
-    return std::make_shared<const text::chat_template>(text::chat_template::load(model.model_dir));
+  const auto& file = options.chat_template_file;
+  if (!file.empty() && !std::filesystem::is_regular_file(file)) {
+    throw option_error("--chat-template: " + file + " is no file that can be read");
   }
-  std::ifstream in(options.chat_template_file);
-  if (!in) {
-    throw option_error("--chat-template: cannot read " + options.chat_template_file);
-  }
-  std::string source((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  return std::make_shared<const text::chat_template>(std::move(source));
+  return std::make_shared<const text::chat_template>(text::chat_template::load(model.model_dir, file));
 }
 
 openai::request_limits limits_of(const model_source& source, const model_options& model,
-                                 const gateway_options& options) {
+                                 const gateway_options& options, const text::tokenizer& tokenizer) {
   openai::request_limits limits;
   auto context = static_cast<uint32_t>(source.config.max_context);
   limits.max_model_len = model.max_model_len == 0 ? context : std::min(model.max_model_len, context);
   limits.trust_chat_template = options.trust_request_chat_template;
   limits.vocab_size = static_cast<int32_t>(source.config.vocab_size);
-  limits.eos_token_ids = source.generation.eos_token_ids;
+  limits.eos_token_ids = end_tokens_of(source.generation, source.config, tokenizer);
   const auto& generation = source.generation;
   limits.defaults = {.temperature = generation.temperature,
                      .top_k = generation.top_k,
@@ -72,16 +68,19 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   config.port = static_cast<uint16_t>(options.port);
   config.model_names = {model.model_name()};
   config.model_root = model.model_dir;
-  config.requests = limits_of(source, model, options);
+  auto tokenizer = text::tokenizer::load(model.model_dir);
+  config.requests = limits_of(source, model, options, *tokenizer);
   if (!options.api_key_file.empty()) {
     config.keys = http::api_keys::load(options.api_key_file);
   }
-  config.version = TROUPE_VERSION;
+  config.allowed_origins = options.allowed_origins;
+  config.version = program_version();
   config.details = {{"numerics_class", source.numerics_class},
                     {"instruction_set", instruction_set},
                     {"model_fingerprint", source.fingerprint}};
   config.limits.max_connections = connections_of(options, site.log);
-  auto codec = openai::make_text_codec(text::tokenizer::load(model.model_dir), load_template(model, options));
+  config.warn = [log = site.log](const std::string& line) { log.line("request-warning", line); };
+  auto codec = openai::make_text_codec(std::move(tokenizer), load_template(model, options));
   // The workers' KV caches may hold less than the model was made for; what they hold is known once they join.
   auto max_model_len = std::make_shared<std::atomic<uint32_t>>(0);
   auto on_context = [max_model_len, log = site.log,
@@ -101,12 +100,7 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
 }
 
 void gateway_service::join() {
-  member_config config;
-  config.role = worker_role::gateway;
-  config.scheduler_endpoint = site_.scheduler_endpoint;
-  config.directory = site_.directory;
-  config.worker = caf::actor_cast<caf::strong_actor_ptr>(actor_);
-  membership_.emplace(site_.system, std::move(config), site_.log);
+  membership_.emplace(site_, caf::actor_cast<caf::strong_actor_ptr>(actor_));
 }
 
 void gateway_service::stop(std::chrono::milliseconds patience) {

@@ -3,6 +3,7 @@
 #include "services/gateway/gateway_service.hpp"
 #include "services/process/cluster_entry.hpp"
 #include "services/process/cluster_process.hpp"
+#include "services/process/flag_notes.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
 
@@ -25,7 +26,10 @@ int run(const std::vector<std::string>& arguments) {
   }
   stop_signal stop;
   process_log log(cluster.name);
+  log_unread_variables(parser, log);
   model_source source = open_model(model);
+  log_ignored(source, log);
+  log_clamped(model, source, log);
   cluster_process process(cluster, source.fingerprint, log);
   auto families = std::make_shared<metrics::registry>(options.metrics_prefix,
                                                       metrics::labels{{"model_name", model.model_name()}});
@@ -33,7 +37,7 @@ int run(const std::vector<std::string>& arguments) {
                           std::move(families));
   process.peers().publish(cluster.name, gateway.actor());
   gateway.join();
-  std::string url = "http://" + options.host + ":" + std::to_string(gateway.http_port());
+  std::string url = "http://" + host_port_text(options.host, gateway.http_port());
   log.line("listening", url + ", peers at " + process.peers().endpoint());
   report_ready(cluster, url);
   stop.wait();

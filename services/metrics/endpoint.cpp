@@ -16,7 +16,9 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 
+#include "services/metrics/http_date.hpp"
 #include "services/options/listen_address.hpp"
+#include "services/options/option_parser.hpp"
 
 namespace troupe::metrics {
 
@@ -49,8 +51,8 @@ class endpoint::listener {
       acceptor_.listen();
       port_ = acceptor_.local_endpoint().port();
     } catch (const boost::system::system_error& e) {
-      throw std::runtime_error("metrics: cannot listen on " + config.host + ":" + std::to_string(config.port)
-                               + ": " + e.code().message());
+      throw std::runtime_error("metrics: cannot listen on " + host_port_text(config.host, config.port) + ": "
+                               + e.code().message());
     }
     asio::co_spawn(io_, accept(), asio::detached);
     thread_ = std::thread{[this] { io_.run(); }};
@@ -102,6 +104,7 @@ class endpoint::listener {
 
   bhttp::response<bhttp::string_body> answer(const bhttp::request<bhttp::string_body>& request) const {
     bhttp::response<bhttp::string_body> response;
+    response.set(bhttp::field::date, http_date());
     response.set(bhttp::field::content_type, "text/plain; charset=utf-8");
     const auto target = request.target().substr(0, request.target().find('?'));
     if (request.method() != bhttp::verb::get && request.method() != bhttp::verb::head) {

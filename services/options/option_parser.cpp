@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <utility>
 
 #include <nlohmann/json.hpp>
+
+#include "services/options/environment.hpp"
 
 namespace troupe {
 
@@ -22,13 +26,23 @@ std::string environment_name(std::string_view option_name) {
 }
 
 template <class Number>
+std::string number_text(Number value) {
+  return nlohmann::json(value).dump();
+}
+
+/// JSON has no infinity.
+std::string number_text(double value) {
+  return std::isinf(value) ? "inf" : nlohmann::json(value).dump();
+}
+
+template <class Number>
 Number parse_number(const std::string& value, const std::string& source, Number min, Number max) {
   Number result{};
   const char* end = value.data() + value.size();
   auto [stop, error] = std::from_chars(value.data(), end, result);
   if (error != std::errc{} || stop != end || !(result >= min && result <= max)) {
-    throw option_error(source + ": '" + value + "' is not a number from " + nlohmann::json(min).dump()
-                       + " to " + nlohmann::json(max).dump());
+    throw option_error(source + ": '" + value + "' is not a number from " + number_text(min) + " to "
+                       + number_text(max));
   }
   return result;
 }
@@ -52,17 +66,57 @@ uint64_t parse_bytes(const std::string& value, const std::string& source) {
   return result << shift;
 }
 
-std::string json_value_text(const nlohmann::json& value, const std::string& source) {
+/// A size as parse_bytes reads it, as short as it goes.
+std::string bytes_text(uint64_t value) {
+  constexpr std::string_view suffixes = "KMGT";
+  size_t at = 0;
+  while (value != 0 && value % 1024 == 0 && at < suffixes.size()) {
+    value /= 1024;
+    ++at;
+  }
+  return std::to_string(value) + (at == 0 ? "" : std::string(1, suffixes[at - 1]));
+}
+
+/// The entries of a list's value.
+std::vector<std::string> parse_entries(const std::string& value, const std::string& source) {
+  std::vector<std::string> entries;
+  if (value.starts_with('[')) {
+    auto parsed = nlohmann::json::parse(value, nullptr, /*allow_exceptions=*/false);
+    bool strings = parsed.is_array() && std::all_of(parsed.begin(), parsed.end(), [](const auto& entry) {
+                     return entry.is_string();
+                   });
+    if (!strings) {
+      throw option_error(source + ": '" + value + "' is not a JSON array of strings");
+    }
+    return parsed.get<std::vector<std::string>>();
+  }
+  for (size_t begin = 0; begin < value.size();) {
+    size_t end = std::min(value.find(',', begin), value.size());
+    entries.push_back(value.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return entries;
+}
+
+std::string json_value_text(const nlohmann::json& value, bool may_be_list, const std::string& source) {
   if (value.is_string()) {
     return value.get<std::string>();
+  }
+  if (value.is_array() && may_be_list) {
+    return value.dump();
   }
   if (value.is_number() || value.is_boolean()) {
     return value.dump();
   }
-  throw option_error(source + ": expected a string, a number or a boolean");
+  throw option_error(source + ": expected a string, a number or a boolean"
+                     + (may_be_list ? ", or an array of strings" : ""));
 }
 
 } // namespace
+
+const char* program_version() {
+  return TROUPE_VERSION;
+}
 
 option_parser::option_parser(std::string program, std::string summary)
     : program_(std::move(program)), summary_(std::move(summary)) {
@@ -103,14 +157,15 @@ void option_parser::number(std::string name, std::string help, uint32_t* target,
 }
 
 void option_parser::real(std::string name, std::string help, double* target, double min, double max) {
-  add({std::move(name), "X", std::move(help), nlohmann::json(*target).dump(), false,
+  add({std::move(name), "X", std::move(help), number_text(*target), false,
        [=](const std::string& value, const std::string& source) {
          *target = parse_number(value, source, min, max);
        }});
 }
 
 void option_parser::bytes(std::string name, std::string help, uint64_t* target) {
-  add({std::move(name), "BYTES", std::move(help), std::to_string(*target), false,
+  help += "; in bytes, or with K, M, G or T for powers of 1024";
+  add({std::move(name), "BYTES", std::move(help), bytes_text(*target), false,
        [target](const std::string& value, const std::string& source) {
          *target = parse_bytes(value, source);
        }});
@@ -124,6 +179,21 @@ void option_parser::toggle(std::string name, std::string help, bool* target) {
          }
          *target = value == "true" || value == "1";
        }});
+}
+
+void option_parser::list(std::string name, std::string placeholder, std::string help,
+                         std::vector<std::string>* target, entry_reader read) {
+  // The source of what the list holds: a stronger one does not add to a weaker one's.
+  auto held = std::make_shared<std::string>();
+  auto assign = [target, held, read = std::move(read)](const std::string& value, const std::string& source) {
+    if (std::exchange(*held, source) != source) {
+      target->clear();
+    }
+    for (const std::string& entry : parse_entries(value, source)) {
+      target->push_back(read(entry, source));
+    }
+  };
+  add({std::move(name), std::move(placeholder), std::move(help), "", false, std::move(assign), true});
 }
 
 void option_parser::add(option o) {
@@ -148,6 +218,10 @@ option_parser::outcome option_parser::parse(const std::vector<std::string>& argu
     }
     if (!flags_ended && (word == "--help" || word == "-h")) {
       std::fputs(help().c_str(), stdout);
+      return outcome::help;
+    }
+    if (!flags_ended && word == "--version") {
+      std::printf("%s %s\n", program_.c_str(), program_version());
       return outcome::help;
     }
     if (flags_ended || word.empty() || word[0] != '-') {
@@ -198,7 +272,8 @@ option_parser::outcome option_parser::parse(const std::vector<std::string>& argu
   for (const auto& o : options_) {
     std::string variable = environment_name(o.name);
     const char* value = std::getenv(variable.c_str());
-    if (value != nullptr && std::find(given.begin(), given.end(), o.name) == given.end()) {
+    if (value != nullptr && !is_service_link(variable, value)
+        && std::find(given.begin(), given.end(), o.name) == given.end()) {
       o.assign(value, "environment variable " + variable);
     }
   }
@@ -226,7 +301,7 @@ void option_parser::apply_config_file(const std::filesystem::path& path,
       throw option_error(source + " is not a flag of " + program_);
     }
     if (std::find(stronger.begin(), stronger.end(), key) == stronger.end()) {
-      o->assign(json_value_text(value, source), source);
+      o->assign(json_value_text(value, o->is_list, source), source);
     }
   }
 }
@@ -251,6 +326,17 @@ std::string option_parser::help() const {
   return out;
 }
 
+std::string without_brackets(const std::string& host) {
+  bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return bracketed ? host.substr(1, host.size() - 2) : host;
+}
+
+std::string host_port_text(const std::string& host, uint16_t port) {
+  std::string plain = without_brackets(host);
+  bool is_ipv6 = plain.find(':') != std::string::npos;
+  return (is_ipv6 ? "[" + plain + "]" : plain) + ":" + std::to_string(port);
+}
+
 host_port parse_host_port(const std::string& text, const std::string& flag) {
   auto colon = text.rfind(':');
   host_port result;
@@ -259,10 +345,7 @@ host_port parse_host_port(const std::string& text, const std::string& flag) {
     const char* end = text.data() + text.size();
     auto [stop, error] = std::from_chars(text.data() + colon + 1, end, result.port);
     good = error == std::errc{} && stop == end;
-    result.host = text.substr(0, colon);
-    if (result.host.front() == '[' && result.host.back() == ']') {
-      result.host = result.host.substr(1, result.host.size() - 2);
-    }
+    result.host = without_brackets(text.substr(0, colon));
   }
   if (!good || result.host.empty()) {
     throw option_error(flag + ": '" + text + "' is not of the form HOST:PORT");

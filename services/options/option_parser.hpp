@@ -17,6 +17,9 @@ struct option_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The version of this build, "0.1.0".
+const char* program_version();
+
 /// Collects flags bound to variables, then parses. Every flag `--max-num-seqs` can also be given as the
 /// environment variable `TROUPE_MAX_NUM_SEQS` and as the key `"max-num-seqs"` of the JSON object in the file
 /// named by
@@ -34,20 +37,31 @@ class option_parser {
   void choice(std::string name, std::vector<std::string> values, std::string help, std::string* target);
   void number(std::string name, std::string help, uint32_t* target, uint32_t min, uint32_t max);
   void real(std::string name, std::string help, double* target, double min, double max);
-  /// Bytes, with an optional suffix K, M, G or T (powers of 1024).
+  /// Bytes, with an optional suffix K, M, G or T (powers of 1024); the help says so.
   void bytes(std::string name, std::string help, uint64_t* target);
+  /// Reads one entry of a list. @throws option_error that names `source`
+  using entry_reader = std::function<std::string(const std::string& entry, const std::string& source)>;
+  /// A flag that may be given more than once. A value is one entry, several with commas between them, or a
+  /// JSON array of strings, which a configuration file may hold as it is. The strongest source that has the
+  /// flag gives the whole list.
+  void list(std::string name, std::string placeholder, std::string help, std::vector<std::string>* target,
+            entry_reader read);
   /// `--name` or `--name true|false`.
   void toggle(std::string name, std::string help, bool* target);
 
   enum class outcome { run, help };
 
-  /// Parses and assigns. With `--help` or `-h` prints the help to stdout and returns outcome::help.
+  /// Parses and assigns. With `--help`, `-h` or `--version` prints what was asked for to stdout and returns
+  /// outcome::help.
   /// @param arguments  without the program's own name
   /// @throws option_error for an unknown flag, a bad value, a missing or an extra argument
   outcome parse(const std::vector<std::string>& arguments);
 
   /// The text of --help.
   std::string help() const;
+
+  /// Whether there is such a flag, named without dashes.
+  bool has(std::string_view name) const { return find(name) != nullptr; }
 
  private:
   struct option {
@@ -57,6 +71,7 @@ class option_parser {
     std::string default_text;
     bool is_toggle = false;
     std::function<void(const std::string& value, const std::string& source)> assign;
+    bool is_list = false;
   };
 
   struct argument {
@@ -80,6 +95,13 @@ struct host_port {
   std::string host;
   uint16_t port = 0;
 };
+
+/// "HOST:PORT", an IPv6 address in brackets, as URLs and the Host header have it. @param host  in brackets or
+/// not
+std::string host_port_text(const std::string& host, uint16_t port);
+
+/// An address as sockets want it: without the brackets that an IPv6 address has in URLs.
+std::string without_brackets(const std::string& host);
 
 /// "HOST:PORT" split at the last colon; brackets of an IPv6 address are removed.
 /// @throws option_error naming `flag` when it is not of this form or the port is above 65535

@@ -6,6 +6,7 @@
 
 #include <sched.h>
 
+#include "services/options/cpu_quota.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe {
@@ -47,6 +48,11 @@ std::vector<int> usable_processors() {
     result.push_back(0);
   }
   return result;
+}
+
+uint32_t available_processors() {
+  auto usable = static_cast<uint32_t>(usable_processors().size());
+  return std::min(usable, processors_within(find_cpu_quota()).value_or(usable));
 }
 
 std::vector<int> parse_processors(const std::string& text, const std::string& flag) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,11 @@ namespace troupe {
 
 /// Those that this process may run on, in ascending order; at least one.
 std::vector<int> usable_processors();
+
+/// How many threads can compute at once: one for each usable processor, and no more than the CPU quota of the
+/// cgroup pays for, rounded up; threads beyond it would be stopped for the rest of every period. At least
+/// one.
+uint32_t available_processors();
 
 /// Reads numbers and ranges, "0-3,8".
 /// @param flag  for the error's text

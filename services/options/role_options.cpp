@@ -1,10 +1,31 @@
 #include "services/options/role_options.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "services/options/processors.hpp"
 
 namespace troupe {
+
+namespace {
+
+/// An origin as browsers send it in the Origin header: "https://example.com", with a port where it is not the
+/// scheme's, in lower case; or "*" for all, or "null" for pages that were opened as files.
+std::string read_origin(const std::string& entry, const std::string& source) {
+  std::string origin = entry;
+  std::transform(origin.begin(), origin.end(), origin.begin(),
+                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
+  auto scheme_end = origin.find("://");
+  bool is_url = scheme_end != std::string::npos && scheme_end > 0 && scheme_end + 3 < origin.size()
+                && origin.find_first_of("/?# \t\r\n*\"", scheme_end + 3) == std::string::npos;
+  if (origin != "*" && origin != "null" && !is_url) {
+    throw option_error(source + ": '" + entry
+                       + "' is no origin; write https://example.com or http://localhost:3000, or * for all");
+  }
+  return origin;
+}
+
+} // namespace
 
 void model_options::declare(option_parser& parser) {
   parser.text("served-model-name", "NAME",
@@ -40,7 +61,9 @@ void model_options::declare(option_parser& parser) {
   parser.text("device", "auto|cpu|cuda[:N]", "where to compute; cuda is not in this build", &device);
   parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx"},
                 "instruction set of the CPU kernels; all give the same bits", &cpu_isa);
-  parser.number("threads", "compute threads of this process; 0: one per processor", &threads, 0, 1024);
+  parser.number("threads",
+                "compute threads of this process; 0: one per processor, within the cgroup's CPU quota",
+                &threads, 0, 1024);
   parser.text(
       "cores", "LIST|any|auto",
       "processors that the compute threads are pinned to, such as 0-3,8; any: none; auto: as `any`, but "
@@ -63,7 +86,7 @@ uint32_t model_options::num_threads() const {
     return threads;
   }
   auto listed = cores_list();
-  return static_cast<uint32_t>(listed.empty() ? usable_processors().size() : listed.size());
+  return listed.empty() ? available_processors() : static_cast<uint32_t>(listed.size());
 }
 
 std::vector<int> model_options::cores_list() const {
@@ -106,6 +129,11 @@ void gateway_options::declare(option_parser& parser) {
                 &trust_request_chat_template);
   parser.number("max-connections", "open HTTP connections; further ones are told 503", &max_connections, 1,
                 65536);
+  parser.list(
+      "allowed-origins", "ORIGIN",
+      "let pages of this origin, such as https://example.com, use the API from a browser (CORS); *: any "
+      "origin; may be given more than once",
+      &allowed_origins, read_origin);
 }
 
 void attention_options::declare(option_parser& parser) {
@@ -144,6 +172,19 @@ void scheduler_options::declare(option_parser& parser, expert_worker_count count
   parser.text("state-dir", "DIR", "where term and placement survive a restart of the scheduler", &state_dir);
 }
 
+void up_options::declare(option_parser& parser) {
+  parser.number("attention-workers", "attention worker processes", &attention_workers, 1, 256);
+  parser.number("gateways", "gateway processes; they listen on --port, --port + 1, ...", &gateways, 1, 64);
+  parser.text("run-dir", "DIR",
+              "gets pids.json, the cluster secret and the scheduler's state; default: a new folder",
+              &run_dir);
+  parser.number("worker-metrics-port",
+                "metrics port of the scheduler; the workers' follow it, experts first; 0: none",
+                &metrics_port, 0, 65535);
+  parser.toggle("shared-memory", "use shared memory between the processes, or TCP where /dev/shm has no room",
+                &shared_memory);
+}
+
 void cluster_options::declare(option_parser& parser, bool is_scheduler, bool is_gateway) {
   if (!is_scheduler) {
     parser.text("scheduler", "HOST:PORT", "where the scheduler listens", &scheduler);
@@ -157,9 +198,11 @@ void cluster_options::declare(option_parser& parser, bool is_scheduler, bool is_
               &data_ports);
   parser.text("net-devices", "NAMES", "network devices for the data connections (UCX_NET_DEVICES)",
               &net_devices);
-  parser.toggle("shared-memory",
-                "use shared memory between processes of one host: faster, for a few MiB for each peer",
-                &shared_memory);
+  parser.toggle(
+      "shared-memory",
+      "use shared memory between processes of one host: faster, for 16 MiB of /dev/shm for each peer, or TCP "
+      "where there is no room",
+      &shared_memory);
   if (!is_gateway) {
     parser.text("metrics-host", "HOST", "address or name that /metrics, /health and /ready listen on",
                 &metrics_host);

@@ -26,15 +26,14 @@ struct model_options {
   std::string weights_memory = "mapped";
   std::string device = "auto";
   std::string cpu_isa = "auto";
-  uint32_t threads = 0;       ///< 0: one per processor
+  uint32_t threads = 0;       ///< 0: one per processor, within the cgroup's CPU quota
   std::string cores = "auto"; ///< a list such as 0-3,8, any, or auto
   uint32_t max_model_len = 0; ///< 0: what the model was made for
 
   void declare(option_parser& parser);
   /// The model's name in the API and in metrics.
   std::string model_name() const;
-  /// Threads to compute with: `threads`, or as many as `cores` lists, or one per processor that this process
-  /// may run on.
+  /// Threads to compute with: `threads`, or as many as `cores` lists, or `available_processors()`.
   uint32_t num_threads() const;
   /// The processors that `cores` lists; empty when it is no list.
   /// @throws option_error when it cannot be read
@@ -51,6 +50,8 @@ struct gateway_options {
   std::string metrics_prefix = "troupe_";
   uint32_t max_connections = 1024;
   bool trust_request_chat_template = false;
+  std::vector<std::string>
+      allowed_origins; ///< for CORS, as browsers write them; "*": all; empty: CORS is off
 
   void declare(option_parser& parser);
 };
@@ -87,6 +88,17 @@ struct scheduler_options {
   std::string state_dir;
 
   void declare(option_parser& parser, expert_worker_count count = expert_worker_count::awaited);
+};
+
+/// What `troupe up` starts, beside the options of the roles.
+struct up_options {
+  uint32_t gateways = 1;
+  uint32_t attention_workers = 1;
+  std::string run_dir;       ///< empty: a new folder
+  uint32_t metrics_port = 0; ///< of the scheduler; 0: none
+  bool shared_memory = false;
+
+  void declare(option_parser& parser);
 };
 
 /// How a process of a cluster meets the others.

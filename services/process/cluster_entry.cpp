@@ -49,7 +49,8 @@ transport_options make_transport_options(const cluster_options& options, const s
   result.fingerprint = fingerprint;
   result.data_ports = options.data_ports;
   result.net_devices = options.net_devices;
-  if (result.net_devices.empty() && (listen.host == "127.0.0.1" || listen.host == "localhost")) {
+  if (result.net_devices.empty()
+      && (listen.host == "127.0.0.1" || listen.host == "localhost" || listen.host == "::1")) {
     result.net_devices = "lo"; // otherwise a second lane over another interface comes into being
   }
   result.shared_memory = options.shared_memory;

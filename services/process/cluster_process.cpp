@@ -4,6 +4,7 @@
 
 #include "actors/type_ids.hpp"
 #include "services/process/cluster_entry.hpp"
+#include "services/process/compute.hpp"
 #include "services/process/metrics_page.hpp"
 
 namespace troupe {
@@ -11,6 +12,7 @@ namespace troupe {
 caf::actor_system_config& cluster_process::configured(caf::actor_system_config& config) {
   configure(config);
   configure_transport(config);
+  set_actor_threads(config);
   return config;
 }
 

@@ -1,7 +1,11 @@
 #include "services/process/compute.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
+
+#include <caf/actor_system_config.hpp>
 
 #include "services/options/processors.hpp"
 
@@ -27,10 +31,19 @@ std::shared_ptr<compute_queue> make_compute_queue(const model_options& options, 
   }
   auto cores = options.cores_list();
   auto queue = std::make_shared<compute_queue>(options.num_threads(), selection.chosen, cores);
-  log.line("compute", std::string(kernels::name_of(selection.chosen)) + ", "
-                          + std::to_string(queue->threads()) + " threads"
-                          + (cores.empty() ? "" : " on processors " + processors_text(cores)));
+  std::string text = std::string(kernels::name_of(selection.chosen)) + ", " + std::to_string(queue->threads())
+                     + (queue->threads() == 1 ? " thread" : " threads");
+  if (!cores.empty()) {
+    text += " on processors " + processors_text(cores);
+  } else if (options.threads == 0 && queue->threads() < usable_processors().size()) {
+    text += " of " + std::to_string(usable_processors().size()) + " processors: the cgroup's CPU quota";
+  }
+  log.line("compute", text);
   return queue;
+}
+
+void set_actor_threads(caf::actor_system_config& config) {
+  config.set("scheduler.max-threads", std::max<int64_t>(4, available_processors()));
 }
 
 } // namespace troupe

@@ -18,11 +18,14 @@ constexpr auto end_patience = std::chrono::seconds{5};
 
 } // namespace
 
-membership::membership(caf::actor_system& system, member_config config, process_log log)
-    : system_(system),
-      worker_(config.worker),
-      member_(spawn_member(system, std::move(config))),
-      log_(std::move(log)) {
+membership::membership(const service_site& site, caf::strong_actor_ptr worker)
+    : system_(site.system),
+      worker_(std::move(worker)),
+      member_(spawn_member(site.system, {.role = site.address.role,
+                                         .scheduler_endpoint = site.scheduler_endpoint,
+                                         .directory = site.directory,
+                                         .worker = worker_})),
+      log_(site.log) {
   auto* member = caf::actor_cast<caf::strong_actor_ptr>(member_)->get();
   member->attach_functor([log = log_](const caf::error& reason) {
     if (code_of(reason) == ec::incompatible) {

@@ -4,13 +4,13 @@
 #include <chrono>
 #include <string>
 
-#include <caf/actor_addr.hpp>
+#include <caf/actor_control_block.hpp>
 #include <caf/actor_system.hpp>
 #include <caf/fwd.hpp>
 
-#include "actors/cluster/directory.hpp"
 #include "actors/cluster/member.hpp"
 #include "services/process/process_log.hpp"
+#include "services/process/service_site.hpp"
 
 namespace troupe {
 
@@ -19,7 +19,8 @@ namespace troupe {
 /// status will be 1.
 class membership {
  public:
-  membership(caf::actor_system& system, member_config config, process_log log);
+  /// @param worker  lives at `site`, whose address says its role
+  membership(const service_site& site, caf::strong_actor_ptr worker);
   /// stop() without patience.
   ~membership();
   membership(const membership&) = delete;

@@ -16,7 +16,7 @@ std::unique_ptr<metrics::endpoint> serve_metrics(const cluster_options& options,
   auto endpoint = std::make_unique<metrics::endpoint>(
       metrics::endpoint_config{options.metrics_host, static_cast<uint16_t>(options.metrics_port)},
       std::move(families), [] { return true; });
-  log.line("metrics", "http://" + options.metrics_host + ":" + std::to_string(endpoint->port()) + "/metrics");
+  log.line("metrics", "http://" + host_port_text(options.metrics_host, endpoint->port()) + "/metrics");
   return endpoint;
 }
 

@@ -7,7 +7,6 @@
 #include "kernels/model/numerics.hpp"
 #include "kernels/model/open_weights.hpp"
 #include "services/process/compute.hpp"
-#include "services/process/process_log.hpp"
 #include "services/process/stop_signal.hpp"
 
 namespace troupe {
@@ -19,6 +18,25 @@ model::dtype_choice dtype_choice_of(const std::string& text) {
     return model::dtype_choice::float32;
   }
   return text == "bfloat16" ? model::dtype_choice::bfloat16 : model::dtype_choice::automatic;
+}
+
+/// "WHAT: a, b and 3 more"; the names come from files, so what is no printable ASCII is shown as '?'.
+void add_names(const char* what, const std::vector<std::string>& names, std::string& out) {
+  constexpr size_t shown = 8;
+  constexpr size_t longest = 100;
+  if (names.empty()) {
+    return;
+  }
+  out += (out.empty() ? "" : "; ") + std::string{what} + ": ";
+  for (size_t i = 0; i < std::min(names.size(), shown); ++i) {
+    out += i == 0 ? "" : ", ";
+    for (char c : names[i].substr(0, longest)) {
+      out += c >= ' ' && c <= '~' ? c : '?';
+    }
+  }
+  if (names.size() > shown) {
+    out += " and " + std::to_string(names.size() - shown) + " more";
+  }
 }
 
 void give_up_when_told() {
@@ -83,6 +101,10 @@ model_source open_model(const model_options& options) {
                            .coding = coding_of(options, set),
                            .memory = options.weights_memory == "copied" ? model::weight_memory::copied
                                                                         : model::weight_memory::mapped,
+                           .unused_tensors =
+                               [&](std::span<const std::string> names) {
+                                 source.unused_tensors.assign(names.begin(), names.end());
+                               },
                            .cache = {.folder = options.weights_cache,
                                      .threads = options.num_threads(),
                                      .progress = packing_lines(),
@@ -100,6 +122,20 @@ model_source open_model(const model_options& options) {
   return source;
 }
 
+std::string ignored_text(const model_source& source) {
+  std::string text;
+  add_names("config.json", source.config.ignored, text);
+  add_names("generation_config.json", source.generation.ignored, text);
+  add_names("tensors", source.unused_tensors, text);
+  return text;
+}
+
+void log_ignored(const model_source& source, const process_log& log) {
+  if (auto text = ignored_text(source); !text.empty()) {
+    log.line("model-ignored", text);
+  }
+}
+
 model_shape shape_of(const model_source& source) {
   model_shape shape;
   shape.fingerprint = source.fingerprint;
@@ -107,7 +143,6 @@ model_shape shape_of(const model_source& source) {
   shape.vocab_size = static_cast<uint32_t>(source.config.vocab_size);
   shape.max_model_len = static_cast<uint32_t>(source.config.max_context);
   shape.row_bytes = static_cast<uint32_t>(kernels::bytes_of(source.type, source.config.hidden));
-  shape.eos_token_ids = source.generation.eos_token_ids;
   for (const auto& layer : source.config.layers) {
     const auto* moe = layer.moe();
     shape.layer_experts.push_back(moe != nullptr ? static_cast<uint32_t>(moe->num_experts) : 0);

@@ -3,12 +3,14 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "actors/engine/engine.hpp"
 #include "kernels/model/generation_config.hpp"
 #include "kernels/model/packed_writer.hpp"
 #include "kernels/model/weight_source.hpp"
 #include "services/options/role_options.hpp"
+#include "services/process/process_log.hpp"
 
 namespace troupe {
 
@@ -21,7 +23,15 @@ struct model_source {
   kernels::dtype kv_type = kernels::dtype::f32; ///< of the KV cache
   std::string fingerprint;
   std::string numerics_class;
+  std::vector<std::string> unused_tensors; ///< in the checkpoint, and not needed
 };
+
+/// One line that names what the model folder holds and nothing here looks at: fields of config.json and
+/// generation_config.json, and tensors. Of each at most eight by name. Empty where there is nothing.
+std::string ignored_text(const model_source& source);
+
+/// Writes that line to the log, where there is one: one process of a cluster should.
+void log_ignored(const model_source& source, const process_log& log);
 
 /// Tells of a long packing once a second.
 model::pack_progress packing_lines();

@@ -20,8 +20,8 @@ class stop_signal {
   /// Blocks until one of them arrives. From then on a second one ends the process at once.
   void wait();
 
-  /// Whether one has arrived that wait() has not taken, so that what takes long before it can give up. False
-  /// where no stop_signal has been made.
+  /// True once a signal is pending (it has arrived and wait() has not taken it), so that slow start-up can
+  /// abort. False where no stop_signal has been made.
   static bool is_pending() noexcept;
 
   /// Makes wait() return, from any thread: for a fault that leaves nothing to serve.

@@ -1,6 +1,7 @@
 // troupe-scheduler: membership, admission and placement of a cluster.
 #include "services/metrics/scheduler_families.hpp"
 #include "services/process/cluster_process.hpp"
+#include "services/process/flag_notes.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"
@@ -22,6 +23,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   stop_signal stop;
   process_log log(cluster.name);
+  log_unread_variables(parser, log);
   cluster_process process(cluster, "", log);
   auto families = std::make_shared<metrics::registry>(cluster.metrics_prefix);
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };

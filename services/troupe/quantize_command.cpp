@@ -117,6 +117,7 @@ int quantize_command(const std::vector<std::string>& arguments) {
   stop_signal stop; // so that nothing is left behind
   process_log log("troupe-quantize");
   model_source source = open_model(model);
+  log_ignored(source, log);
   pending_folder folder(target);
   for (const auto& entry : fs::directory_iterator(model.model_dir)) {
     if (entry.is_regular_file() && is_companion(entry.path())) {

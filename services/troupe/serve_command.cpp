@@ -14,6 +14,7 @@
 #include "services/metrics/scheduler_families.hpp"
 #include "services/process/cluster_entry.hpp"
 #include "services/process/compute.hpp"
+#include "services/process/flag_notes.hpp"
 #include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"
 #include "services/troupe/commands.hpp"
@@ -65,12 +66,17 @@ int serve_command(const std::vector<std::string>& arguments) {
   }
   stop_signal stop;
   process_log log("troupe");
+  log_unread_variables(parser, log);
   model_source source = open_model(model);
   log.line("model-opened",
            source.config.architecture + ", " + source.weights->description() + ", " + source.numerics_class);
+  log_ignored(source, log);
+  log_clamped(model, source, log);
+  log_clamped(scheduler_flags, log);
   auto queue = make_compute_queue(model, log); // outlives the actors
   caf::actor_system_config config;
   configure(config);
+  set_actor_threads(config);
   caf::actor_system system(config);
   process_directory directory(system);
   auto site = [&](worker_role role, const std::string& name) {
@@ -94,7 +100,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   expert.join();
   attention.join();
   gateway.join();
-  log.line("listening", "http://" + gateway_flags.host + ":" + std::to_string(gateway.http_port()));
+  log.line("listening", "http://" + host_port_text(gateway_flags.host, gateway.http_port()));
   stop.wait();
   log.line("stopping", "running requests may end");
   // From the edge inwards: what still runs needs everything behind it.

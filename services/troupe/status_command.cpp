@@ -7,11 +7,11 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
-#include <nlohmann/json.hpp>
 
-#include "services/gateway/http/api_keys.hpp"
+#include "services/options/key_file.hpp"
 #include "services/options/option_parser.hpp"
 #include "services/troupe/commands.hpp"
+#include "services/troupe/status_table.hpp"
 
 namespace troupe {
 
@@ -30,7 +30,7 @@ std::string fetch(const std::string& url, const std::string& path, const std::st
   beast::tcp_stream stream(io);
   beast::flat_buffer buffer;
   bhttp::request<bhttp::empty_body> request(bhttp::verb::get, path, 11);
-  request.set(bhttp::field::host, server.host);
+  request.set(bhttp::field::host, host_port_text(server.host, server.port));
   if (!key.empty()) {
     request.set(bhttp::field::authorization, "Bearer " + key);
   }
@@ -75,20 +75,16 @@ int status_command(const std::vector<std::string>& arguments) {
   bool as_json = false;
   option_parser parser("troupe status", "Shows workers, placement and load of a running cluster.");
   parser.text("url", "URL", "a gateway", &url);
-  parser.text("api-key-file", "FILE",
-              "send the first key of this file (one a line), where the gateway wants one", &api_key_file);
-  parser.toggle("json", "print the cluster page as it is", &as_json);
+  parser.text(
+      "api-key-file", "FILE",
+      "send the first key of this file (one a line), where the gateway wants one; default: OPENAI_API_KEY",
+      &api_key_file);
+  parser.toggle("json", "print all there is, as JSON: every expert with its hosts", &as_json);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
-  std::string page =
-      fetch(url, "/cluster", api_key_file.empty() ? "" : http::read_api_keys(api_key_file).front());
-  if (as_json) {
-    std::cout << page << '\n';
-    return 0;
-  }
-  auto cluster = nlohmann::ordered_json::parse(page);
-  std::cout << cluster.dump(2) << '\n';
+  std::string page = fetch(url, "/cluster", client_api_key(api_key_file));
+  std::cout << (as_json ? page + "\n" : status_table(page));
   return 0;
 }
 

@@ -12,8 +12,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
+#include "services/options/environment.hpp"
 #include "services/options/processors.hpp"
 #include "services/options/role_options.hpp"
+#include "services/process/flag_notes.hpp"
 #include "services/process/model_source.hpp"
 #include "services/process/process_log.hpp"
 #include "services/process/stop_signal.hpp"
@@ -30,14 +34,6 @@ namespace fs = std::filesystem;
 constexpr auto start_deadline = std::chrono::minutes{10};
 /// The children drain for defaults::drain; what is left after this is killed.
 constexpr auto stop_grace = std::chrono::seconds{45};
-
-struct up_options {
-  uint32_t gateways = 1;
-  uint32_t attention_workers = 1;
-  std::string run_dir;
-  uint32_t metrics_port = 0;
-  bool shared_memory = false;
-};
 
 /// Flags of the groups a role takes, as words for its command line.
 class flag_words {
@@ -144,15 +140,7 @@ int up_command(const std::vector<std::string>& arguments) {
   scheduler_options scheduler;
   option_parser parser("troupe up", "Starts and supervises a local cluster of separate processes.");
   parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
-  parser.number("attention-workers", "attention worker processes", &up.attention_workers, 1, 256);
-  parser.number("gateways", "gateway processes; they listen on --port, --port + 1, ...", &up.gateways, 1, 64);
-  parser.text("run-dir", "DIR",
-              "gets pids.json, the cluster secret and the scheduler's state; default: a new folder",
-              &up.run_dir);
-  parser.number("worker-metrics-port",
-                "metrics port of the scheduler; the workers' follow it, experts first; 0: none",
-                &up.metrics_port, 0, 65535);
-  parser.toggle("shared-memory", "use shared memory between the processes", &up.shared_memory);
+  up.declare(parser);
   gateway.declare(parser);
   model.declare(parser);
   attention.declare(parser);
@@ -171,7 +159,16 @@ int up_command(const std::vector<std::string>& arguments) {
   }
   stop_signal stop; // the first packing of a cache takes minutes; from then on the supervisor listens
   process_log log("troupe-up");
-  open_model(model); // one clear error here, rather than one from each process
+  // Told once, here: the children inherit what is left.
+  log_unread_variables(parser, log);
+  find_unread_variables(parser).remove();
+  // One clear error or line here, rather than one from each process.
+  {
+    model_source source = open_model(model);
+    log_clamped(model, source, log);
+    model.max_model_len = std::min(model.max_model_len, static_cast<uint32_t>(source.config.max_context));
+  }
+  log_clamped(scheduler, log);
 
   fs::path run_dir = up.run_dir;
   if (run_dir.empty()) {
@@ -284,7 +281,8 @@ int up_command(const std::vector<std::string>& arguments) {
         .add("chat-template", gateway.chat_template_file)
         .add("trust-request-chat-template", gateway.trust_request_chat_template ? "true" : "false")
         .add("metrics-prefix", gateway.metrics_prefix)
-        .add_number("max-connections", gateway.max_connections);
+        .add_number("max-connections", gateway.max_connections)
+        .add("allowed-origins", nlohmann::json(gateway.allowed_origins).dump());
     flags.add("scheduler", endpoint);
     child_spec spec = child("troupe-gateway", "gateway-" + std::to_string(i), 0, flags);
     if (gateway.port == 0) {

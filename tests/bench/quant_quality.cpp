@@ -227,8 +227,8 @@ int run(const std::vector<std::string>& arguments) {
   if (parser.parse(arguments) == option_parser::outcome::help)
     return 0;
   const auto config = model::load_config(folder);
-  auto weights = std::make_shared<const model::checkpoint>(model::checkpoint::open(folder));
-  weights->validate(config);
+  auto weights = std::make_shared<model::checkpoint>(model::checkpoint::open(folder));
+  weights->match(config);
   const auto type = model::resolve_dtype(model::dtype_choice::automatic, *weights);
   const auto tokenizer = text::tokenizer::load(folder);
   const auto domains = read_domains(heldout, *tokenizer, records, config.max_context);

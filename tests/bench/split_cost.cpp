@@ -15,6 +15,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <caf/actor_system.hpp>
@@ -293,7 +294,10 @@ class attention_side {
     }
     self->receive([](const caf::down_msg&) {});
     // The sessions are gone, so the worker drops its sequences; then nothing is under way.
-    self->request(worker, 30s, drain_atom_v).receive([] {}, [](const caf::error&) {});
+    for (bool is_busy = true; is_busy; std::this_thread::sleep_for(1ms))
+      self->request(worker, 30s, status_atom_v)
+          .receive([&](const attention_status& x) { is_busy = x.running + x.waiting > 0; },
+                   [&](const caf::error&) { is_busy = false; });
     self->monitor(worker);
     caf::anon_send_exit(worker, caf::exit_reason::user_shutdown);
     self->receive([](const caf::down_msg&) {});

@@ -34,6 +34,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (config.num_layers() < 64)
       troupe::model::dense_tensors(config);
   });
-  parse_or_refuse([&] { troupe::model::parse_generation_config(text, "fuzz.json"); });
+  parse_or_refuse([&] { troupe::model::parse_generation_config(text, "fuzz.json", 1000); });
   return 0;
 }

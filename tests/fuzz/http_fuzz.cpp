@@ -46,8 +46,7 @@ struct terse_backend final : generation_backend {
     generated_token letter;
     letter.token = 'a';
     for (uint32_t choice = 0; choice < job.num_choices; ++choice) {
-      listener->on_tokens(choice, {letter});
-      listener->on_finish(choice, finish_reason::length, -1);
+      listener->on_tokens(choice, {letter}, finish_reason::length);
     }
     return std::make_unique<no_handle>();
   }

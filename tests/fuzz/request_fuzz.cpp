@@ -40,20 +40,19 @@ void answer(const generation_plan& plan, std::string_view bytes, const http_test
   for (size_t i = 1; i < plan.prompts[0].tokens.size(); ++i)
     prompt_logprobs.push_back(token_of(plan.prompts[0].tokens[i]));
   choice state{codec, plan.options, plan.prompts[0].tokens};
-  finished_choice whole{0, {}, &state, &plan.prompts[0], &prompt_logprobs};
+  answered_choice whole{0, {}, &state, &plan.prompts[0], &prompt_logprobs};
   const auto check = [](const std::string& text) {
     if (!nlohmann::json::accept(text))
       std::abort();
   };
   for (const char byte : bytes.substr(0, static_cast<size_t>(plan.prompts[0].sampling.max_tokens))) {
     choice_delta delta = state.push(token_of(static_cast<unsigned char>(byte)));
-    check(writer.delta_chunk(0, delta, {}));
+    check(
+        writer.token_chunk({0, delta, &state, &plan.prompts[0], &prompt_logprobs}, state.num_tokens() == 1));
     append(whole.gained, std::move(delta));
   }
-  append(whole.gained, state.finish(finish_reason::length, -1));
-  check(writer.finish_chunk(0, state, {}));
-  if (const std::string first = writer.first_chunk(whole, {}); !first.empty())
-    check(first);
+  append(whole.gained, state.finish(finish_reason::length));
+  check(writer.role_chunk(whole));
   check(writer.body({whole}, {}));
 }
 

@@ -29,6 +29,7 @@ def main():
     binaries, model, work = (pathlib.Path(a) for a in sys.argv[1:4])
     processors = sorted(os.sched_getaffinity(0))
     if len(processors) == 1:
+        print("skipped: there is one processor only")
         sys.exit(77)
     first, last = processors[0], processors[-1]
     one_each = collections.Counter(processors)

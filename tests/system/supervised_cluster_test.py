@@ -132,8 +132,8 @@ def as_configured(binaries, model, work):
         status = [binaries / "troupe", "status", "--url", f"http://127.0.0.1:{cluster.port}"]
         refused = subprocess.run(status, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert refused.returncode == 1 and "status 401" in refused.stderr, (refused.returncode, refused.stderr)
-        shown = subprocess.run([*status, "--api-key-file", keys], capture_output=True, text=True, timeout=PATIENCE,
-                               check=False)
+        shown = subprocess.run([*status, "--json", "--api-key-file", keys], capture_output=True, text=True,
+                               timeout=PATIENCE, check=False)
         assert shown.returncode == 0 and json.loads(shown.stdout)["ready"] is True, (shown.returncode, shown.stderr)
 
         killed = cluster.kill("gateway-0")

@@ -6,8 +6,8 @@
 
 namespace troupe {
 
-/// While it lives, its thread takes such work: does it once the actor has returned, and with it all others
-/// that the same messages have woken. Only threads have one that may be away for a while.
+/// While it lives, its thread takes such work: it runs the deferred work after all woken actors have
+/// returned. Only threads have one that may be away for a while.
 class follow_up {
  public:
   using work = std::function<void()>;

@@ -256,6 +256,7 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   std::vector<ucx_worker*> lanes_;
   std::vector<std::unique_ptr<shared_memory_lane>> spare_lanes_;
   std::vector<std::unique_ptr<shared_memory_lane>> closing_lanes_;
+  bool told_no_shared_memory_ = false; // once is enough: every further peer would say the same
   std::unordered_map<std::uint64_t, peer_connection_ptr> by_token_;
   std::vector<slot_ptr> inbox_;
   connection_signals signals_;

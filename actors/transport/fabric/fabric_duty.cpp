@@ -21,7 +21,7 @@ constexpr auto longest_round = 1ms;
 
 // After a job longer than this, all go to others for so many times as long as it took: what long jobs take
 // away from the network stays below a fifth, and a job that only looked long because the thread had to wait
-// for a core costs little. Steps are not jobs: who leaves one knows how long it takes.
+// for a core costs little. Steps are exempt: compute_queue leaves one here only if the last was short.
 constexpr auto long_job = 1500us;
 constexpr int pause_factor = 4;
 

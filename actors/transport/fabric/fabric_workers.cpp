@@ -3,7 +3,11 @@
 // while it fills its slot stops that queue for ever (uct_mm_ep_am_common_send of UCX 1.13). With a worker for
 // each peer, that queue is dropped with its dead sender, and nobody else waits behind it.
 
+#include <stdexcept>
+#include <utility>
+
 #include "actors/transport/fabric/fabric.hpp"
+#include "actors/transport/fabric/shared_memory.hpp"
 
 namespace troupe::wire {
 
@@ -12,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Operations of a dead peer usually end at once. Those that hang in a queue that has stopped never do: their
-// worker and its few MiB are then left alone.
+// worker and its 16 MiB are then left alone.
 constexpr auto closing_deadline = 5s;
 
 } // namespace
@@ -24,11 +28,20 @@ std::unique_ptr<shared_memory_lane> fabric::open_lane() {
     spare_lanes_.pop_back();
   } else {
     try {
+      // UCX itself would say "no resources", and a queue that takes the last of it would starve the others.
+      if (const auto shortage = shared_memory_shortage(); !shortage.empty())
+        throw std::runtime_error(shortage);
       result = std::make_unique<shared_memory_lane>();
       result->worker =
           std::make_unique<ucx_worker>(ucx_settings{{}, {}, true}, static_cast<ucx_worker::handler&>(*this));
     } catch (const std::exception& e) {
-      log("no-shared-memory", e.what());
+      // Another process may have taken the room in between, which UCX has other words for.
+      const auto shortage = shared_memory_shortage();
+      if (!std::exchange(told_no_shared_memory_, true))
+        log("no-shared-memory",
+            (shortage.empty() ? std::string{e.what()} : shortage)
+                + "; peers that find no room are reached over TCP; give /dev/shm more, in a "
+                  "container with --shm-size, or go without --shared-memory");
       return nullptr;
     }
   }

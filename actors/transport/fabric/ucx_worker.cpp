@@ -54,6 +54,15 @@ void write_environment(const ucx_settings& settings) {
   }
 }
 
+// What may carry messages. Workers for the network keep off shared memory, which they would never use (their
+// addresses are for the network alone) but would set up: where /dev/shm is full, read-only or not there, UCX
+// would not start. nullptr: what the operator has set in the environment.
+const char* transports_of(const ucx_settings& settings) {
+  if (settings.shared_memory)
+    return "posix";
+  return std::getenv("UCX_TLS") == nullptr ? "^shm" : nullptr;
+}
+
 // UCX starts with whatever else it finds when a device is missing, and nobody could reach the process.
 void check_devices(const std::string& names) {
   for (std::size_t at = 0; at < names.size();) {
@@ -149,7 +158,8 @@ ucx_worker::ucx_worker(const ucx_settings& settings, handler& owner) : owner_(ow
   set_process_options();
   ucp_config_t* config = nullptr;
   check(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read", settings);
-  const auto chosen = settings.shared_memory ? ucp_config_modify(config, "TLS", "posix") : UCS_OK;
+  const auto* transports = transports_of(settings);
+  const auto chosen = transports != nullptr ? ucp_config_modify(config, "TLS", transports) : UCS_OK;
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;

@@ -9,11 +9,7 @@
 
 namespace troupe::http {
 
-/// The keys of a file: one a line; blank lines and lines that begin with '#' are skipped.
-/// @throws std::runtime_error naming the file when it cannot be read or holds no key
-std::vector<std::string> read_api_keys(const std::filesystem::path& file);
-
-/// The keys that `Authorization: Bearer KEY` may carry. Only their digests are kept.
+/// The keys that `Authorization: Bearer KEY` or `api-key: KEY` may carry. Only their digests are kept.
 class api_keys {
  public:
   /// No key is needed.
@@ -21,12 +17,15 @@ class api_keys {
   explicit api_keys(const std::vector<std::string>& keys);
 
   /// @throws as read_api_keys
-  static api_keys load(const std::filesystem::path& file) { return api_keys{read_api_keys(file)}; }
+  static api_keys load(const std::filesystem::path& file);
 
   bool required() const noexcept { return !digests_.empty(); }
 
   /// Whether this value of the Authorization header opens the door. Takes the same time whatever the key.
   bool accepts(std::string_view authorization) const;
+  /// Whether this is one of the keys, as clients of Azure send it in the header api-key. Takes the same time
+  /// whatever the key.
+  bool knows(std::string_view key) const;
 
  private:
   using digest = std::array<unsigned char, 32>; // SHA-256

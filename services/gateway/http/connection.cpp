@@ -9,6 +9,7 @@
 
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/request_id.hpp"
+#include "services/gateway/http/request_target.hpp"
 
 namespace troupe::http {
 
@@ -122,6 +123,7 @@ void connection::begin_request() {
   answered_ = false;
   stream_head_.clear();
   chunked_ = false;
+  coding_ = content_coding::identity;
 }
 
 task<bool> connection::serve_request() {
@@ -152,7 +154,22 @@ task<bool> connection::serve_request() {
   } else if (where == nullptr) {
     co_await send(std::move(early));
   } else {
-    co_await handle(*this, shared_, *where);
+    try {
+      co_await decode_body();
+    } catch (const api_error& e) {
+      refusal = error_response(e);
+    } catch (const background::too_busy& e) {
+      shared_.metrics->rejected(reason_of(ec::overloaded));
+      refusal = error_response(api_error_of(ec::overloaded, e.what()));
+    } catch (const std::exception& e) {
+      refusal = error_response(api_error(500, "server_error", std::string("internal error: ") + e.what()));
+    }
+    if (refusal) {
+      drop_body();
+      co_await send(std::move(*refusal));
+    } else {
+      co_await handle(*this, shared_, *where);
+    }
   }
   co_return !gone_ && keeps_alive();
 }
@@ -191,9 +208,12 @@ void connection::note_header() {
   keep_alive_ = message.keep_alive();
   head_ = message.method() == bhttp::verb::head;
   incoming_.method = view(message.method_string());
-  const std::string_view target = view(message.target());
-  if (!percent_decode(target.substr(0, target.find('?')), incoming_.path))
+  const std::string_view path = path_of_target(view(message.target()));
+  if (!percent_decode(path, incoming_.path))
     incoming_.path.clear();
+  // As clients write it who put a base URL and a path together.
+  if (incoming_.path.size() > 1 && incoming_.path.ends_with('/'))
+    incoming_.path.pop_back();
   const std::string_view id = view(message["x-request-id"]);
   incoming_.id = is_sane_request_id(id) ? std::string(id) : draw_request_id();
   origin_ = view(message[bhttp::field::origin]);
@@ -204,6 +224,63 @@ bool connection::is_preflight() const {
   return !shared_.config.allowed_origins.empty() && message.method() == bhttp::verb::options
          && message.count(bhttp::field::origin) > 0
          && message.count(bhttp::field::access_control_request_method) > 0;
+}
+
+/// What a browser asks before it sends what a page of another origin wants sent (Fetch standard, "CORS
+/// protocol"). To an origin that is not allowed it says nothing, which is a refusal.
+response connection::preflight() const {
+  response answer;
+  answer.status = 204;
+  if (!origin_is_allowed())
+    return answer;
+  const std::string asked(view(parser_->get()[bhttp::field::access_control_request_headers]));
+  answer.headers = {{"access-control-allow-methods", "GET, HEAD, POST"},
+                    // By name: a browser does not take "*" for Authorization.
+                    {"access-control-allow-headers",
+                     asked.empty() ? "authorization, api-key, content-type, x-request-id" : asked},
+                    {"access-control-max-age", "600"}};
+  return answer;
+}
+
+/// @throws api_error 401 when keys are needed and none of them was sent
+void connection::check_key(response& early) const {
+  const auto& message = parser_->get();
+  const auto& keys = shared_.config.keys;
+  const auto azure = message.find("api-key");
+  if (!keys.required() || keys.accepts(view(message[bhttp::field::authorization]))
+      || (azure != message.end() && keys.knows(view(azure->value()))))
+    return;
+  const bool sent = message.count(bhttp::field::authorization) > 0 || azure != message.end();
+  early.headers.emplace_back("www-authenticate", "Bearer");
+  throw api_error(401, "invalid_request_error",
+                  sent ? "The API key is wrong"
+                       : "No API key was sent: use 'Authorization: Bearer KEY' or 'api-key: KEY'",
+                  {}, "invalid_api_key");
+}
+
+/// Notes how the body is coded.
+/// @throws api_error 415 for a type or coding that is not read here
+void connection::check_content(response& early) {
+  const auto& message = parser_->get();
+  // Browsers send other types across origins without asking first.
+  if (const std::string_view type = view(message[bhttp::field::content_type]); !type.empty()) {
+    const std::string_view media = type.substr(0, std::min(type.find(';'), type.find(' ')));
+    if (!beast::iequals({media.data(), media.size()}, "application/json"))
+      throw api_error(415, "invalid_request_error",
+                      "Content-Type must be application/json, got '" + std::string(type) + "'");
+  }
+  std::string codings;
+  const auto [first, last] = message.equal_range(bhttp::field::content_encoding);
+  for (auto header = first; header != last; ++header)
+    codings += (codings.empty() ? "" : ", ") + std::string(view(header->value()));
+  const auto coding = content_coding_of(codings);
+  if (!coding) {
+    early.headers.emplace_back("accept-encoding", known_codings);
+    throw api_error(415, "invalid_request_error",
+                    "Content-Encoding must be one of " + std::string(known_codings) + ", got '" + codings
+                        + "'");
+  }
+  coding_ = *coding;
 }
 
 /// What can be said before the body is read. Returns nullptr when `early` is the answer.
@@ -226,11 +303,13 @@ const route* connection::check_header(response& early) {
 
   if (is_preflight()) {
     allow_small_body();
+    early = preflight();
+    return nullptr;
+  }
+  if (incoming_.method == "OPTIONS" && incoming_.path == "*") { // of the server as a whole
+    allow_small_body();
     early.status = 204;
-    early.headers = {{"access-control-allow-methods", "GET, HEAD, POST"},
-                     {"access-control-allow-headers",
-                      std::string(view(message[bhttp::field::access_control_request_headers]))},
-                     {"access-control-max-age", "600"}};
+    early.headers = {{"allow", "GET, HEAD, POST, OPTIONS"}};
     return nullptr;
   }
   std::string allow;
@@ -243,24 +322,12 @@ const route* connection::check_header(response& early) {
     throw;
   }
   route_name_ = where->path;
-  if (!where->open && shared_.config.keys.required()
-      && !shared_.config.keys.accepts(view(message[bhttp::field::authorization]))) {
-    early.headers.emplace_back("www-authenticate", "Bearer");
-    throw api_error(401, "invalid_request_error",
-                    message.count(bhttp::field::authorization) == 0
-                        ? "No API key was sent: use 'Authorization: Bearer KEY'"
-                        : "The API key is wrong",
-                    {}, "invalid_api_key");
-  }
-  if (!where->post)
+  if (!where->open)
+    check_key(early);
+  if (where->post)
+    check_content(early);
+  else
     allow_small_body();
-  // Browsers send other types across origins without asking first.
-  if (const std::string_view type = view(message[bhttp::field::content_type]); where->post && !type.empty()) {
-    const std::string_view media = type.substr(0, std::min(type.find(';'), type.find(' ')));
-    if (!beast::iequals({media.data(), media.size()}, "application/json"))
-      throw api_error(415, "invalid_request_error",
-                      "Content-Type must be application/json, got '" + std::string(type) + "'");
-  }
   return where;
 }
 
@@ -347,6 +414,18 @@ task<bool> connection::read_body() {
   }
   incoming_.body = std::move(parser_->get().body());
   co_return true;
+}
+
+/// Decoding is no work for an I/O thread. The body counts as what it has become from then on.
+/// @throws api_error 400, 413 or 429; background::too_busy
+task<void> connection::decode_body() {
+  if (coding_ == content_coding::identity || incoming_.body.empty())
+    co_return;
+  std::string decoded =
+      co_await shared_.work.run([this] { return decode_content(incoming_.body, coding_, body_limit_); });
+  incoming_.body = std::move(decoded);
+  if (!account_body(incoming_.body.size()))
+    throw api_error_of(ec::overloaded, "too many large requests are being read");
 }
 
 api_error connection::too_large() const {

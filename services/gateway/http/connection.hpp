@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "services/gateway/http/api.hpp"
+#include "services/gateway/http/content_coding.hpp"
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -70,12 +71,16 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   task<bool> read_header();
   task<bool> read_body();
   task<bool> prepare_body();
+  task<void> decode_body();
   task<void> refuse_and_close(response refusal);
   task<void> linger();
   void begin_request();
   void note_header();
   const route* check_header(response& early);
   bool is_preflight() const;
+  response preflight() const;
+  void check_key(response& early) const;
+  void check_content(response& early);
   bool has_large_body() const;
   void allow_small_body();
   bool account_body(size_t bytes);
@@ -84,6 +89,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   // Answering (connection_answer.cpp).
   template <class Fields>
   void add_common_headers(Fields& fields, const header_list& own) const;
+  bool origin_is_allowed() const;
   task<bool> write_bytes(std::string_view bytes);
   void note_write_error(const boost::system::error_code& error);
   bool keeps_alive() const;
@@ -110,6 +116,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   std::string origin_;
   const char* route_name_ = "other";
   size_t body_limit_ = 0;
+  content_coding coding_ = content_coding::identity; // of the body
   bool http_1_0_ = false;
   bool head_ = false;
   bool keep_alive_ = false; // the client would like to

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "services/gateway/http/connection.hpp"
+#include "services/metrics/http_date.hpp"
 
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -39,17 +40,27 @@ bool connection::keeps_alive() const {
   return keep_alive_ && !close_ && !draining_;
 }
 
+bool connection::origin_is_allowed() const {
+  const auto& origins = shared_.config.allowed_origins;
+  return !origin_.empty() && std::any_of(origins.begin(), origins.end(), [this](const std::string& allowed) {
+    return allowed == "*" || allowed == origin_;
+  });
+}
+
 template <class Fields>
 void connection::add_common_headers(Fields& fields, const header_list& own) const {
   fields.set(bhttp::field::server, "troupe");
+  fields.set(bhttp::field::date, metrics::http_date());
   fields.set("x-request-id", incoming_.id);
   const auto& origins = shared_.config.allowed_origins;
   const bool all = std::find(origins.begin(), origins.end(), "*") != origins.end();
-  if (!origin_.empty() && (all || std::find(origins.begin(), origins.end(), origin_) != origins.end())) {
-    fields.set(bhttp::field::access_control_allow_origin, origin_);
+  if (origin_is_allowed()) {
+    fields.set(bhttp::field::access_control_allow_origin, all ? "*" : origin_);
     fields.set(bhttp::field::access_control_expose_headers, "x-request-id, x-troupe-seed, retry-after");
-    fields.set(bhttp::field::vary, "origin");
   }
+  // For caches: what one origin got is not for another, nor for a request without one.
+  if (!origins.empty() && !all)
+    fields.set(bhttp::field::vary, "origin");
   for (const auto& [name, value] : own)
     fields.set(name, value);
 }

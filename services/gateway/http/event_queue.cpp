@@ -81,10 +81,11 @@ class event_queue::job_listener final : public generation_listener {
  public:
   job_listener(std::shared_ptr<mailbox> queue, uint32_t job) : queue_(std::move(queue)), job_(job) {}
 
-  void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens) override {
+  void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens, finish_reason reason) override {
     generation_event next = event(generation_event::kind::tokens);
     next.choice = choice;
     next.tokens = tokens;
+    next.reason = reason;
     const size_t bytes = bytes_of(tokens);
     queue_->push(std::move(next), bytes);
   }
@@ -93,14 +94,6 @@ class event_queue::job_listener final : public generation_listener {
     generation_event next = event(generation_event::kind::prompt_logprobs);
     next.tokens = tokens;
     // Not counted: they come once, and are bounded by the context.
-    queue_->push(std::move(next), 0);
-  }
-
-  void on_finish(uint32_t choice, finish_reason reason, int32_t stop_token) override {
-    generation_event next = event(generation_event::kind::finish);
-    next.choice = choice;
-    next.reason = reason;
-    next.stop_token = stop_token;
     queue_->push(std::move(next), 0);
   }
 

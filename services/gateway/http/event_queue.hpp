@@ -19,13 +19,12 @@ namespace troupe::http {
 
 /// Something that happened to a job of a request.
 struct generation_event {
-  enum class kind : uint8_t { tokens, prompt_logprobs, finish, error };
+  enum class kind : uint8_t { tokens, prompt_logprobs, error };
   kind what = kind::tokens;
   uint32_t job = 0;
   uint32_t choice = 0;
   std::vector<generated_token> tokens;
-  finish_reason reason = finish_reason::none;
-  int32_t stop_token = -1;
+  finish_reason reason = finish_reason::none; ///< of a choice that ends with these tokens
   ec code = ec::none;
   std::string text;
   std::chrono::steady_clock::time_point at;

@@ -198,38 +198,27 @@ class run {
     if (event.choice >= num_choices() || tracks_[index]->ended)
       return;
     has_begun_ = true;
-    if (event.what == kind::tokens)
-      take_tokens(index, event, out);
-    else
-      take_finish(index, event, out);
+    take_tokens(index, event, out);
   }
 
   void take_tokens(uint32_t index, const generation_event& event, std::string& out) {
-    track& one = *tracks_[index];
-    if (drops_new_tokens() || event.tokens.empty())
+    openai::choice& state = tracks_[index]->state;
+    if (!drops_new_tokens() && !event.tokens.empty()) {
+      count(*tracks_[index], event.at, event.tokens.size());
+      for (size_t i = 0; i < event.tokens.size() && !state.finished(); ++i) {
+        const bool last = i + 1 == event.tokens.size();
+        choice_delta delta = state.push(event.tokens[i], last ? event.reason : finish_reason::none);
+        gain(index, std::move(delta), out);
+      }
+    } else if (event.reason != finish_reason::none) {
+      choice_delta delta = state.finish(drops_new_tokens() ? finish_reason::length : event.reason);
+      gain(index, std::move(delta), out);
+    }
+    if (!state.finished())
       return;
-    count(one, event.at, event.tokens.size());
-    for (const generated_token& token : event.tokens) {
-      gain(index, one.state.push(token), out);
-      if (one.state.finished())
-        break;
-    }
-    if (one.state.finished()) {
+    if (event.reason == finish_reason::none) // a stop string: the engine does not know of it
       handles_[event.job]->stop(event.choice);
-      end(index, event.at, out);
-    }
-  }
-
-  void take_finish(uint32_t index, const generation_event& event, std::string& out) {
-    track& one = *tracks_[index];
-    if (drops_new_tokens()) {
-      one.state.finish(finish_reason::length, -1);
-    } else {
-      if (event.stop_token >= 0) // generated too, and in the usage
-        count(one, event.at, 1);
-      gain(index, one.state.finish(event.reason, event.stop_token), out);
-    }
-    end(index, event.at, out);
+    end(index, event.at);
   }
 
   void count(track& one, clock::time_point at, size_t num_tokens) {
@@ -243,30 +232,24 @@ class run {
     one.last_token = at;
   }
 
-  openai::finished_choice described(uint32_t index) const {
+  openai::answered_choice described(uint32_t index, choice_delta gained) const {
     const size_t job = index / num_choices();
-    return {index, tracks_[index]->gained, &tracks_[index]->state, &plan_.prompts[job],
+    return {index, std::move(gained), &tracks_[index]->state, &plan_.prompts[job],
             prompt_logprobs_[job] ? &*prompt_logprobs_[job] : nullptr};
   }
 
-  void open(uint32_t index, std::string& out) {
-    track& one = *tracks_[index];
-    if (one.opened)
-      return;
-    one.opened = true;
-    if (const std::string chunk = writer_.first_chunk(described(index), usage()); !chunk.empty())
-      out += openai::as_event(chunk);
-  }
-
   void gain(uint32_t index, choice_delta delta, std::string& out) {
+    track& one = *tracks_[index];
     if (!streams())
-      return append(tracks_[index]->gained, std::move(delta));
-    open(index, out);
-    if (!delta.empty())
-      out += openai::as_event(writer_.delta_chunk(index, delta, usage()));
+      return append(one.gained, std::move(delta));
+    const openai::answered_choice grown = described(index, std::move(delta));
+    if (!one.opened && plan_.chat)
+      out += openai::as_event(writer_.role_chunk(grown));
+    out += openai::as_event(writer_.token_chunk(grown, !one.opened));
+    one.opened = true;
   }
 
-  void end(uint32_t index, clock::time_point at, std::string& out) {
+  void end(uint32_t index, clock::time_point at) {
     track& one = *tracks_[index];
     one.ended = true;
     ++num_ended_;
@@ -275,10 +258,6 @@ class run {
     shared_.metrics->choice_finished(one.state.reason(), at - arrival_,
                                      one.last_token - one.first_token.value_or(one.last_token),
                                      drops_new_tokens() ? 0 : one.state.num_tokens());
-    if (!streams())
-      return;
-    open(index, out);
-    out += openai::as_event(writer_.finish_chunk(index, one.state, usage()));
   }
 
   /// The last thing the client gets.
@@ -286,9 +265,9 @@ class run {
     if (error_ && !streaming_)
       throw *error_;
     if (!streams()) {
-      std::vector<openai::finished_choice> choices;
+      std::vector<openai::answered_choice> choices;
       for (uint32_t index = 0; index < tracks_.size(); ++index)
-        choices.push_back(described(index));
+        choices.push_back(described(index, std::move(tracks_[index]->gained)));
       response answer = json_response(200, writer_.body(choices, usage()));
       answer.headers.push_back(seed_header());
       co_await client_.send(std::move(answer));
@@ -324,6 +303,17 @@ class run {
   std::optional<api_error> error_;
 };
 
+/// Tells the operator of arguments that were replaced; the client's answer does not show it.
+void warn_of_arguments(const openai::conversation& chat, const std::string& request_id, const api& shared) {
+  const auto& replaced = chat.replaced_arguments;
+  if (replaced.empty() || !shared.config.warn)
+    return;
+  const std::string count =
+      replaced.size() == 1 ? "" : " (" + std::to_string(replaced.size()) + " such arguments in this request)";
+  shared.config.warn("request " + request_id + ": " + replaced.front()
+                     + " is not a JSON object, the chat template gets {}" + count);
+}
+
 } // namespace
 
 task<void> generate(exchange& client, api& shared, bool chat) {
@@ -336,6 +326,7 @@ task<void> generate(exchange& client, api& shared, bool chat) {
     if (chat) {
       auto asked = openai::parse_chat_completion_request(body, limits);
       model = served_model(shared, asked.options.model);
+      warn_of_arguments(asked.chat, client.incoming().id, shared);
       return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
     }
     auto asked = openai::parse_completion_request(body, limits);

@@ -28,16 +28,16 @@ struct generation_job {
 };
 
 /// Hears what becomes of a job. Called on the backend's threads; an implementation hands over and returns, it
-/// neither blocks nor throws. Nothing is called after on_finish of all choices or after on_error.
+/// neither blocks nor throws. Nothing is called after the end of all choices or after on_error.
 class generation_listener {
  public:
   virtual ~generation_listener() = default;
-  /// New tokens of a choice, each exactly once and in order.
-  virtual void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens) = 0;
+  /// New tokens of a choice, each exactly once and in order. A reason other than none: the choice is complete
+  /// with them. `stop`: the last of them is the stop token that ended it; with no token: it was stopped.
+  virtual void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens,
+                         finish_reason reason) = 0;
   /// Of prompt positions 1.., once, before the first token, when asked for.
   virtual void on_prompt_logprobs(const std::vector<generated_token>& tokens) = 0;
-  /// The choice is complete; `stop_token` ended it, or -1.
-  virtual void on_finish(uint32_t choice, finish_reason reason, int32_t stop_token) = 0;
   /// The job failed as a whole.
   virtual void on_error(ec code, const std::string& text) = 0;
 };

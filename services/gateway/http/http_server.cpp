@@ -1,5 +1,6 @@
 #include "services/gateway/http/http_server.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
@@ -9,7 +10,9 @@
 #include "services/gateway/http/connection.hpp"
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/request_id.hpp"
+#include "services/metrics/http_date.hpp"
 #include "services/options/listen_address.hpp"
+#include "services/options/option_parser.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -103,8 +106,8 @@ class http_server::implementation {
       acceptor_.listen(asio::socket_base::max_listen_connections);
       port_ = acceptor_.local_endpoint().port();
     } catch (const boost::system::system_error& e) {
-      throw std::runtime_error("http: cannot listen on " + config_.host + ":" + std::to_string(config_.port)
-                               + ": " + e.code().message());
+      throw std::runtime_error("http: cannot listen on " + host_port_text(config_.host, config_.port) + ": "
+                               + e.code().message());
     }
   }
 
@@ -152,10 +155,14 @@ class http_server::implementation {
     shared_.metrics->connection_refused();
     const http::response refusal =
         http::error_response(http::api_error_of(ec::overloaded, "too many connections are open"));
-    const std::string answer = "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n"
-                               "content-type: application/json\r\nx-request-id: "
-                               + http::draw_request_id() + "\r\ncontent-length: "
-                               + std::to_string(refusal.body.size()) + "\r\n\r\n" + refusal.body;
+    // Its origin has not been read: only where all may come can a page be let to read this.
+    const auto& origins = config_.allowed_origins;
+    const bool all = std::find(origins.begin(), origins.end(), "*") != origins.end();
+    const std::string answer =
+        "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ndate: "
+        + metrics::http_date() + "\r\n" + (all ? "access-control-allow-origin: *\r\n" : "")
+        + "content-type: application/json\r\nx-request-id: " + http::draw_request_id()
+        + "\r\ncontent-length: " + std::to_string(refusal.body.size()) + "\r\n\r\n" + refusal.body;
     error_code ignored;
     socket.non_blocking(true, ignored);
     socket.write_some(asio::buffer(answer), ignored);

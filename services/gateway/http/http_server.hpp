@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,18 +39,21 @@ struct http_limits {
 };
 
 struct http_server_config {
-  std::string host = "127.0.0.1"; ///< an address or a name; "0.0.0.0" and "::" listen on all
-  uint16_t port = 8000;           ///< 0: any free one
-  unsigned threads = 1;           ///< that read, write and format
-  unsigned text_threads = 1;      ///< that tokenize and render
+  std::string host =
+      "127.0.0.1"; ///< an address, of IPv6 in brackets or not, or a name; "0.0.0.0" and "::" listen on all
+  uint16_t port = 8000;      ///< 0: any free one
+  unsigned threads = 1;      ///< that read, write and format
+  unsigned text_threads = 1; ///< that tokenize and render
   std::vector<std::string>
       model_names;        ///< that requests may use; answers carry the one asked for, or the first
   std::string model_root; ///< where the model came from, for /v1/models
   openai::request_limits requests;
   http::api_keys keys;
-  std::vector<std::string> allowed_origins;   ///< for CORS; empty: off; "*": all
+  std::vector<std::string> allowed_origins;   ///< for CORS, in lower case; empty: off; "*": all
   std::string version;                        ///< for /version
   std::map<std::string, std::string> details; ///< further fields of /version: instruction set, dtype
+  /// Takes one line about a request that was answered but looks wrong; called from any thread. Empty: nobody.
+  std::function<void(const std::string&)> warn;
   http_limits limits;
 };
 

@@ -27,29 +27,4 @@ bool is_sane_request_id(std::string_view id) {
   return !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), sane);
 }
 
-bool percent_decode(std::string_view encoded, std::string& decoded) {
-  const auto value_of = [](char c) {
-    if (c >= '0' && c <= '9')
-      return c - '0';
-    const char lower = static_cast<char>(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-  };
-  decoded.clear();
-  for (size_t i = 0; i < encoded.size(); ++i) {
-    if (encoded[i] != '%') {
-      decoded += encoded[i];
-      continue;
-    }
-    if (i + 2 >= encoded.size())
-      return false;
-    const int high = value_of(encoded[i + 1]);
-    const int low = value_of(encoded[i + 2]);
-    if (high < 0 || low < 0)
-      return false;
-    decoded += static_cast<char>(high * 16 + low);
-    i += 2;
-  }
-  return true;
-}
-
 } // namespace troupe::http

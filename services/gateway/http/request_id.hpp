@@ -12,7 +12,4 @@ std::string draw_request_id();
 /// Whether the client's own may be used: 1 to 128 letters, digits and ". _ : -".
 bool is_sane_request_id(std::string_view id);
 
-/// `%41` → `A`; nothing when an escape is malformed.
-bool percent_decode(std::string_view encoded, std::string& decoded);
-
 } // namespace troupe::http

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,7 +18,8 @@ namespace troupe::openai {
 
 struct generation_options;
 
-/// A token whose text the client has, with where in the choice's text it begins (in characters).
+/// A token with where it begins in the choice's text, in characters. What is not part of the text (a special
+/// token that is skipped, a stop string that is cut off) counts from where the text would go on.
 struct placed_token {
   generated_token token;
   size_t text_offset = 0;
@@ -30,8 +30,6 @@ struct choice_delta {
   std::string text;
   std::vector<placed_token> tokens; ///< only when logprobs were asked for
   std::vector<int32_t> token_ids;   ///< only when they were asked for
-
-  bool empty() const noexcept { return text.empty() && tokens.empty() && token_ids.empty(); }
 };
 
 /// Appends `more` to `delta`.
@@ -40,8 +38,9 @@ void append(choice_delta& delta, choice_delta more);
 /// What ended a choice: nothing special, a stop token, or a stop string (vLLM's `stop_reason`).
 using stop_cause = std::variant<std::monostate, int32_t, std::string>;
 
-/// The text of one choice as it grows. Text that may become a stop string is held back, and tokens with it,
-/// so that what the client gets always belongs together. Deterministic in the tokens, whatever their packing.
+/// The text of one choice as it grows. As with vLLM every counted token has its id and its logprob at once,
+/// those of a stop string and the stop token included; text that may become a stop string, or is half a
+/// character, is held back. Deterministic in the tokens, whatever their packing.
 class choice {
  public:
   /// @param options      outlives the choice
@@ -51,10 +50,11 @@ class choice {
          size_t text_offset = 0);
 
   /// Takes the next token; none count any more once finished.
-  choice_delta push(const generated_token& token);
+  /// @param reason  not none: it is the last one, and with `stop` the stop token that ended the sequence
+  choice_delta push(const generated_token& token, finish_reason reason = finish_reason::none);
 
-  /// The engine has ended the sequence. No-op when a stop string ended it before.
-  choice_delta finish(finish_reason reason, int32_t stop_token);
+  /// The sequence has ended without another token. No-op when it had ended before.
+  choice_delta finish(finish_reason reason);
 
   bool finished() const noexcept { return reason_ != finish_reason::none; }
 
@@ -67,22 +67,13 @@ class choice {
   uint32_t num_tokens() const noexcept { return num_tokens_; }
 
  private:
-  void take_text(const std::string& piece, bool may_stop, choice_delta& delta);
-  void release_tokens(choice_delta& delta);
+  void take_text(const std::string& piece, choice_delta& delta);
+  void end(finish_reason reason, std::optional<int32_t> stop_token, choice_delta& delta);
 
   const generation_options& options_;
   std::unique_ptr<text_stream> stream_;
   stop_matcher stops_;
-
-  struct pending_token {
-    placed_token placed;
-    size_t begin = 0; ///< bytes of generated text before it
-    size_t end = 0;
-  };
-
-  std::deque<pending_token> pending_;
-  size_t produced_bytes_ = 0;
-  size_t produced_characters_;
+  size_t num_characters_; ///< of the text so far, what is held back or cut off included
   uint32_t num_tokens_ = 0;
   finish_reason reason_ = finish_reason::none;
   stop_cause cause_;

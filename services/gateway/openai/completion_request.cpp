@@ -15,11 +15,12 @@ prompt_input text_prompt(const json& text) {
   return result;
 }
 
-prompt_input token_prompt(const json& ids, int32_t vocab_size) {
+/// @param name  "prompt", or "prompt[2]" of a list
+prompt_input token_prompt(const json& ids, const std::string& name, int32_t vocab_size) {
   prompt_input result;
-  result.tokens = parse_token_ids(ids, "prompt", vocab_size);
+  result.tokens = parse_token_ids(ids, name, vocab_size);
   if (result.tokens.empty())
-    throw invalid_request("'prompt' must not be empty", "prompt", "invalid_value");
+    throw invalid_request("'" + name + "' must not be empty", "prompt", "invalid_value");
   return result;
 }
 
@@ -34,17 +35,22 @@ std::vector<prompt_input> parse_prompts(const fields& body, const request_limits
   if (prompt->empty())
     throw invalid_request("'prompt' must not be empty", "prompt", "invalid_value");
   if (prompt->front().is_number())
-    return {token_prompt(*prompt, limits.vocab_size)};
+    return {token_prompt(*prompt, "prompt", limits.vocab_size)};
   if (prompt->size() > limits.max_sequences)
     throw invalid_request("'prompt' may hold at most " + std::to_string(limits.max_sequences)
                               + " prompts, got " + std::to_string(prompt->size()),
                           "prompt", "invalid_value");
   std::vector<prompt_input> result;
   for (const json& entry : *prompt) {
-    if (entry.type() != prompt->front().type() || !(entry.is_string() || entry.is_array()))
-      throw invalid_request(std::string(prompt_forms) + "; it holds " + kind_of(entry), "prompt",
+    const std::string name = "prompt[" + std::to_string(result.size()) + "]";
+    if (!entry.is_string() && !entry.is_array())
+      throw invalid_request(std::string(prompt_forms) + "; '" + name + "' is " + kind_of(entry), "prompt",
                             "invalid_type");
-    result.push_back(entry.is_string() ? text_prompt(entry) : token_prompt(entry, limits.vocab_size));
+    if (entry.type() != prompt->front().type())
+      throw invalid_request(std::string("'prompt' must hold prompts of one kind: 'prompt[0]' is ")
+                                + kind_of(prompt->front()) + ", '" + name + "' is " + kind_of(entry),
+                            "prompt", "invalid_type");
+    result.push_back(entry.is_string() ? text_prompt(entry) : token_prompt(entry, name, limits.vocab_size));
   }
   return result;
 }

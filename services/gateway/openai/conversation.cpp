@@ -1,7 +1,10 @@
 #include "services/gateway/openai/conversation.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <iterator>
+#include <optional>
+#include <utility>
 
 #include "services/gateway/openai/api_error.hpp"
 
@@ -32,30 +35,58 @@ std::string join_parts(const json& parts, const std::string& name) {
   return result;
 }
 
-/// OpenAI sends the arguments of a call as JSON text, and templates want the object.
-void open_arguments(json& calls, const std::string& name) {
-  if (!calls.is_array())
-    throw invalid_request("'" + name + "' must be an array, not " + kind_of(calls), name, "invalid_type");
-  for (json& call : calls) {
-    if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
-      throw invalid_request("'" + name + "' must hold objects with a 'function'", name, "invalid_value");
-    json& function = call["function"];
-    const auto arguments = function.find("arguments");
-    if (arguments == function.end() || !arguments->is_string())
-      continue;
-    const auto text = arguments->get<std::string>();
-    try {
-      *arguments = text.empty() ? json::object() : parse_body(text);
-    } catch (const api_error& e) {
-      throw invalid_request("'" + name + ".function.arguments' must hold a JSON object: " + e.what(),
-                            name + ".function.arguments", "invalid_value");
-    }
+bool is_empty(const json& value) {
+  return value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty())
+         || (value.is_structured() && value.empty());
+}
+
+/// Clients write optional members out as null, "" or []; to a template a member is there or not.
+void drop_empty_members(json& object, std::initializer_list<std::string_view> required) {
+  for (auto member = object.begin(); member != object.end();) {
+    const bool kept = std::find(required.begin(), required.end(), member.key()) != required.end();
+    member = kept || !is_empty(*member) ? std::next(member) : object.erase(member);
   }
 }
 
-void normalize(json& message, const std::string& name) {
+/// What the text of a call's arguments says; nothing when that is no object.
+std::optional<json> parse_arguments(const std::string& text) {
+  try {
+    return parse_body(text);
+  } catch (const api_error&) {
+    return std::nullopt;
+  }
+}
+
+/// OpenAI sends the arguments of a call as JSON text, and templates want the object. A model may have written
+/// text that is none, and the conversation goes on: the template gets an empty one, as with vLLM.
+void open_arguments(json& function, const std::string& name, std::vector<std::string>& replaced) {
+  json& arguments = function["arguments"];
+  if (arguments.is_object())
+    return;
+  const bool none = is_empty(arguments) && !arguments.is_array();
+  auto opened = arguments.is_string() && !none ? parse_arguments(arguments.get<std::string>()) : std::nullopt;
+  if (!opened && !none)
+    replaced.push_back(name);
+  arguments = opened ? std::move(*opened) : json::object();
+}
+
+void normalize_calls(json& calls, const std::string& name, std::vector<std::string>& replaced) {
+  if (!calls.is_array())
+    throw invalid_request("'" + name + "' must be an array, not " + kind_of(calls), name, "invalid_type");
+  for (size_t i = 0; i < calls.size(); ++i) {
+    json& call = calls[i];
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
+      throw invalid_request("'" + name + "' must hold objects with a 'function'", name, "invalid_value");
+    drop_empty_members(call, {"function"});
+    drop_empty_members(call["function"], {"arguments"});
+    open_arguments(call["function"], name + "[" + std::to_string(i) + "].function.arguments", replaced);
+  }
+}
+
+void normalize(json& message, const std::string& name, std::vector<std::string>& replaced) {
   if (!message.is_object())
     throw invalid_request("'" + name + "' must be an object, not " + kind_of(message), name, "invalid_type");
+  drop_empty_members(message, {"role", "content"});
   const fields in{message, name + "."};
   if (const auto role = in.string("role"); !role || role->empty())
     throw invalid_request("'" + name + ".role' is required", name + ".role", "missing_required_parameter");
@@ -71,8 +102,8 @@ void normalize(json& message, const std::string& name) {
                               + kind_of(*content),
                           name + ".content", "invalid_type");
   }
-  if (const auto calls = message.find("tool_calls"); calls != message.end() && !calls->is_null())
-    open_arguments(*calls, name + ".tool_calls");
+  if (const auto calls = message.find("tool_calls"); calls != message.end())
+    normalize_calls(*calls, name + ".tool_calls", replaced);
 }
 
 /// How the prompt ends: with the opening of an answer, or within the last message.
@@ -95,7 +126,7 @@ json template_variables(const fields& body) {
   json extra = json::object();
   if (const json* more = body.object("chat_template_kwargs"))
     extra = *more;
-  if (const json* documents = body.array("documents"))
+  if (const json* documents = body.array("documents"); documents != nullptr && !documents->empty())
     extra["documents"] = *documents;
   if (const auto effort = body.string("reasoning_effort")) {
     if (std::find(std::begin(efforts), std::end(efforts), *effort) == std::end(efforts))
@@ -144,11 +175,11 @@ conversation parse_conversation(const fields& body, const request_limits& limits
     throw invalid_request("'messages' is required", "messages", "missing_required_parameter");
   if (sent->empty())
     throw invalid_request("'messages' must not be empty", "messages", "invalid_value");
+  conversation result;
   json messages = *sent;
   for (size_t i = 0; i < messages.size(); ++i)
-    normalize(messages[i], "messages[" + std::to_string(i) + "]");
+    normalize(messages[i], "messages[" + std::to_string(i) + "]", result.replaced_arguments);
 
-  conversation result;
   parse_ending(body, messages, result);
   result.messages = messages.dump();
   if (const json* tools = body.array("tools"); tools != nullptr && !tools->empty()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -83,6 +84,21 @@ void parse_truncation(const fields& body, generation_options& options) {
   options.truncate_left = side.value_or("left") == "left";
 }
 
+/// The keys of `logit_bias` that are wrong: all of them, so that one correction is enough.
+api_error not_token_ids(const std::vector<std::string>& keys, int32_t vocab_size) {
+  constexpr size_t most_named = 8;
+  const std::string range = "between 0 and " + std::to_string(vocab_size - 1);
+  std::string text = "'logit_bias' has the key '" + keys.front() + "', which is not a token id " + range;
+  if (keys.size() > 1) {
+    text = "'logit_bias' has keys that are not token ids " + range + ":";
+    for (size_t i = 0; i < std::min(keys.size(), most_named); ++i)
+      text += (i == 0 ? " '" : ", '") + keys[i] + "'";
+    if (keys.size() > most_named)
+      text += " and " + std::to_string(keys.size() - most_named) + " more";
+  }
+  return invalid_request(text, "logit_bias", "invalid_value");
+}
+
 std::vector<biased_token> parse_logit_bias(const fields& body, int32_t vocab_size) {
   std::vector<biased_token> result;
   const json* bias = body.object("logit_bias");
@@ -93,17 +109,18 @@ std::vector<biased_token> parse_logit_bias(const fields& body, int32_t vocab_siz
                               + " tokens, got " + std::to_string(bias->size()),
                           "logit_bias", "invalid_value");
   std::map<int32_t, float> by_token; // ordered, and "7" and "07" are one token
+  std::vector<std::string> strangers;
   const fields values{*bias, "logit_bias."};
   for (const auto& [key, value] : bias->items()) {
     int32_t token = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
     if (error != std::errc{} || end != key.data() + key.size() || token < 0 || token >= vocab_size)
-      throw invalid_request("'logit_bias' has the key '" + key + "', which is not a token id between 0 and "
-                                + std::to_string(vocab_size - 1),
-                            "logit_bias", "invalid_value");
-    if (const auto weight = values.number(key.c_str(), -100, 100))
+      strangers.push_back(key);
+    else if (const auto weight = values.number(key.c_str(), -100, 100))
       by_token[token] = static_cast<float>(*weight);
   }
+  if (!strangers.empty())
+    throw not_token_ids(strangers, vocab_size);
   for (const auto& [token, weight] : by_token)
     result.push_back({token, weight});
   return result;
@@ -133,7 +150,6 @@ sampling_params parse_sampling(const fields& body, const request_limits& limits)
                 kernels::largest_repetition_penalty, defaults.repetition_penalty, 1.0F);
   result.presence_penalty = number_or(body, "presence_penalty", -2, 2, std::nullopt, 0.0F);
   result.frequency_penalty = number_or(body, "frequency_penalty", -2, 2, std::nullopt, 0.0F);
-  result.ignore_eos = body.boolean("ignore_eos").value_or(false);
   result.min_tokens = static_cast<int32_t>(body.integer("min_tokens", 0, any_int32).value_or(0));
   result.logit_bias = parse_logit_bias(body, limits.vocab_size);
   result.allowed_token_ids = parse_allowed(body, limits.vocab_size);
@@ -149,7 +165,7 @@ void parse_streaming(const fields& body, generation_options& options) {
     throw invalid_request("'stream_options' is only allowed when 'stream' is true", "stream_options");
   const fields inner{*stream_options, "stream_options."};
   options.include_usage = inner.boolean("include_usage").value_or(false);
-  options.continuous_usage = inner.boolean("continuous_usage_stats").value_or(false);
+  options.continuous_usage = inner.boolean("continuous_usage_stats").value_or(false) && options.include_usage;
 }
 
 } // namespace
@@ -157,8 +173,22 @@ void parse_streaming(const fields& body, generation_options& options) {
 std::vector<int32_t> parse_token_ids(const json& array, const std::string& name, int32_t vocab_size) {
   std::vector<int32_t> result;
   result.reserve(array.size());
-  for (const json& id : array)
-    result.push_back(static_cast<int32_t>(to_integer(id, name, 0, vocab_size - 1)));
+  for (const json& value : array) {
+    const auto refused = [&](const std::string& got, const char* code) {
+      return invalid_request("'" + name + "[" + std::to_string(result.size())
+                                 + "]' must be a token id between 0 and " + std::to_string(vocab_size - 1)
+                                 + ", " + got,
+                             name.substr(0, name.find('[')), code);
+    };
+    if (!value.is_number())
+      throw refused(std::string("not ") + kind_of(value), "invalid_type");
+    const auto id = value.get<double>(); // exact wherever it is in range
+    if (id != std::floor(id))
+      throw refused("got " + value.dump(), "invalid_type");
+    if (id < 0 || id >= vocab_size)
+      throw refused("got " + value.dump(), "invalid_value");
+    result.push_back(static_cast<int32_t>(id));
+  }
   return result;
 }
 
@@ -203,10 +233,11 @@ generation_options parse_generation_options(const fields& body, const request_li
   if (options.stream && options.prompt_logprobs)
     throw invalid_request("'prompt_logprobs' is not available when 'stream' is true", "prompt_logprobs");
 
-  // The model's own end is a stop token like the client's, unless the client says otherwise.
+  // The model's own end is a stop token like the client's, unless the client says otherwise. What the client
+  // names ends the sequence either way.
   auto& stops = options.sampling.stop_token_ids;
   stops = options.stop_token_ids;
-  if (!options.sampling.ignore_eos)
+  if (!body.boolean("ignore_eos").value_or(false))
     stops.insert(stops.end(), limits.eos_token_ids.begin(), limits.eos_token_ids.end());
   std::sort(stops.begin(), stops.end());
   stops.erase(std::unique(stops.begin(), stops.end()), stops.end());

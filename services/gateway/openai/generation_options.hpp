@@ -17,6 +17,8 @@ generation_options parse_generation_options(const fields& body, const request_li
 std::optional<int32_t> parse_token_count(const fields& body, const char* name, int32_t least);
 
 /// Token ids of an array, each within the vocabulary.
+/// @param name  of the array; with an index where it is an element of the field: "prompt[2]"
+/// @throws api_error 400 that names field, index and range
 std::vector<int32_t> parse_token_ids(const json& array, const std::string& name, int32_t vocab_size);
 
 } // namespace troupe::openai

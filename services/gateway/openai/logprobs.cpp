@@ -104,20 +104,16 @@ ordered_json prompt_logprobs(const std::vector<generated_token>& tokens, const t
   return result;
 }
 
-std::vector<placed_token> place_prompt(const std::vector<int32_t>& prompt,
-                                       const std::vector<generated_token>& logprobs, const text_codec& codec,
-                                       bool skip_special_tokens) {
+std::vector<placed_token> place_prompt(const std::vector<int32_t>& prompt, const std::vector<size_t>& offsets,
+                                       const std::vector<generated_token>& logprobs) {
   std::vector<placed_token> result;
   result.reserve(prompt.size());
-  const auto stream = codec.stream(skip_special_tokens, {});
-  size_t offset = 0;
   for (size_t i = 0; i < prompt.size(); ++i) {
-    placed_token placed{{}, offset};
+    placed_token placed{{}, offsets.at(i)};
     if (i > 0 && i - 1 < logprobs.size())
       placed.token = logprobs[i - 1];
     placed.token.token = prompt[i];
     result.push_back(std::move(placed));
-    offset += count_characters(stream->push(prompt[i]));
   }
   return result;
 }

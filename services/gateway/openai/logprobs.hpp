@@ -29,9 +29,9 @@ nlohmann::ordered_json chat_logprobs(const std::vector<placed_token>& tokens, co
 nlohmann::ordered_json prompt_logprobs(const std::vector<generated_token>& tokens, const text_codec& codec);
 
 /// The tokens of an echoed prompt, placed in its text; the first has no logprob (rank 0).
+/// @param offsets   [prompt] where each token begins, in characters
 /// @param logprobs  of prompt positions 1..
-std::vector<placed_token> place_prompt(const std::vector<int32_t>& prompt,
-                                       const std::vector<generated_token>& logprobs, const text_codec& codec,
-                                       bool skip_special_tokens);
+std::vector<placed_token> place_prompt(const std::vector<int32_t>& prompt, const std::vector<size_t>& offsets,
+                                       const std::vector<generated_token>& logprobs);
 
 } // namespace troupe::openai

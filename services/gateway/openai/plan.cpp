@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "services/gateway/openai/api_error.hpp"
+#include "services/gateway/openai/choice.hpp"
 #include "services/gateway/text/text_error.hpp"
 
 namespace troupe::openai {
@@ -135,6 +136,35 @@ planned_prompt plan_prompt(std::vector<int32_t> tokens, const generation_options
   return result;
 }
 
+/// Where each token of an echoed prompt begins in its text, in characters. What the tokenizer has put before
+/// and behind a text (a beginning-of-text token, say) has no place in it.
+/// @param text  as sent; nullptr: `echo` was decoded from the tokens
+std::vector<size_t> place_in_echo(const planned_prompt& prompt, const std::string* text, bool special_added,
+                                  const text_codec& codec) {
+  const auto& tokens = prompt.tokens;
+  auto begin = tokens.begin();
+  auto end = tokens.end();
+  if (text != nullptr && special_added) {
+    const auto own = encode_text(*text, false, codec, "prompt");
+    if (const auto found = std::search(begin, end, own.begin(), own.end()); found != end) {
+      begin = found;
+      end = found + static_cast<std::ptrdiff_t>(own.size());
+    }
+  }
+  // A normalizer may have made the tokens' text longer than what was sent.
+  const size_t most = count_characters(prompt.echo);
+  const auto stream = codec.stream(/*skip_special_tokens=*/false, {});
+  std::vector<size_t> result;
+  result.reserve(tokens.size());
+  size_t offset = 0;
+  for (auto token = tokens.begin(); token != tokens.end(); ++token) {
+    result.push_back(std::min(offset, most));
+    if (token >= begin && token < end)
+      offset += count_characters(stream->push(*token));
+  }
+  return result;
+}
+
 } // namespace
 
 std::vector<int32_t> encode_text(const std::string& text, bool add_special_tokens, const text_codec& codec,
@@ -177,9 +207,14 @@ generation_plan make_plan(completion_request request, const text_codec& codec, c
     const bool is_cut = truncate(tokens, plan.options, limits);
     planned_prompt& planned =
         plan.prompts.emplace_back(plan_prompt(std::move(tokens), plan.options, false, plan.seed, limits));
-    if (plan.options.echo)
-      planned.echo = input.text && !is_cut ? std::move(*input.text)
-                                           : codec.decode(planned.tokens, plan.options.skip_special_tokens);
+    if (!plan.options.echo)
+      continue;
+    // As vLLM: a text as it was sent, token ids, and what is left of a text that was cut, with special
+    // tokens.
+    const std::string* text = input.text && !is_cut ? &*input.text : nullptr;
+    planned.echo = text != nullptr ? *text : codec.decode(planned.tokens, /*skip_special_tokens=*/false);
+    if (plan.options.logprobs)
+      planned.echo_offsets = place_in_echo(planned, text, plan.options.add_special_tokens, codec);
   }
   return plan;
 }

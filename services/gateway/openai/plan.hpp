@@ -14,7 +14,9 @@ namespace troupe::openai {
 struct planned_prompt {
   std::vector<int32_t> tokens; ///< never empty
   std::string echo;            ///< the text that `echo` repeats
-  sampling_params sampling;    ///< complete
+  /// [tokens] where each of them begins in `echo`, in characters; only where logprobs of the echo are wanted
+  std::vector<size_t> echo_offsets;
+  sampling_params sampling; ///< complete
 };
 
 /// A whole request, ready to run.

@@ -52,7 +52,7 @@ struct generation_options {
   bool include_stop = false;
   bool stream = false;
   bool include_usage = false;
-  bool continuous_usage = false; ///< vLLM: usage in every chunk
+  bool continuous_usage = false; ///< vLLM: usage in every chunk; only with include_usage
   bool add_special_tokens = true;
   std::optional<int32_t> truncate_prompt; ///< keep so many tokens of each prompt; -1: as many as fit
   bool truncate_left = true;              ///< keep the last ones
@@ -78,6 +78,8 @@ struct conversation {
   bool continue_final_message =
       false;                 ///< the last message ends with `continuation_mark`: cut the prompt there
   std::string chat_template; ///< the request's own; empty: the model's
+  /// Names of earlier calls' arguments that are no JSON object; the template gets `{}` for them.
+  std::vector<std::string> replaced_arguments;
 };
 
 /// Marks where the prompt of a conversation that continues its last message ends: templates may write

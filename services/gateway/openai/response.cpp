@@ -37,8 +37,11 @@ struct response_writer::parts {
     return result;
   }
 
-  const token_usage* running(const token_usage& usage) const {
-    return options().continuous_usage ? &usage : nullptr;
+  /// A chunk of one choice, with the usage of that choice where every chunk has one.
+  /// @param completion_tokens  that the choice has so far
+  ordered_json chunk_of(const answered_choice& from, ordered_json choice, uint64_t completion_tokens) const {
+    const token_usage so_far{from.prompt->tokens.size(), completion_tokens};
+    return chunk(ordered_json::array({std::move(choice)}), options().continuous_usage ? &so_far : nullptr);
   }
 
   static ordered_json usage_object(const token_usage& usage) {
@@ -65,24 +68,28 @@ struct response_writer::parts {
   }
 
   /// What an echoed prompt puts before the choice's own text and tokens.
-  choice_delta echo(const finished_choice& from) const {
+  choice_delta echo(const answered_choice& from) const {
     choice_delta result;
     if (!options().echo)
       return result;
     result.text = from.prompt->echo;
     if (options().logprobs && from.prompt_logprobs != nullptr)
-      result.tokens = place_prompt(from.prompt->tokens, *from.prompt_logprobs, writer.codec_,
-                                   options().skip_special_tokens);
+      result.tokens = place_prompt(from.prompt->tokens, from.prompt->echo_offsets, *from.prompt_logprobs);
     return result;
   }
 
-  ordered_json prompt_logprobs_of(const finished_choice& from) const {
+  ordered_json prompt_logprobs_of(const answered_choice& from) const {
     if (!options().prompt_logprobs || from.prompt_logprobs == nullptr)
       return nullptr;
     return prompt_logprobs(*from.prompt_logprobs, writer.codec_);
   }
 
-  ordered_json whole_choice(const finished_choice& from) const {
+  /// Null where vLLM writes null: what was not asked for.
+  ordered_json token_ids(const std::vector<int32_t>& ids) const {
+    return options().return_token_ids ? ordered_json(ids) : ordered_json();
+  }
+
+  ordered_json whole_choice(const answered_choice& from) const {
     choice_delta all = echo(from);
     append(all, from.gained);
     ordered_json result;
@@ -94,33 +101,34 @@ struct response_writer::parts {
     result["logprobs"] = logprobs(all.tokens);
     result["finish_reason"] = from.state->reason();
     result["stop_reason"] = cause(*from.state);
-    if (!writer.plan_.chat && options().prompt_logprobs)
+    result["token_ids"] = token_ids(from.gained.token_ids);
+    if (!writer.plan_.chat) {
       result["prompt_logprobs"] = prompt_logprobs_of(from);
-    if (options().return_token_ids) {
-      result["token_ids"] = from.gained.token_ids;
-      if (!writer.plan_.chat)
-        result["prompt_token_ids"] = from.prompt->tokens;
+      result["prompt_token_ids"] = token_ids(from.prompt->tokens);
     }
     return result;
   }
 
-  /// One choice of a chunk. `role`: the first of a chat.
-  ordered_json part_choice(uint32_t index, const choice_delta& delta, bool role) const {
-    ordered_json result;
-    result["index"] = index;
-    if (writer.plan_.chat) {
-      ordered_json message = ordered_json::object();
-      if (role)
-        message["role"] = "assistant";
-      message["content"] = delta.text;
-      result["delta"] = std::move(message);
-    } else {
-      result["text"] = delta.text;
+  /// A choice of a chunk. `first`: of that choice.
+  ordered_json part_choice(const answered_choice& from, bool first) const {
+    choice_delta echoed;
+    if (first && options().echo) {
+      echoed = echo(from);
+      append(echoed, from.gained);
     }
+    const choice_delta& delta = first && options().echo ? echoed : from.gained;
+    ordered_json result;
+    result["index"] = from.index;
+    if (writer.plan_.chat)
+      result["delta"]["content"] = delta.text;
+    else
+      result["text"] = delta.text;
     result["logprobs"] = delta.tokens.empty() ? ordered_json() : logprobs(delta.tokens);
-    result["finish_reason"] = nullptr;
-    if (options().return_token_ids && !role)
-      result["token_ids"] = delta.token_ids;
+    result["finish_reason"] = from.state->finished() ? ordered_json(from.state->reason()) : ordered_json();
+    result["stop_reason"] = cause(*from.state);
+    result["token_ids"] = token_ids(delta.token_ids);
+    if (!writer.plan_.chat)
+      result["prompt_token_ids"] = first ? token_ids(from.prompt->tokens) : ordered_json();
     return result;
   }
 };
@@ -133,58 +141,42 @@ response_writer::response_writer(std::string request_id, std::string model, int6
       plan_(plan),
       codec_(codec) {}
 
-std::string response_writer::body(const std::vector<finished_choice>& choices,
+std::string response_writer::body(const std::vector<answered_choice>& choices,
                                   const token_usage& usage) const {
   const parts build{*this};
   ordered_json list = ordered_json::array();
-  for (const finished_choice& one : choices)
+  for (const answered_choice& one : choices)
     list.push_back(build.whole_choice(one));
   ordered_json result = build.head("text_completion", "chat.completion");
   result["choices"] = std::move(list);
   result["usage"] = parts::usage_object(usage);
-  if (plan_.chat && plan_.options.prompt_logprobs)
+  if (plan_.chat) {
     result["prompt_logprobs"] = build.prompt_logprobs_of(choices.front());
-  if (plan_.chat && plan_.options.return_token_ids)
-    result["prompt_token_ids"] = plan_.prompts.front().tokens;
+    result["prompt_token_ids"] = build.token_ids(plan_.prompts.front().tokens);
+  }
   result["seed"] = plan_.seed;
   return build.render(result);
 }
 
-std::string response_writer::first_chunk(const finished_choice& opened, const token_usage& usage) const {
-  const generation_options& options = plan_.options;
-  if (!plan_.chat && !options.echo && !options.return_token_ids)
-    return {};
-  const parts build{*this};
-  ordered_json one = build.part_choice(opened.index, build.echo(opened), plan_.chat);
-  if (options.return_token_ids && !plan_.chat)
-    one["prompt_token_ids"] = opened.prompt->tokens;
-  ordered_json result = build.chunk(ordered_json::array({std::move(one)}), build.running(usage));
-  if (options.return_token_ids && plan_.chat)
-    result["prompt_token_ids"] = opened.prompt->tokens;
-  result["seed"] = plan_.seed;
-  return build.render(result);
-}
-
-std::string response_writer::delta_chunk(uint32_t index, const choice_delta& delta,
-                                         const token_usage& usage) const {
-  const parts build{*this};
-  return build.render(
-      build.chunk(ordered_json::array({build.part_choice(index, delta, false)}), build.running(usage)));
-}
-
-std::string response_writer::finish_chunk(uint32_t index, const choice& state,
-                                          const token_usage& usage) const {
+std::string response_writer::role_chunk(const answered_choice& opened) const {
   const parts build{*this};
   ordered_json one;
-  one["index"] = index;
-  if (plan_.chat)
-    one["delta"] = ordered_json::object();
-  else
-    one["text"] = "";
+  one["index"] = opened.index;
+  one["delta"] = ordered_json{{"role", "assistant"}, {"content", ""}};
   one["logprobs"] = nullptr;
-  one["finish_reason"] = state.reason();
-  one["stop_reason"] = parts::cause(state);
-  return build.render(build.chunk(ordered_json::array({std::move(one)}), build.running(usage)));
+  one["finish_reason"] = nullptr;
+  ordered_json result = build.chunk_of(opened, std::move(one), 0);
+  result["prompt_token_ids"] = build.token_ids(opened.prompt->tokens);
+  result["seed"] = plan_.seed;
+  return build.render(result);
+}
+
+std::string response_writer::token_chunk(const answered_choice& grown, bool first) const {
+  const parts build{*this};
+  ordered_json result = build.chunk_of(grown, build.part_choice(grown, first), grown.state->num_tokens());
+  if (first && !plan_.chat)
+    result["seed"] = plan_.seed;
+  return build.render(result);
 }
 
 std::string response_writer::usage_chunk(const token_usage& usage) const {

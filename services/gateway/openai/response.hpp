@@ -15,11 +15,11 @@ struct token_usage {
   uint64_t completion_tokens = 0;
 };
 
-/// A choice with all it has gained.
-struct finished_choice {
+/// A choice with what it has gained: all of it, or what is new.
+struct answered_choice {
   uint32_t index = 0; ///< prompt × n + choice, as OpenAI numbers them
   choice_delta gained;
-  const choice* state = nullptr;                                 ///< finished
+  const choice* state = nullptr;
   const planned_prompt* prompt = nullptr;                        ///< the prompt it continues
   const std::vector<generated_token>* prompt_logprobs = nullptr; ///< positions 1.., where asked for
 };
@@ -31,16 +31,15 @@ class response_writer {
   response_writer(std::string request_id, std::string model, int64_t created, const generation_plan& plan,
                   const text_codec& codec);
 
-  /// The answer of a request that does not stream.
-  std::string body(const std::vector<finished_choice>& choices, const token_usage& usage) const;
+  /// The answer of a request that does not stream. All choices have finished.
+  std::string body(const std::vector<answered_choice>& choices, const token_usage& usage) const;
 
-  /// The chunk that opens a choice: a chat's role, an echoed prompt, prompt token ids; empty when the choice
-  /// needs none.
-  std::string first_chunk(const finished_choice& opened, const token_usage& usage) const;
-  /// What a choice has gained.
-  std::string delta_chunk(uint32_t index, const choice_delta& delta, const token_usage& usage) const;
-  /// The end of a choice.
-  std::string finish_chunk(uint32_t index, const choice& state, const token_usage& usage) const;
+  /// The chunk that opens a choice of a chat: its role.
+  std::string role_chunk(const answered_choice& opened) const;
+  /// A token, as vLLM sends them: one chunk each, even where its text is held back or empty. What the clients
+  /// count are chunks, so a completion's first one has the echoed prompt too, and the last one the end.
+  /// @param first  of its choice
+  std::string token_chunk(const answered_choice& grown, bool first) const;
   /// The last chunk of a stream with `include_usage`.
   std::string usage_chunk(const token_usage& usage) const;
 

@@ -34,7 +34,6 @@ void stop_matcher::advance(automaton& machine, char byte) {
 std::string stop_matcher::release(size_t bytes) {
   std::string text = held_.substr(0, bytes);
   held_.erase(0, bytes);
-  released_ += text.size();
   return text;
 }
 

@@ -28,9 +28,6 @@ class stop_matcher {
   /// The stop string that was found; nothing is let through any more.
   const std::optional<std::string>& found() const noexcept { return found_; }
 
-  /// Bytes let through so far.
-  size_t released() const noexcept { return released_; }
-
  private:
   struct automaton {
     std::string pattern;
@@ -44,7 +41,6 @@ class stop_matcher {
   std::vector<automaton> machines_;
   bool include_stop_;
   std::string held_;
-  size_t released_ = 0;
   std::optional<std::string> found_;
 };
 

@@ -24,8 +24,8 @@ constexpr unserved_field unserved[] = {
     {"guided_regex", "guided decoding"},
     {"guided_choice", "guided decoding"},
     {"guided_grammar", "guided decoding"},
-    {"structured_outputs", "guided decoding"},
-    {"structural_tag", "guided decoding"},
+    {"structured_outputs", "structured outputs"},
+    {"structural_tag", "structured outputs"},
     {"json_schema", "guided decoding"},
     {"json_object", "guided decoding", "false"},
     {"regex", "guided decoding", "\"\""},
@@ -109,7 +109,8 @@ bool asks_for_nothing(const json& value, std::string_view neutral) {
 void refuse(const fields& body, const unserved_field& field) {
   const json* value = body.find(field.name);
   if (value != nullptr && !asks_for_nothing(*value, field.neutral))
-    throw unsupported(std::string("'") + field.name + "': " + field.feature + " is not supported",
+    throw unsupported(std::string("'") + field.name + "' asks for " + field.feature
+                          + ", and that is not supported: leave it out",
                       field.name);
 }
 

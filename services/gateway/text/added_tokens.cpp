@@ -3,6 +3,7 @@
 #include "services/gateway/text/unicode.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace troupe::text {
 
@@ -49,6 +50,8 @@ std::size_t skip_spaces_right(std::string_view text, std::size_t at) noexcept {
 } // namespace
 
 added_tokens::added_tokens(const json_view& json, const vocabulary& entries, const normalizer* normal) {
+  std::vector<std::int32_t> special;
+  std::vector<std::int32_t> others;
   auto next_id = static_cast<std::int32_t>(entries.size());
   for (std::size_t i = 0; i < json.array_size(); ++i) {
     const auto member = json.item(i);
@@ -76,11 +79,24 @@ added_tokens::added_tokens(const json_view& json, const vocabulary& entries, con
       member.fail("too many tokens");
     }
     if (!token.decoded.empty()) {
-      (token.normalized ? normalized_ : raw_).insert(token.decoded, id);
+      (token.special ? special : others).push_back(id);
     }
     ids_.emplace(token.content, id);
     end_id_ = std::max(end_id_, id + 1);
     by_id_.insert_or_assign(id, std::move(token));
+  }
+  // Normalized, several may be equal: the first is found, special ones before others. So did Hugging Face's
+  // tokenizers while their order was defined; 0.23 finds a random one.
+  std::unordered_set<std::string_view> taken;
+  for (const auto* list : {&special, &others}) {
+    for (const auto id : *list) {
+      const auto& token = by_id_.at(id);
+      if (!token.normalized) {
+        raw_.insert(token.decoded, id);
+      } else if (taken.insert(token.decoded).second) {
+        normalized_.insert(token.decoded, id);
+      }
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include "services/gateway/text/model_files.hpp"
 #include "services/gateway/text/python_interpreter.hpp"
 #include "services/gateway/text/text_error.hpp"
+#include "services/gateway/text/tokenizer_config.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -15,43 +16,43 @@ namespace {
 
 constexpr std::size_t longest_conversation = 16UL << 20U;
 
-/// The special tokens that templates may use, as transformers passes them: `bos_token` and so on as text.
-nlohmann::json special_tokens(const json_view& config) {
-  auto out = nlohmann::json::object();
-  for (const auto& [name, value] : config.value().items()) {
-    if (name.ends_with("_token") && (value.is_string() || value.is_object())) {
-      const auto token = config.at(name);
-      out[name] = value.is_object() ? token.at("content").string() : token.string();
-    }
-  }
-  if (config.has("additional_special_tokens")) {
-    const auto list = config.at("additional_special_tokens");
-    for (std::size_t i = 0; i < list.array_size(); ++i) {
-      const auto token = list.item(i);
-      out["additional_special_tokens"].push_back(token.value().is_object() ? token.at("content").string()
-                                                                           : token.string());
-    }
-  }
-  return out;
-}
+using templates = std::map<std::string, chat_template::located_template>;
 
-std::map<std::string, std::string> configured_templates(const json_view& config) {
-  std::map<std::string, std::string> out;
-  if (!config.has("chat_template")) {
-    return out;
+/// The `chat_template` of a JSON file, with its place: one template, or a list of named ones.
+void read_member(const json_view& file, templates& out) {
+  if (!file.has("chat_template")) {
+    return;
   }
-  const auto member = config.at("chat_template");
+  const auto member = file.at("chat_template");
+  const auto place = [](const json_view& view) { return view.file() + ": " + view.path(); };
   if (member.value().is_string()) {
-    out.emplace("default", member.string());
-    return out;
+    out.insert({"default", {member.string(), place(member)}});
+    return;
   }
   for (std::size_t i = 0; i < member.array_size(); ++i) {
     const auto named = member.item(i);
-    if (!out.emplace(named.at("name").string(), named.at("template").string()).second) {
+    const auto source = named.at("template");
+    if (!out.insert({named.at("name").string(), {source.string(), place(source)}}).second) {
       named.fail("template '" + named.at("name").string() + "' is there twice");
     }
   }
-  return out;
+}
+
+/// The templates that files of their own hold.
+void read_files(const std::filesystem::path& model_dir, templates& out) {
+  const auto add = [&](const std::string& name, const std::filesystem::path& file) {
+    if (auto text = read_text_file(file)) {
+      out.insert({name, {std::move(*text), file.string()}});
+    }
+  };
+  add("default", model_dir / "chat_template.jinja");
+  std::error_code none; // the folder is optional
+  for (const auto& entry :
+       std::filesystem::directory_iterator(model_dir / "additional_chat_templates", none)) {
+    if (entry.path().extension() == ".jinja") {
+      add(entry.path().stem().string(), entry.path());
+    }
+  }
 }
 
 bool has_entries(std::string_view json) {
@@ -66,36 +67,44 @@ bool has_entries(std::string_view json) {
 } // namespace
 
 chat_template::chat_template(std::string source, const std::map<std::string, std::string>& tokens)
-    : templates_{{"default", std::move(source)}},
-      variables_(nlohmann::json(tokens).dump()),
-      origin_("chat template") {}
+    : templates_{{"default", {std::move(source), "chat template"}}},
+      variables_(nlohmann::json(tokens).dump()) {
+  compile();
+}
 
-chat_template chat_template::load(const std::filesystem::path& model_dir) {
+chat_template chat_template::load(const std::filesystem::path& model_dir,
+                                  const std::filesystem::path& instead) {
   chat_template out;
-  const auto config_file = model_dir / "tokenizer_config.json";
-  if (const auto text = read_text_file(config_file)) {
-    const auto json = parse_json(*text, config_file.string());
-    const json_view config(json, config_file.string());
-    config.expect_object();
-    out.variables_ = special_tokens(config).dump();
-    out.templates_ = configured_templates(config);
-    out.origin_ = config_file.string();
+  const auto config = tokenizer_config::load(model_dir);
+  out.variables_ = config.special_tokens().dump();
+  if (!instead.empty()) {
+    auto text = read_text_file(instead);
+    if (!text) {
+      throw text_error(instead.string() + ": no such file");
+    }
+    out.templates_.insert({"default", {std::move(*text), instead.string()}});
+  } else {
+    read_files(model_dir, out.templates_);
   }
-  const auto template_file = model_dir / "chat_template.jinja";
-  if (auto text = read_text_file(template_file)) {
-    out.templates_.insert_or_assign("default", std::move(*text));
-    out.origin_ = template_file.string();
+  if (out.templates_.empty()) {
+    read_member(config.file(), out.templates_);
   }
-  const auto others = model_dir / "additional_chat_templates";
-  std::error_code none; // the folder is optional
-  for (const auto& entry : std::filesystem::directory_iterator(others, none)) {
-    if (entry.path().extension() == ".jinja") {
-      if (auto text = read_text_file(entry.path())) {
-        out.templates_.insert_or_assign(entry.path().stem().string(), std::move(*text));
-      }
+  const auto older_file = model_dir / "chat_template.json"; // where processors kept it
+  if (const auto text = out.templates_.empty() ? read_text_file(older_file) : std::nullopt) {
+    const auto json = parse_json(*text, older_file.string());
+    read_member({json, older_file.string()}, out.templates_);
+  }
+  out.compile();
+  return out;
+}
+
+void chat_template::compile() const {
+  constexpr std::chrono::seconds time_limit{10};
+  for (const auto* name : {"default", "tool_use"}) { // no others are rendered
+    if (const auto found = templates_.find(name); found != templates_.end()) {
+      python_interpreter::instance().check(found->second.source, found->second.origin, time_limit);
     }
   }
-  return out;
 }
 
 bool chat_template::available() const noexcept {
@@ -126,7 +135,7 @@ std::string chat_template::render(const chat_request& request) const {
   if (chosen == templates_.end()) {
     throw template_error("the model has several chat templates and none is called 'default'");
   }
-  return run(request, chosen->second, origin_);
+  return run(request, chosen->second.source, chosen->second.origin);
 }
 
 std::string chat_template::run(const chat_request& request, std::string_view source,

@@ -19,16 +19,27 @@ struct chat_request {
 };
 
 /// A model's chat template: Jinja, run by Jinja2 itself in an embedded Python, with the environment and the
-/// variables that transformers' `apply_chat_template` gives it. The interpreter starts with the first render.
-/// Immutable; render may be called from any thread (renders run one at a time).
+/// variables that transformers' `apply_chat_template` gives it. The interpreter starts with the first
+/// template. Immutable; render may be called from any thread (renders run one at a time).
 class chat_template {
  public:
-  /// Reads `chat_template.jinja` or the `chat_template` of `tokenizer_config.json` (one, or a list of named
-  /// ones), and the special tokens that templates may use. A model without a template is fine here.
-  /// @throws text_error naming the file and JSON path of what is malformed.
-  static chat_template load(const std::filesystem::path& model_dir);
+  /// A template and where it came from, for errors.
+  struct located_template {
+    std::string source;
+    std::string origin;
+  };
+
+  /// Reads and compiles a model's templates, and the special tokens that they may use. As transformers, it
+  /// takes `chat_template.jinja` and `additional_chat_templates/`, or else the `chat_template` of
+  /// `tokenizer_config.json` (one, or a list of named ones), or else that of `chat_template.json`. A model
+  /// without a template is fine here.
+  /// @param instead  a file that is taken for the model's own templates; empty: none
+  /// @throws text_error naming the file and the JSON path or line of what is malformed.
+  static chat_template load(const std::filesystem::path& model_dir,
+                            const std::filesystem::path& instead = {});
 
   /// One template. @p special_tokens are the variables `bos_token`, `eos_token` and so on.
+  /// @throws text_error naming the line when it is not valid.
   explicit chat_template(std::string source, const std::map<std::string, std::string>& special_tokens = {});
 
   /// Whether the model has a template at all.
@@ -38,17 +49,16 @@ class chat_template {
   /// @throws template_error when the model has no template, the JSON is malformed, the template raises an
   /// error, the conversation is over 16 MiB, the prompt over 64 MiB, or rendering takes more than ten
   /// seconds.
-  /// @throws text_error when the template itself is not valid Jinja or the interpreter cannot start.
   std::string render(const chat_request& request) const;
 
  private:
   chat_template() = default;
+  void compile() const;
 
   std::string run(const chat_request& request, std::string_view source, std::string_view origin) const;
 
-  std::map<std::string, std::string> templates_; // by name; a single one is "default"
-  std::string variables_ = "{}";                 // JSON object of the special tokens
-  std::string origin_;                           // the file it came from, for errors
+  std::map<std::string, located_template> templates_; // by name; a single one is "default"
+  std::string variables_ = "{}";                      // JSON object of the special tokens
 };
 
 } // namespace troupe::text

@@ -1,7 +1,7 @@
 """The Jinja environment and the variables that transformers' apply_chat_template gives to chat templates.
 
 Runs inside the gateway's embedded interpreter: every outcome is a pair of kind and text. Kinds: "prompt", "request"
-(the conversation is refused), "template" (the template itself is not valid).
+(the conversation is refused), "template" (the template itself is not valid), "valid".
 """
 
 import datetime
@@ -81,15 +81,29 @@ def one_line(error):
     return f"{type(error).__name__}: {error}"
 
 
-def render(source, messages, tools, variables, extra, add_generation_prompt, longest):
+def flaw_of(source):
+    """What is wrong with the template itself, with its line where there is one; None: it is compiled."""
     try:
-        template = compile_template(source)
+        compile_template(source)
     except jinja2.exceptions.TemplateSyntaxError as error:
-        return "template", f"line {error.lineno}: {error.message}"
+        return f"line {error.lineno}: {error.message}"
     except DeadlineExceeded:
         raise
     except Exception as error:
-        return "template", one_line(error)
+        return one_line(error)
+    return None
+
+
+def check(source):
+    flaw = flaw_of(source)
+    return ("valid", "") if flaw is None else ("template", flaw)
+
+
+def render(source, messages, tools, variables, extra, add_generation_prompt, longest):
+    flaw = flaw_of(source)
+    if flaw is not None:
+        return "template", flaw
+    template = compile_template(source)
     try:
         given = {
             "messages": parse("messages", messages, list),

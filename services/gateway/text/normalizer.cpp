@@ -45,7 +45,7 @@ class unicode_form final : public normalizer {
       return;
     }
     if (from_first > 0) {
-      from_first = normalize(std::string_view(text).substr(0, from_first), form_).size();
+      from_first = normalized_size(text, from_first, form_);
     }
     text = normalize(text, form_);
   }
@@ -136,20 +136,31 @@ class replace final : public normalizer {
   replace(regex pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
 
   void apply(std::string& text, std::size_t& from_first) const override {
-    regex::cursor at;
-    const auto first = pattern_.next(text, at);
-    if (!first) {
-      return;
-    }
-    if (first->begin < from_first) {
-      // What is put in counts as coming from the last character that it stands for.
-      from_first = first->begin + (first->end <= from_first ? content_.size() : 0);
+    if (from_first > 0) {
+      from_first = replaced_size(text, from_first);
     }
     text = replace_all(pattern_, text, content_);
-    from_first = std::min(from_first, text.size());
   }
 
  private:
+  /// How much of the result comes from the first @p size bytes of @p text. What is put in counts as coming
+  /// from the last character that it stands for.
+  std::size_t replaced_size(std::string_view text, std::size_t size) const {
+    std::size_t out = 0;
+    std::size_t done = 0;
+    regex::cursor at;
+    for (auto found = pattern_.next(text, at); found && found->begin < size;
+         found = pattern_.next(text, at)) {
+      out += found->begin - done;
+      if (found->end > size) {
+        return out;
+      }
+      out += content_.size();
+      done = found->end;
+    }
+    return out + (size - done);
+  }
+
   regex pattern_;
   std::string content_;
 };
@@ -159,35 +170,52 @@ class precompiled final : public normalizer {
   explicit precompiled(charsmap map) : map_(std::move(map)) {}
 
   void apply(std::string& text, std::size_t& from_first) const override {
-    std::string out;
-    out.reserve(text.size());
-    std::size_t first_part = 0;
+    result out{.text = {}, .from_first = 0};
+    out.text.reserve(text.size());
     for (std::size_t at = 0; at < text.size();) {
       const auto size = grapheme_size(text, at);
-      append_mapped(out, std::string_view(text).substr(at, size));
-      if (at < from_first) {
-        first_part = out.size();
-      }
+      append_mapped(out, std::string_view(text).substr(at, size), from_first - std::min(at, from_first));
       at += size;
     }
-    from_first = first_part;
-    text = std::move(out);
+    from_first = out.from_first;
+    text = std::move(out.text);
   }
 
  private:
+  struct result {
+    std::string text;
+    std::size_t from_first;
+  };
+
   // Short clusters may be mapped whole; otherwise each character by itself. The bound is Hugging Face's.
-  void append_mapped(std::string& out, std::string_view cluster) const {
+  void append_mapped(result& out, std::string_view cluster, std::size_t from_first) const {
     constexpr std::size_t whole_below = 6;
     if (cluster.size() < whole_below) {
       if (const auto mapped = map_.find(cluster)) {
-        out += *mapped;
+        append_aligned(out, cluster, *mapped, from_first);
         return;
       }
     }
     while (!cluster.empty()) {
       const auto character = cluster.substr(0, utf8_size(cluster.front()));
-      out += map_.find(character).value_or(character);
+      append_aligned(out, character, map_.find(character).value_or(character), from_first);
       cluster.remove_prefix(character.size());
+      from_first -= std::min(from_first, character.size());
+    }
+  }
+
+  /// What replaces some characters comes from them one by one, and what is more of it from the last.
+  static void append_aligned(result& out, std::string_view from, std::string_view to,
+                             std::size_t from_first) {
+    for (std::size_t source = 0; !to.empty();) {
+      const auto size = std::min(utf8_size(to.front()), to.size());
+      out.text += to.substr(0, size);
+      to.remove_prefix(size);
+      if (source < from_first) {
+        out.from_first = out.text.size();
+      }
+      const auto next = source + utf8_size(from[source]);
+      source = next < from.size() ? next : source;
     }
   }
 

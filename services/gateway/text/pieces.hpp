@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,7 +16,7 @@ struct piece {
   std::size_t begin = 0;
   std::size_t end = 0;
   /// Bytes at the start of the piece that come from the very first character of the input (the prefix put
-  /// before it included): what Metaspace's "first" scheme asks for.
+  /// before it included), at most all of it: what Metaspace's "first" scheme asks for.
   std::size_t from_first = 0;
   std::int32_t id = to_encode; ///< a token already, when not negative
 };
@@ -30,10 +31,12 @@ struct pieces {
   }
 };
 
-/// The part of @p whole from @p begin to @p end (offsets in the text), with its share of from_first.
+/// The part of @p whole from @p begin to @p end (offsets in the text), with its share of from_first: what the
+/// first character became may be cut in several parts.
 inline piece part_of(const piece& whole, std::size_t begin, std::size_t end) {
   const std::size_t before = begin - whole.begin;
-  return {begin, end, before < whole.from_first ? whole.from_first - before : 0, piece::to_encode};
+  const std::size_t from_first = before < whole.from_first ? whole.from_first - before : 0;
+  return {begin, end, std::min(from_first, end - begin), piece::to_encode};
 }
 
 } // namespace troupe::text

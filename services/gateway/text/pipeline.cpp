@@ -13,18 +13,9 @@ const nlohmann::json& empty_array() {
   return instance;
 }
 
-/// A special token of tokenizer_config.json: a string, or an object with its content.
-std::optional<std::string> special_token(const json_view& config, std::string_view name) {
-  if (!config.has(name)) {
-    return std::nullopt;
-  }
-  const auto token = config.at(name);
-  return token.value().is_object() ? token.at("content").string() : token.string();
-}
-
 } // namespace
 
-pipeline::pipeline(const json_view& json, const json_view* config)
+pipeline::pipeline(const json_view& json, const tokenizer_config& config)
     : normalizer_(json.has("normalizer") ? make_normalizer(json.at("normalizer")) : nullptr),
       pre_tokenizer_(json.has("pre_tokenizer") ? make_pre_tokenizer(json.at("pre_tokenizer")) : nullptr),
       model_(make_model(json.at("model"))),
@@ -33,17 +24,37 @@ pipeline::pipeline(const json_view& json, const json_view* config)
              model_->entries(), normalizer_.get()),
       post_(json.has("post_processor") ? post_processor(json.at("post_processor")) : post_processor()),
       decoder_(json.has("decoder") ? decoder(json.at("decoder")) : decoder()) {
-  if (config == nullptr) {
-    return;
-  }
-  const auto id_named = [&](std::string_view name) -> std::optional<std::int32_t> {
-    const auto token = special_token(*config, name);
+  const auto id_named = [&](const char* name) -> std::optional<std::int32_t> {
+    const auto token = config.special_token(name);
     return token ? id_of(*token) : std::nullopt;
   };
   named_ = {.bos = id_named("bos_token"),
             .eos = id_named("eos_token"),
             .pad = id_named("pad_token"),
             .unk = id_named("unk_token")};
+  add_ends(config);
+}
+
+/// What tokenizer_config.json says of BOS and EOS goes before tokenizer.json's post-processor.
+void pipeline::add_ends(const tokenizer_config& config) {
+  const auto wanted = config.ends();
+  if (!wanted) {
+    return;
+  }
+  const auto id_of_end = [&](bool added, const char* token,
+                             std::optional<std::int32_t> id) -> std::optional<std::int32_t> {
+    const auto name = config.special_token(token);
+    if (!added || !name) { // without such a token there is none to add
+      return std::nullopt;
+    }
+    if (!id) {
+      config.file().fail("add_" + std::string(token) + " is true, and '" + *name
+                         + "' is not in the vocabulary");
+    }
+    return id;
+  };
+  post_ = post_processor(id_of_end(wanted->bos, "bos_token", named_.bos),
+                         id_of_end(wanted->eos, "eos_token", named_.eos));
 }
 
 std::optional<std::int32_t> pipeline::id_of(std::string_view token) const {

@@ -6,6 +6,7 @@
 #include "services/gateway/text/normalizer.hpp"
 #include "services/gateway/text/post_processor.hpp"
 #include "services/gateway/text/pre_tokenizer.hpp"
+#include "services/gateway/text/tokenizer_config.hpp"
 #include "services/gateway/text/word_cache.hpp"
 
 #include <cstdint>
@@ -22,9 +23,8 @@ namespace troupe::text {
 /// thread-safe.
 class pipeline {
  public:
-  /// @p config is null where there is none. @throws text_error naming what is missing, malformed or
-  /// unsupported.
-  pipeline(const json_view& json, const json_view* config);
+  /// @throws text_error naming what is missing, malformed or unsupported.
+  pipeline(const json_view& json, const tokenizer_config& config);
 
   /// Ids of @p text, valid UTF-8, without the post-processor's.
   std::vector<std::int32_t> encode(std::string_view text) const;
@@ -52,6 +52,7 @@ class pipeline {
   std::optional<std::int32_t> id_of(std::string_view token) const;
 
  private:
+  void add_ends(const tokenizer_config& config);
   void encode_normalized(std::string text, std::size_t from_first, word_cache& cache,
                          std::vector<std::int32_t>& ids) const;
   void encode_piece(std::string_view piece, word_cache& cache, std::vector<std::int32_t>& ids) const;

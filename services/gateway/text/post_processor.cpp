@@ -4,6 +4,18 @@
 
 namespace troupe::text {
 
+post_processor::post_processor(std::optional<std::int32_t> bos, std::optional<std::int32_t> eos) {
+  std::vector<std::int32_t> around;
+  if (bos) {
+    around.push_back(*bos);
+  }
+  around.push_back(sequence_slot);
+  if (eos) {
+    around.push_back(*eos);
+  }
+  templates_.push_back(std::move(around));
+}
+
 post_processor::post_processor(const json_view& json) {
   read(json);
 }

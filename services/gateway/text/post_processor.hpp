@@ -3,6 +3,7 @@
 #include "services/gateway/text/json_view.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace troupe::text {
@@ -13,6 +14,9 @@ class post_processor {
  public:
   /// Adds nothing.
   post_processor() = default;
+
+  /// Adds the tokens that are given before and behind.
+  post_processor(std::optional<std::int32_t> bos, std::optional<std::int32_t> eos);
 
   /// @throws text_error naming what is missing, malformed or unsupported.
   explicit post_processor(const json_view& json);

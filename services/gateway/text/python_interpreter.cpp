@@ -122,6 +122,7 @@ object to_str(std::string_view utf8) {
 } // namespace
 
 struct python_interpreter::parts {
+  object check_function;
   object render_function;
   object deadline_exception;
 
@@ -185,11 +186,12 @@ python_interpreter::python_interpreter() : parts_(std::make_unique<parts>()) {
     object code(Py_CompileString(jinja_environment_source, "jinja_environment.py", Py_file_input));
     object module(code ? PyImport_ExecCodeModule("troupe_jinja_environment", code.get()) : nullptr);
     if (module) {
+      parts_->check_function = object(PyObject_GetAttrString(module.get(), "check"));
       parts_->render_function = object(PyObject_GetAttrString(module.get(), "render"));
       parts_->deadline_exception = object(PyObject_GetAttrString(module.get(), "DeadlineExceeded"));
     }
   }
-  const bool ready = parts_->render_function && parts_->deadline_exception;
+  const bool ready = parts_->check_function && parts_->render_function && parts_->deadline_exception;
   const auto what = ready ? std::string() : take_exception();
   PyEval_SaveThread(); // whoever renders takes the lock
   if (!ready) {
@@ -220,10 +222,70 @@ python_interpreter& python_interpreter::instance() {
   return *started;
 }
 
-std::string python_interpreter::render(const render_arguments& arguments, std::string_view origin) {
-  // One at a time, so that the deadline counts from when it runs. Taken before the interpreter's lock.
+namespace {
+
+/// What a call of the Python side came to. The interpreter's lock must be held.
+struct outcome {
+  explicit outcome(object result) : pair(std::move(result)) {
+    text = PyTuple_GetItem(pair.get(), 1);
+    const char* utf8 = PyUnicode_AsUTF8(PyTuple_GetItem(pair.get(), 0));
+    kind = utf8 == nullptr ? "" : utf8;
+  }
+
+  /// The text where it is one for people.
+  std::string message() const {
+    const char* utf8 = PyUnicode_AsUTF8(text);
+    if (utf8 == nullptr) {
+      PyErr_Clear();
+      return "the chat template fails with a message that is not text";
+    }
+    return utf8;
+  }
+
+  object pair;
+  std::string_view kind;
+  PyObject* text = nullptr; // belongs to the pair
+};
+
+[[noreturn]] void fail_template(std::string_view origin, const std::string& what) {
+  throw text_error(std::string(origin) + ": the chat template is not valid: " + what);
+}
+
+} // namespace
+
+// One call at a time, so that the deadline counts from when it runs. Taken before the interpreter's lock.
+std::unique_lock<std::timed_mutex> python_interpreter::take_turn(std::chrono::milliseconds patience) {
   static std::timed_mutex one_at_a_time;
-  const std::unique_lock turn(one_at_a_time, arguments.time_limit);
+  return {one_at_a_time, patience};
+}
+
+void python_interpreter::check(std::string_view source, std::string_view origin,
+                               std::chrono::milliseconds time_limit) {
+  const auto late = "compiling it takes more than " + std::to_string(time_limit.count()) + " ms";
+  const auto turn = take_turn(time_limit);
+  if (!turn.owns_lock()) {
+    fail_template(origin, late);
+  }
+  const interpreter_lock python;
+  const auto text = to_str(source);
+  if (!text) {
+    fail_template(origin, take_exception());
+  }
+  parts_->begin(time_limit);
+  object result(PyObject_CallFunctionObjArgs(parts_->check_function.get(), text.get(), nullptr));
+  parts_->end();
+  if (!result) {
+    const bool over = PyErr_ExceptionMatches(parts_->deadline_exception.get()) != 0;
+    const auto what = take_exception();
+    fail_template(origin, over ? late : what);
+  }
+  if (const outcome got(std::move(result)); got.kind != "valid") {
+    fail_template(origin, got.message());
+  }
+}
+
+std::string python_interpreter::render(const render_arguments& arguments, std::string_view origin) {
+  const auto turn = take_turn(arguments.time_limit);
   if (!turn.owns_lock()) {
     throw template_error("other conversations have kept the chat template busy for "
                          + std::to_string(arguments.time_limit.count()) + " ms");
@@ -231,7 +293,7 @@ std::string python_interpreter::render(const render_arguments& arguments, std::s
   const interpreter_lock python;
   const auto source = to_str(arguments.source);
   if (!source) {
-    throw text_error(std::string(origin) + ": the chat template is not valid: " + take_exception());
+    fail_template(origin, take_exception());
   }
   const auto messages = to_str(arguments.messages);
   const auto tools = messages ? to_str(arguments.tools) : object();
@@ -241,9 +303,9 @@ std::string python_interpreter::render(const render_arguments& arguments, std::s
     throw template_error("the conversation is not valid UTF-8: " + take_exception());
   }
   parts_->begin(arguments.time_limit);
-  const object result(PyObject_CallFunction(
-      parts_->render_function.get(), "OOOOOOl", source.get(), messages.get(), tools.get(), variables.get(),
-      extra.get(), arguments.add_generation_prompt ? Py_True : Py_False, longest_prompt));
+  object result(PyObject_CallFunction(parts_->render_function.get(), "OOOOOOl", source.get(), messages.get(),
+                                      tools.get(), variables.get(), extra.get(),
+                                      arguments.add_generation_prompt ? Py_True : Py_False, longest_prompt));
   parts_->end();
   if (!result) {
     const bool late = PyErr_ExceptionMatches(parts_->deadline_exception.get()) != 0;
@@ -252,20 +314,14 @@ std::string python_interpreter::render(const render_arguments& arguments, std::s
                                     + std::to_string(arguments.time_limit.count()) + " ms"
                               : "the chat template cannot render this conversation: " + what);
   }
-  const char* kind = PyUnicode_AsUTF8(PyTuple_GetItem(result.get(), 0));
-  PyObject* text = PyTuple_GetItem(result.get(), 1);
-  if (std::string_view(kind) == "prompt") {
-    return {PyBytes_AsString(text), static_cast<std::size_t>(PyBytes_Size(text))};
+  const outcome got(std::move(result));
+  if (got.kind == "prompt") {
+    return {PyBytes_AsString(got.text), static_cast<std::size_t>(PyBytes_Size(got.text))};
   }
-  const char* utf8 = PyUnicode_AsUTF8(text);
-  if (utf8 == nullptr) {
-    PyErr_Clear();
-    utf8 = "the chat template fails with a message that is not text";
+  if (got.kind == "template") {
+    fail_template(origin, got.message());
   }
-  if (std::string_view(kind) == "template") {
-    throw text_error(std::string(origin) + ": the chat template is not valid: " + utf8);
-  }
-  throw template_error(utf8);
+  throw template_error(got.message());
 }
 
 } // namespace troupe::text

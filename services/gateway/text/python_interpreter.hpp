@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,10 @@ class python_interpreter {
     std::chrono::milliseconds time_limit;
   };
 
+  /// Compiles a template. @throws text_error naming @p origin and the line when it is not valid, or when
+  /// compiling takes longer than @p time_limit.
+  void check(std::string_view source, std::string_view origin, std::chrono::milliseconds time_limit);
+
   /// @throws template_error and text_error as chat_template::render does. @p origin names the template in
   /// errors.
   std::string render(const render_arguments& arguments, std::string_view origin);
@@ -32,6 +37,7 @@ class python_interpreter {
  private:
   struct parts;
   python_interpreter();
+  static std::unique_lock<std::timed_mutex> take_turn(std::chrono::milliseconds patience);
 
   std::unique_ptr<parts> parts_;
 };

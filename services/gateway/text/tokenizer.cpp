@@ -3,6 +3,7 @@
 #include "services/gateway/text/model_files.hpp"
 #include "services/gateway/text/pipeline.hpp"
 #include "services/gateway/text/text_error.hpp"
+#include "services/gateway/text/tokenizer_config.hpp"
 #include "services/gateway/text/unicode.hpp"
 
 #include <algorithm>
@@ -25,19 +26,21 @@ std::shared_ptr<const tokenizer> tokenizer::load(const std::filesystem::path& mo
   if (!json) {
     throw text_error((model_dir / "tokenizer.json").string() + ": no such file");
   }
-  return parse(*json, read_text_file(model_dir / "tokenizer_config.json").value_or(""), model_dir.string());
+  return make(*json, (model_dir / "tokenizer.json").string(), tokenizer_config::load(model_dir));
 }
 
 std::shared_ptr<const tokenizer> tokenizer::parse(std::string_view tokenizer_json,
-                                                  std::string_view config_json, std::string_view origin) {
-  const auto file = (std::filesystem::path(origin) / "tokenizer.json").string();
-  const auto config_file = (std::filesystem::path(origin) / "tokenizer_config.json").string();
+                                                  std::string_view config_json, std::string_view origin,
+                                                  std::string_view special_tokens_json) {
+  return make(tokenizer_json, (std::filesystem::path(origin) / "tokenizer.json").string(),
+              tokenizer_config::parse(config_json, special_tokens_json, origin));
+}
+
+std::shared_ptr<const tokenizer> tokenizer::make(std::string_view tokenizer_json, const std::string& file,
+                                                 const tokenizer_config& config) {
   const auto json = parse_json(tokenizer_json, file);
-  const auto config = config_json.empty() ? nlohmann::json() : parse_json(config_json, config_file);
-  const json_view config_view(config, config_file);
-  auto parts =
-      std::make_unique<const pipeline>(json_view(json, file), config_json.empty() ? nullptr : &config_view);
-  return std::shared_ptr<const tokenizer>(new tokenizer(std::move(parts)));
+  return std::shared_ptr<const tokenizer>(
+      new tokenizer(std::make_unique<const pipeline>(json_view(json, file), config)));
 }
 
 std::vector<std::int32_t> tokenizer::encode(std::string_view utf8, bool add_special_tokens) const {

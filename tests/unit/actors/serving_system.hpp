@@ -282,7 +282,6 @@ class serving_system : public deterministic_system {
         << "a token is missing or came twice";
     output.tokens.insert(output.tokens.end(), update.tokens.begin(), update.tokens.end());
     output.finish = update.finish;
-    output.stop_token = update.stop_token;
     known.finished = update.finish != finish_reason::none;
   }
 

@@ -43,11 +43,9 @@ gateway_actor::behavior_type refusing_gateway(gateway_actor::pointer self) {
 /// Keeps the error.
 class error_listener final : public generation_listener {
  public:
-  void on_tokens(uint32_t, const std::vector<generated_token>&) override {}
+  void on_tokens(uint32_t, const std::vector<generated_token>&, finish_reason) override {}
 
   void on_prompt_logprobs(const std::vector<generated_token>&) override {}
-
-  void on_finish(uint32_t, finish_reason, int32_t) override {}
 
   void on_error(ec code, const std::string& text) override { heard.set_value({code, text}); }
 

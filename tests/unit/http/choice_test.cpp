@@ -47,7 +47,7 @@ TEST_F(choice_test, never_gives_half_a_character) {
   EXPECT_EQ(one.push(token(0xC3)).text, "");
   EXPECT_EQ(one.push(token(0xA4)).text, "ä");
   EXPECT_EQ(one.push(token(0xC3)).text, "");
-  EXPECT_EQ(one.finish(finish_reason::length, -1).text, "\xEF\xBF\xBD");
+  EXPECT_EQ(one.finish(finish_reason::length).text, "\xEF\xBF\xBD");
   EXPECT_STREQ(one.reason(), "length");
   EXPECT_EQ(one.num_tokens(), 3U);
 }
@@ -60,7 +60,7 @@ TEST_F(choice_test, a_stop_string_ends_it_and_later_tokens_do_not_count) {
   EXPECT_STREQ(one.reason(), "stop");
   EXPECT_EQ(one.cause(), stop_cause{std::string{"lo w"}});
   EXPECT_EQ(one.num_tokens(), 7U);
-  EXPECT_TRUE(one.finish(finish_reason::length, -1).empty());
+  EXPECT_EQ(one.finish(finish_reason::length).text, "");
   EXPECT_STREQ(one.reason(), "stop");
 }
 
@@ -68,7 +68,7 @@ TEST_F(choice_test, a_stop_string_may_be_completed_by_the_flush) {
   options.stop = {"\xEF\xBF\xBD"};
   choice one{codec, options, {}};
   EXPECT_EQ(push(one, "a\xC3").text, "a");
-  EXPECT_EQ(one.finish(finish_reason::length, -1).text, "");
+  EXPECT_EQ(one.finish(finish_reason::length).text, "");
   EXPECT_STREQ(one.reason(), "stop");
 }
 
@@ -84,45 +84,81 @@ TEST_F(choice_test, the_end_token_is_no_cause_and_the_clients_own_is) {
   options.stop_token_ids = {7};
   choice ended{codec, options, {}};
   push(ended, "x");
-  ended.finish(finish_reason::stop, eos);
+  ended.push(token(eos), finish_reason::stop);
   EXPECT_STREQ(ended.reason(), "stop");
   EXPECT_EQ(ended.cause(), stop_cause{});
   EXPECT_EQ(ended.num_tokens(), 2U);
   choice stopped{codec, options, {}};
-  stopped.finish(finish_reason::stop, 7);
+  stopped.push(token(7), finish_reason::stop);
   EXPECT_EQ(stopped.cause(), stop_cause{7});
 }
 
-TEST_F(choice_test, logprobs_come_with_their_text) {
+TEST_F(choice_test, every_token_has_its_logprob_at_once_though_its_text_is_held_back) {
   options.logprobs = 0;
   options.stop = {"xyz"};
   choice one{codec, options, {}, 10};
   EXPECT_EQ(offsets(push(one, "a")), (std::vector<size_t>{10}));
-  EXPECT_TRUE(push(one, "xy").empty());
+  const choice_delta held = push(one, "xy");
+  EXPECT_EQ(held.text, "");
+  EXPECT_EQ(offsets(held), (std::vector<size_t>{11, 12}));
   const choice_delta released = push(one, "!");
   EXPECT_EQ(released.text, "xy!");
-  EXPECT_EQ(offsets(released), (std::vector<size_t>{11, 12, 13}));
+  EXPECT_EQ(offsets(released), (std::vector<size_t>{13}));
 }
 
-TEST_F(choice_test, tokens_of_a_stop_string_are_no_part_of_the_answer) {
+TEST_F(choice_test, tokens_of_a_stop_string_have_ids_and_logprobs_and_no_text) {
   options.logprobs = 0;
   options.stop = {"xyz"};
   options.return_token_ids = true;
   choice one{codec, options, {}};
   const choice_delta all = push(one, "abxyz");
   EXPECT_EQ(all.text, "ab");
-  EXPECT_EQ(offsets(all), (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(offsets(all), (std::vector<size_t>{0, 1, 2, 3, 4}));
   EXPECT_EQ(all.token_ids, (std::vector<int32_t>{'a', 'b', 'x', 'y', 'z'}));
+  EXPECT_EQ(one.num_tokens(), 5U);
 }
 
-TEST_F(choice_test, a_token_that_is_partly_text_and_partly_stop_stays) {
+TEST_F(choice_test, the_end_token_has_an_id_and_a_logprob_and_no_text) {
   options.logprobs = 0;
-  options.stop = {"lo!"};
+  options.return_token_ids = true;
+  for (const bool include_stop : {false, true}) {
+    options.include_stop = include_stop; // it is special, and those are skipped
+    choice one{codec, options, {}};
+    choice_delta all = push(one, "ab");
+    append(all, one.push(token(eos), finish_reason::stop));
+    EXPECT_EQ(all.text, "ab");
+    EXPECT_EQ(offsets(all), (std::vector<size_t>{0, 1, 2}));
+    EXPECT_EQ(all.tokens.back().token.token, eos);
+    EXPECT_EQ(all.token_ids, (std::vector<int32_t>{'a', 'b', eos}));
+    EXPECT_EQ(one.num_tokens(), 3U);
+  }
+}
+
+TEST_F(choice_test, a_stop_token_is_text_only_where_it_is_asked_for) {
+  options.logprobs = 0;
+  options.stop_token_ids = {'!'};
+  options.skip_special_tokens = false;
+  const auto ended_by = [&](int32_t last) {
+    choice one{codec, options, {}};
+    choice_delta all = push(one, "ab");
+    append(all, one.push(token(last), finish_reason::stop));
+    EXPECT_EQ(offsets(all), (std::vector<size_t>{0, 1, 2}));
+    return all.text;
+  };
+  EXPECT_EQ(ended_by('!'), "ab");
+  EXPECT_EQ(ended_by(eos), "ab");
+  options.include_stop = true;
+  EXPECT_EQ(ended_by('!'), "ab!");
+  EXPECT_EQ(ended_by(eos), "ab<eos>");
+}
+
+TEST_F(choice_test, the_last_token_brings_what_was_held_back) {
+  options.stop = {"xyz"};
   choice one{codec, options, {}};
-  EXPECT_TRUE(one.push(token(http_test::hello)).tokens.empty());
-  const choice_delta end = push(one, "!");
-  EXPECT_EQ(end.text, "");
-  EXPECT_EQ(offsets(end), (std::vector<size_t>{0}));
+  push(one, "ax");
+  const choice_delta last = one.push(token('y'), finish_reason::length);
+  EXPECT_EQ(last.text, "xy");
+  EXPECT_STREQ(one.reason(), "length");
 }
 
 TEST_F(choice_test, offsets_count_characters_and_parts_share_theirs) {

@@ -1,4 +1,8 @@
 // What clients do wrong, or do rarely: the protocol's edge.
+#include <regex>
+#include <stdexcept>
+
+#include "services/metrics/http_date.hpp"
 #include "tests/unit/http/http_server_fixture.hpp"
 
 namespace troupe::http_test {
@@ -45,6 +49,43 @@ TEST_F(connection_test, unknown_codings_and_expectations_are_refused) {
   EXPECT_EQ(
       tell("POST /tokenize HTTP/1.1\r\nHost: a\r\nExpect: miracles\r\nContent-Length: 2\r\n\r\n").status,
       417);
+}
+
+TEST_F(connection_test, a_target_may_be_in_absolute_form) {
+  serve();
+  for (const char* target : {"http://a/health", "HTTP://a:8000/health?x=1", "https://user@[::1]:8000/health"})
+    EXPECT_EQ(tell("GET " + std::string(target) + " HTTP/1.1\r\nHost: b\r\n\r\n").status, 200) << target;
+  for (const char* target : {"http:///health", "http://a", "http://a?x", "ftp://a/health", "http:/health"})
+    EXPECT_EQ(tell("GET " + std::string(target) + " HTTP/1.1\r\nHost: a\r\n\r\n").status, 404) << target;
+}
+
+TEST_F(connection_test, options_of_the_server_as_a_whole_are_told) {
+  serve();
+  const raw_response response = tell("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_EQ(response.status, 204);
+  EXPECT_EQ(response.headers.at("allow"), "GET, HEAD, POST, OPTIONS");
+}
+
+TEST_F(connection_test, every_answer_has_its_date) {
+  serve();
+  const std::string form = "(Mon|Tue|Wed|Thu|Fri|Sat|Sun), [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT";
+  for (const raw_response& response : {get("/health"), get("/none"), post("/v1/completions", "{"),
+                                       post("/v1/completions", R"({"prompt":"a","stream":true})")})
+    EXPECT_TRUE(std::regex_match(response.headers.at("date"), std::regex(form)))
+        << response.headers.at("date");
+  EXPECT_EQ(metrics::http_date(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
+  EXPECT_EQ(metrics::http_date(1709164800), "Thu, 29 Feb 2024 00:00:00 GMT");
+}
+
+TEST_F(connection_test, a_host_may_be_an_ipv6_address_in_brackets) {
+  config.host = "[::1]";
+  try {
+    serve();
+  } catch (const std::runtime_error& e) {
+    EXPECT_EQ(std::string(e.what()), "http: cannot listen on [::1]:0: Cannot assign requested address");
+    GTEST_SKIP() << "this host has no IPv6";
+  }
+  EXPECT_NE(port, 0);
 }
 
 TEST_F(connection_test, bad_json_and_bad_utf8_are_400_and_the_connection_stays) {

@@ -50,11 +50,21 @@ void fake_job::say(uint32_t choice, const std::string& text) {
   std::vector<generated_token> tokens;
   for (const char c : text)
     tokens.push_back(with_logprobs(static_cast<unsigned char>(c), asked.sampling.num_logprobs));
-  listener->on_tokens(choice, tokens);
+  listener->on_tokens(choice, tokens, finish_reason::none);
+}
+
+void fake_job::say_last(uint32_t choice, const std::string& text, finish_reason reason) {
+  if (text.size() > 1)
+    say(choice, text.substr(0, text.size() - 1));
+  const auto last = static_cast<unsigned char>(text.back());
+  listener->on_tokens(choice, {with_logprobs(last, asked.sampling.num_logprobs)}, reason);
 }
 
 void fake_job::finish(uint32_t choice, finish_reason reason, int32_t stop_token) {
-  listener->on_finish(choice, reason, stop_token);
+  std::vector<generated_token> last;
+  if (stop_token >= 0)
+    last.push_back(with_logprobs(stop_token, asked.sampling.num_logprobs));
+  listener->on_tokens(choice, last, reason);
 }
 
 void fake_job::fail(ec code, const std::string& text) {
@@ -128,12 +138,12 @@ void fake_backend::say_hello(fake_job& job) {
   const auto most = static_cast<size_t>(job.asked.sampling.max_tokens);
   job.say_prompt();
   for (uint32_t choice = 0; choice < job.asked.num_choices; ++choice) {
-    for (size_t i = 0; i < std::min(text.size(), most); ++i)
+    for (size_t i = 0; i < std::min(text.size(), most - 1); ++i)
       job.say(choice, text.substr(i, 1));
     if (most > text.size())
       job.finish(choice, finish_reason::stop, eos);
     else
-      job.finish(choice, finish_reason::length);
+      job.say_last(choice, text.substr(most - 1, 1), finish_reason::length);
   }
 }
 

@@ -23,7 +23,10 @@ class fake_job {
 
   /// New tokens of a choice, one for each byte of `text`, in one update. Logprobs as asked for.
   void say(uint32_t choice, const std::string& text);
+  /// The end of a choice, with the stop token that ended it where there is one.
   void finish(uint32_t choice, finish_reason reason, int32_t stop_token = -1);
+  /// The last tokens of a choice, and that they are.
+  void say_last(uint32_t choice, const std::string& text, finish_reason reason);
   void fail(ec code, const std::string& text);
   /// Logprobs of the prompt, when asked for.
   void say_prompt();

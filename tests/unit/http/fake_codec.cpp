@@ -48,8 +48,13 @@ std::vector<int32_t> fake_codec::encode(std::string_view text, bool add_special_
   std::vector<int32_t> tokens;
   if (add_special_tokens)
     tokens.push_back(bos);
-  for (const char c : text)
-    tokens.push_back(static_cast<unsigned char>(c));
+  while (!text.empty()) {
+    const bool special = text.starts_with("<bos>") || text.starts_with("<eos>");
+    tokens.push_back(special ? (text[1] == 'b' ? bos : eos) : static_cast<unsigned char>(text.front()));
+    text.remove_prefix(special ? 5 : 1);
+  }
+  if (add_special_tokens && adds_end)
+    tokens.push_back(eos);
   return tokens;
 }
 

@@ -1,5 +1,5 @@
 // A text codec over single bytes: token 0..255 is that byte, 256 the end of text, 257 the beginning, 258
-// "Hello".
+// "Hello". "<eos>" and "<bos>" in a text are the special tokens.
 #pragma once
 
 #include <functional>
@@ -33,7 +33,8 @@ class fake_codec : public openai::text_codec {
   std::string render(const text::chat_request& request) const override;
 
   bool has_template = true;
-  std::function<void(std::string_view text)> before_encode;       ///< called where it is set
+  bool adds_end = false;                                    ///< encode puts the end token behind a text, too
+  std::function<void(std::string_view text)> before_encode; ///< called where it is set
   std::function<void(std::span<const int32_t> before)> on_stream; ///< likewise
 };
 

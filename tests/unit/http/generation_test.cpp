@@ -1,6 +1,7 @@
 // Completions and chats over HTTP: shapes, numbering, streams, failures of the cluster.
 #include <atomic>
 #include <future>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -45,7 +46,8 @@ TEST_F(generation_test, completion_has_openais_shape) {
   body.erase("id");
   body.erase("created");
   EXPECT_EQ(body, json::parse(R"({"object":"text_completion","model":"tiny","seed":7,
-      "choices":[{"index":0,"text":"hello wörld","logprobs":null,"finish_reason":"stop","stop_reason":null}],
+      "choices":[{"index":0,"text":"hello wörld","logprobs":null,"finish_reason":"stop","stop_reason":null,
+      "token_ids":null,"prompt_logprobs":null,"prompt_token_ids":null}],
       "usage":{"prompt_tokens":3,"completion_tokens":13,"total_tokens":16}})"));
 }
 
@@ -59,8 +61,35 @@ TEST_F(generation_test, chat_has_openais_shape) {
   EXPECT_EQ(body["id"], "chatcmpl-" + response.headers.at("x-request-id"));
   EXPECT_EQ(body["object"], "chat.completion");
   EXPECT_EQ(body["choices"], json::parse(R"([{"index":0,"message":{"role":"assistant","content":"hello",
-      "refusal":null},"logprobs":null,"finish_reason":"length","stop_reason":null}])"));
+      "refusal":null},"logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":null}])"));
   EXPECT_EQ(body["usage"]["completion_tokens"], 5);
+}
+
+TEST_F(generation_test, replaced_arguments_of_a_call_are_told_to_the_operator) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  config.warn = [&](const std::string& line) {
+    const std::scoped_lock lock(mutex);
+    lines.push_back(line);
+  };
+  serve();
+  const std::string broken = R"({"function":{"name":"f","arguments":"{\"a\": "}})";
+  const auto ask_with = [&](const std::string& calls, const std::string& id) {
+    return post("/v1/chat/completions",
+                R"({"messages":[{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[)" + calls
+                    + R"(]},{"role":"user","content":"go on"}]})",
+                "x-request-id: " + id + "\r\n")
+        .status;
+  };
+  EXPECT_EQ(ask_with(broken, "one"), 200);
+  EXPECT_EQ(ask_with(R"({"function":{"name":"f","arguments":"{}"}})", "two"), 200);
+  EXPECT_EQ(ask_with(broken + "," + broken, "three"), 200);
+  const std::scoped_lock lock(mutex);
+  const std::string told =
+      "messages[1].tool_calls[0].function.arguments is not a JSON object, the chat template gets {}";
+  EXPECT_EQ(lines,
+            (std::vector<std::string>{"request one: " + told,
+                                      "request three: " + told + " (2 such arguments in this request)"}));
 }
 
 TEST_F(generation_test, a_seed_is_drawn_and_reported) {
@@ -115,7 +144,7 @@ TEST_F(generation_test, a_streamed_completion_ends_with_done) {
   ASSERT_TRUE(response.complete);
   EXPECT_EQ(events_of(response.body).back(), "[DONE]");
   const auto chunks = chunks_of(response);
-  ASSERT_EQ(chunks.size(), 5U); // three tokens, the end, the usage
+  ASSERT_EQ(chunks.size(), 4U); // three tokens, the usage
   EXPECT_EQ(text_of(chunks, 0), "hel");
   for (const json& chunk : chunks) {
     EXPECT_EQ(chunk["object"], "text_completion");
@@ -123,9 +152,9 @@ TEST_F(generation_test, a_streamed_completion_ends_with_done) {
   }
   EXPECT_TRUE(chunks[0]["usage"].is_null());
   EXPECT_TRUE(chunks[0]["choices"][0]["finish_reason"].is_null());
-  EXPECT_EQ(chunks[3]["choices"][0]["finish_reason"], "length");
-  EXPECT_EQ(chunks[4]["choices"], json::array());
-  EXPECT_EQ(chunks[4]["usage"], json::parse(R"({"prompt_tokens":2,"completion_tokens":3,"total_tokens":5})"));
+  EXPECT_EQ(chunks[2]["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(chunks[3]["choices"], json::array());
+  EXPECT_EQ(chunks[3]["usage"], json::parse(R"({"prompt_tokens":2,"completion_tokens":3,"total_tokens":5})"));
 }
 
 TEST_F(generation_test, a_streamed_chat_opens_with_the_role) {
@@ -143,7 +172,7 @@ TEST_F(generation_test, a_streamed_chat_opens_with_the_role) {
     EXPECT_EQ(own[1]["delta"], json::parse(R"({"content":"h"})"));
     EXPECT_EQ(own[1]["logprobs"]["content"][0]["token"], "h");
     EXPECT_EQ(own[1]["logprobs"]["content"][0]["top_logprobs"].size(), 1U);
-    EXPECT_EQ(own.back()["delta"], json::object());
+    EXPECT_EQ(own.back()["delta"], json::parse(R"({"content":""})")); // the end token
     EXPECT_EQ(own.back()["finish_reason"], "stop");
   }
   EXPECT_EQ(chunks[0]["object"], "chat.completion.chunk");

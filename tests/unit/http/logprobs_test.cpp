@@ -49,7 +49,7 @@ TEST(logprobs, the_first_prompt_token_has_none) {
   second.logprob = -1;
   second.rank = 1;
   second.top = {{'b', -1, 1}};
-  const auto placed = place_prompt({http_test::bos, 'b'}, {second}, codec, true);
+  const auto placed = place_prompt({http_test::bos, 'b'}, {0, 0}, {second});
   EXPECT_EQ(plain(legacy_logprobs(placed, {codec, 1})),
             json::parse(R"({"text_offset":[0,0],"token_logprobs":[null,-1.0],"tokens":["<bos>","b"],
                             "top_logprobs":[null,{"b":-1.0}]})"));

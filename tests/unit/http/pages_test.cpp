@@ -1,4 +1,4 @@
-// Everything but generation: pages, probes, routing, keys, CORS.
+// Everything but generation: pages, probes, routing, keys.
 #include <fstream>
 
 #include "tests/unit/http/http_server_fixture.hpp"
@@ -109,7 +109,6 @@ TEST_F(pages_test, unknown_paths_and_wrong_methods) {
   const raw_response unknown = get("/v2/completions");
   EXPECT_EQ(unknown.status, 404);
   EXPECT_EQ(error_of(unknown)["code"], "unknown_url");
-  EXPECT_EQ(get("/v1/models/").status, 404);
   const raw_response wrong = get("/v1/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers.at("allow"), "POST");
@@ -151,6 +150,29 @@ TEST_F(pages_test, keys_open_the_api_and_probes_stay_open) {
     EXPECT_EQ(get(open).status, 200) << open;
 }
 
+TEST_F(pages_test, keys_may_come_as_clients_of_azure_send_them) {
+  config.keys = http::api_keys{{"the-key"}};
+  serve();
+  EXPECT_EQ(get("/v1/models", "api-key: the-key\r\n").status, 200);
+  EXPECT_EQ(get("/v1/models", "Api-Key: the-key\r\nAuthorization: Bearer other\r\n").status, 200);
+  const raw_response wrong = get("/v1/models", "api-key: other\r\n");
+  EXPECT_EQ(wrong.status, 401);
+  EXPECT_EQ(error_of(wrong)["message"], "The API key is wrong");
+  EXPECT_EQ(get("/v1/models", "api-key: Bearer the-key\r\n").status, 401);
+  EXPECT_EQ(error_of(get("/v1/models"))["message"],
+            "No API key was sent: use 'Authorization: Bearer KEY' or 'api-key: KEY'");
+}
+
+TEST_F(pages_test, a_slash_at_the_end_of_a_path_does_not_matter) {
+  serve();
+  EXPECT_EQ(json::parse(get("/v1/models/").body)["data"][0]["id"], "tiny");
+  EXPECT_EQ(json::parse(get("/v1/models/tiny/").body)["id"], "tiny");
+  EXPECT_EQ(get("/health/").status, 200);
+  EXPECT_EQ(post("/v1/completions/", R"({"prompt":"a"})").status, 200);
+  EXPECT_EQ(get("/").status, 404);
+  EXPECT_EQ(get("/v1/models//").status, 404);
+}
+
 TEST_F(pages_test, a_key_file_without_keys_is_refused) {
   const std::string file = testing::TempDir() + "/api_keys_empty_test";
   std::ofstream{file} << "# nothing\n";
@@ -164,24 +186,6 @@ TEST_F(pages_test, request_ids_are_kept_when_sane) {
   const std::string drawn = get("/health", "X-Request-Id: <script>\r\n").headers.at("x-request-id");
   EXPECT_EQ(drawn.size(), 32U);
   EXPECT_NE(get("/none").headers.at("x-request-id"), drawn);
-}
-
-TEST_F(pages_test, cors_is_off_unless_configured) {
-  serve();
-  EXPECT_EQ(get("/health", "Origin: https://a.example\r\n").headers.count("access-control-allow-origin"), 0U);
-}
-
-TEST_F(pages_test, cors_lets_configured_origins_in) {
-  config.allowed_origins = {"https://a.example"};
-  serve();
-  EXPECT_EQ(get("/health", "Origin: https://a.example\r\n").headers.at("access-control-allow-origin"),
-            "https://a.example");
-  EXPECT_EQ(get("/health", "Origin: https://b.example\r\n").headers.count("access-control-allow-origin"), 0U);
-  const raw_response preflight = ask(port, "OPTIONS", "/v1/completions", {},
-                                     "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n"
-                                     "Access-Control-Request-Headers: content-type\r\n");
-  EXPECT_EQ(preflight.status, 204);
-  EXPECT_EQ(preflight.headers.at("access-control-allow-headers"), "content-type");
 }
 
 TEST_F(pages_test, other_content_types_are_refused) {

@@ -103,7 +103,6 @@ TEST(completion_request, every_field_reaches_the_engine) {
   expected.frequency_penalty = 2;
   expected.seed = static_cast<uint64_t>(-5);
   expected.min_tokens = 2;
-  expected.ignore_eos = true;
   expected.stop_token_ids = {4, 9};
   expected.logit_bias = {{3, 1.5F}, {7, -100.0F}};
   expected.num_logprobs = 2;
@@ -155,13 +154,13 @@ TEST(completion_request, refusals_name_the_field) {
       {R"({"prompt":[]})", "prompt", "empty"},
       {R"({"prompt":[[]]})", "prompt", "empty"},
       {R"({"prompt":"","add_special_tokens":false})", "prompt", "empty"},
-      {R"({"prompt":["a",1]})", "prompt", "holds an integer"},
+      {R"({"prompt":["a",1]})", "prompt", "'prompt[1]' is an integer"},
       {R"({"prompt":[1,"a"]})", "prompt", "not a string"},
-      {R"({"prompt":[[1],"a"]})", "prompt", "holds a string"},
-      {R"({"prompt":[{}]})", "prompt", "holds an object"},
+      {R"({"prompt":[[1],"a"]})", "prompt", "'prompt[1]' is a string"},
+      {R"({"prompt":[{}]})", "prompt", "'prompt[0]' is an object"},
       {R"({"prompt":[259]})", "prompt", "between 0 and 258"},
       {R"({"prompt":[-1]})", "prompt", "got -1"},
-      {R"({"prompt":[1.5]})", "prompt", "not a number"},
+      {R"({"prompt":[1.5]})", "prompt", "got 1.5"},
       {R"({"prompt":["a","b","c"],"n":3})", "n", "at most 8"},
       {R"({"prompt":["a","b","c","d","e","f","g","h","i"]})", "prompt", "at most 8"},
       {R"({"prompt":"untokenizable"})", "prompt", "too hard"},
@@ -252,6 +251,18 @@ TEST(completion_request, beyond_the_context_both_numbers_are_said) {
   EXPECT_EQ(plan(R"({"prompt":"abc","max_tokens":96})").prompts[0].sampling.max_tokens, 96);
 }
 
+TEST(completion_request, ignore_eos_leaves_what_the_client_named) {
+  const std::string end = std::to_string(http_test::eos);
+  const auto stops = [](const std::string& more) {
+    return plan(R"({"prompt":"a")" + more + "}").prompts[0].sampling.stop_token_ids;
+  };
+  EXPECT_EQ(stops(R"(,"stop_token_ids":[9,4])"), (std::vector<int32_t>{4, 9, http_test::eos}));
+  EXPECT_EQ(stops(R"(,"ignore_eos":true)"), std::vector<int32_t>{});
+  EXPECT_EQ(stops(R"(,"ignore_eos":true,"stop_token_ids":[9,)" + end + "]"),
+            (std::vector<int32_t>{9, http_test::eos}));
+  EXPECT_EQ(stops(R"(,"stop_token_ids":[)" + end + "]"), std::vector<int32_t>{http_test::eos});
+}
+
 TEST(chat_request, the_rest_of_the_context_is_the_default) {
   const auto one =
       make_plan(chat(R"({"messages":[{"role":"user","content":"hi"}]})"), fake_codec{}, limits(), 1);
@@ -299,6 +310,51 @@ TEST(chat_request, an_assistant_that_only_calls_tools_has_said_nothing) {
             R"([{"role":"assistant",)" + calls + R"(,"content":""}])");
 }
 
+TEST(chat_request, optional_members_that_are_null_or_empty_are_absent_for_the_template) {
+  for (const char* empty : {"null", "[]", "{}", "\"\""}) {
+    const std::string value = empty;
+    EXPECT_EQ(chat(R"({"messages":[{"role":"user","name":)" + value + R"(,"content":"a"},)"
+                   + R"({"role":"assistant","content":"b","tool_calls":)" + value + R"(,"function_call":)"
+                   + value + R"(,"refusal":)" + value + R"(,"audio":)" + value + R"(,"reasoning_content":)"
+                   + value + R"(}],"documents":[]})")
+                  .chat.messages,
+              R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"}])")
+        << empty;
+  }
+  const auto call = chat(R"({"messages":[{"role":"assistant","content":null,"tool_calls":[
+      {"id":"","index":0,"type":null,"function":{"name":"f","arguments":"{}","description":null}}]}],
+      "tools":[],"documents":[]})");
+  EXPECT_EQ(
+      call.chat.messages,
+      R"([{"role":"assistant","content":"","tool_calls":[{"index":0,"function":{"name":"f","arguments":{}}}]}])");
+  EXPECT_EQ(call.chat.tools, "");
+  EXPECT_EQ(call.chat.extra, "");
+}
+
+TEST(chat_request, arguments_that_are_no_object_become_an_empty_one_and_are_named) {
+  const auto with = [](const std::string& arguments) {
+    return chat(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[
+        {"function":{"name":"g","arguments":"{\"x\":1}"}},{"function":{"name":"f")"
+                + arguments + "}}]}]}")
+        .chat;
+  };
+  const auto opened = [&](const std::string& arguments) {
+    return json::parse(with(arguments).messages)[1]["tool_calls"][1]["function"]["arguments"].dump();
+  };
+  for (const char* broken :
+       {R"("{\"a\": ")", R"("null")", R"("[]")", R"("7")", R"("f x")", "[]", "[1]", "7", "true"}) {
+    EXPECT_EQ(opened(std::string(",\"arguments\":") + broken), "{}") << broken;
+    EXPECT_EQ(with(std::string(",\"arguments\":") + broken).replaced_arguments,
+              std::vector<std::string>{"messages[1].tool_calls[1].function.arguments"})
+        << broken;
+  }
+  for (const char* fine : {"", R"(,"arguments":null)", R"(,"arguments":"")", R"(,"arguments":{})"}) {
+    EXPECT_EQ(opened(fine), "{}") << fine;
+    EXPECT_EQ(with(fine).replaced_arguments, std::vector<std::string>{}) << fine;
+  }
+  EXPECT_EQ(opened(R"(,"arguments":"{\"b\":[2]}")"), R"({"b":[2]})");
+}
+
 TEST(chat_request, tool_choice_none_hides_the_tools) {
   EXPECT_EQ(chat(R"({"messages":[{"role":"user","content":"a"}],"tools":[{"type":"function"}],
                      "tool_choice":"none"})")
@@ -335,8 +391,10 @@ TEST(chat_request, refusals_name_the_field) {
       {R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})", "messages[0].content",
        "image_url", 422},
       {R"({"messages":[{"role":"user","content":"refuse me"}]})", "messages", "roles must alternate"},
-      {R"({"messages":[{"role":"assistant","tool_calls":[{"function":{"arguments":"{"}}]}]})",
-       "messages[0].tool_calls.function.arguments", "JSON object"},
+      {R"({"messages":[{"role":"assistant","tool_calls":[{"id":"1"}]}]})", "messages[0].tool_calls",
+       "a 'function'"},
+      {R"({"messages":[{"role":"assistant","tool_calls":{"id":"1"}}]})", "messages[0].tool_calls",
+       "an array"},
       {"{" + user + R"(,"top_logprobs":2})", "top_logprobs", "needs 'logprobs'"},
       {"{" + user + R"(,"logprobs":1})", "logprobs", "a boolean"},
       {"{" + user + R"(,"max_tokens":0})", "max_tokens", "between 1"},

@@ -39,6 +39,7 @@ TEST(metrics_endpoint, answers_scrapes_and_probes) {
   const auto page = ask(served.port(), "GET", "/metrics?x=1");
   EXPECT_EQ(page.status, 200);
   EXPECT_EQ(page.headers.at("content-type"), text_content_type);
+  EXPECT_EQ(page.headers.at("date").size(), 29U); // "Sun, 06 Nov 1994 08:49:37 GMT"
   EXPECT_NE(page.body.find("# TYPE troupe_things_total counter\ntroupe_things_total 3\n"), std::string::npos);
   EXPECT_EQ(ask(served.port(), "GET", "/health").status, 200);
   EXPECT_EQ(ask(served.port(), "GET", "/ready").status, 503);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <limits>
 #include <stdexcept>
 
 #include <gtest/gtest.h>
@@ -38,26 +38,32 @@ TEST(prompt_set, draws_from_texts_when_there_are_some) {
   EXPECT_LT(a, 40U);
 }
 
-// Mean gap 1/rate; variance (1/rate)² / burstiness. The bounds are five standard errors wide.
-TEST(arrivals, have_the_mean_and_the_variance_of_their_gamma_distribution) {
+// Variance (1/rate)² / burstiness of the gaps. The bounds are some five standard errors wide.
+TEST(arrivals, have_the_variance_of_their_gamma_distribution_and_their_mean_exactly) {
   for (double burstiness : {0.5, 1.0, 4.0}) {
     constexpr uint32_t n = 20000;
-    auto times = arrival_times(n + 1, 10.0, burstiness, 11);
+    auto times = arrival_times(n, 10.0, burstiness, 11);
     ASSERT_TRUE(std::is_sorted(times.begin(), times.end()));
-    double mean = times.back() / n;
+    EXPECT_GT(times.front(), 0.0);
+    EXPECT_DOUBLE_EQ(times.back(), 2000.0);
     double squares = 0.0;
-    for (size_t i = 1; i < times.size(); ++i) {
-      double d = times[i] - times[i - 1] - mean;
+    for (size_t i = 0; i < times.size(); ++i) {
+      double d = times[i] - (i == 0 ? 0.0 : times[i - 1]) - 0.1;
       squares += d * d;
     }
     double deviation = 0.1 / std::sqrt(burstiness);
-    EXPECT_NEAR(mean, 0.1, 5 * deviation / std::sqrt(double{n})) << burstiness;
     EXPECT_NEAR(squares / n / (deviation * deviation), 1.0, 0.15) << burstiness;
   }
 }
 
+TEST(arrivals, are_regular_where_burstiness_is_infinite) {
+  EXPECT_EQ(arrival_times(4, 2.0, std::numeric_limits<double>::infinity(), 1),
+            (std::vector{0.5, 1.0, 1.5, 2.0}));
+}
+
 TEST(arrivals, come_all_at_once_without_a_rate) {
   EXPECT_EQ(arrival_times(3, 0.0, 1.0, 1), std::vector<double>(3, 0.0));
+  EXPECT_EQ(arrival_times(3, std::numeric_limits<double>::infinity(), 1.0, 1), std::vector<double>(3, 0.0));
 }
 
 TEST(length_range, is_a_number_or_two) {

@@ -10,14 +10,13 @@ namespace {
 constexpr const char* token = R"({"choices":[{"index":0,"text":"a","finish_reason":null}],"usage":null})";
 /// A token whose text is held back.
 constexpr const char* silent = R"({"choices":[{"index":0,"text":"","finish_reason":null}]})";
-constexpr const char* finish = R"({"choices":[{"index":0,"text":"","finish_reason":"length"}],"usage":null})";
-/// Text that was held back until the end.
-constexpr const char* last_text = R"({"choices":[{"index":0,"text":"a","finish_reason":"stop"}]})";
-constexpr const char* usage = R"({"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3}})";
+/// An end token: it has no text.
+constexpr const char* finish = R"({"choices":[{"index":0,"text":"","finish_reason":"stop"}],"usage":null})";
+constexpr const char* usage = R"({"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":4}})";
 
 using gaps = std::vector<double>;
 
-TEST(stream_reader, counts_gaps_between_chunks_that_carry_tokens) {
+TEST(stream_reader, counts_gaps_between_tokens_with_text_or_without) {
   request_record record;
   stream_reader reader(record);
   reader.take(token, 0.5);
@@ -29,18 +28,10 @@ TEST(stream_reader, counts_gaps_between_chunks_that_carry_tokens) {
   reader.take("[DONE]", 1.75);
   EXPECT_TRUE(reader.done());
   EXPECT_DOUBLE_EQ(record.ttft, 0.5);
-  EXPECT_EQ(record.gaps, (gaps{0.25, 0.5}));
+  EXPECT_EQ(record.gaps, (gaps{0.25, 0.5, 0.25}));
   EXPECT_EQ(record.input_tokens, 7U);
-  EXPECT_EQ(record.output_tokens, 3U);
+  EXPECT_EQ(record.output_tokens, 4U);
   EXPECT_EQ(record.error, "");
-}
-
-TEST(stream_reader, counts_an_end_that_carries_text) {
-  request_record record;
-  stream_reader reader(record);
-  reader.take(token, 0.5);
-  reader.take(last_text, 0.75);
-  EXPECT_EQ(record.gaps, gaps{0.25});
 }
 
 TEST(stream_reader, knows_the_first_token_of_an_answer_without_text) {
@@ -49,6 +40,14 @@ TEST(stream_reader, knows_the_first_token_of_an_answer_without_text) {
   reader.take(finish, 0.5);
   EXPECT_DOUBLE_EQ(record.ttft, 0.5);
   EXPECT_EQ(record.gaps, gaps{});
+}
+
+TEST(stream_reader, keeps_the_name_of_the_model_that_answers) {
+  request_record record;
+  stream_reader reader(record);
+  reader.take(R"({"model":"tiny","choices":[{"index":0,"text":"a","finish_reason":null}]})", 0.5);
+  reader.take(token, 0.75);
+  EXPECT_EQ(record.model, "tiny");
 }
 
 TEST(stream_reader, keeps_the_message_of_an_error) {

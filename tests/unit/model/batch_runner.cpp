@@ -14,8 +14,8 @@ constexpr std::size_t num_blocks = 256;
 std::shared_ptr<const model::weight_source> open(const std::filesystem::path& folder, kernels::dtype type,
                                                  const model::quantization& quant) {
   auto config = model::load_config(folder);
-  auto weights = std::make_shared<const model::checkpoint>(model::checkpoint::open(folder));
-  weights->validate(config);
+  auto weights = std::make_shared<model::checkpoint>(model::checkpoint::open(folder));
+  weights->match(config);
   return std::make_shared<const model::checkpoint_source>(std::move(weights), std::move(config), type, quant);
 }
 

@@ -416,6 +416,32 @@ TEST_F(packed_weights, another_version_or_another_config_is_refused) {
               HasSubstr("config.json is not the one"));
 }
 
+TEST_F(packed_weights, another_arithmetic_revision_is_refused) {
+  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
+  auto whole = take_apart();
+  EXPECT_EQ(whole.header.arithmetic_revision, kernels::arithmetic_revision);
+  whole.header.arithmetic_revision = kernels::arithmetic_revision + 1;
+  EXPECT_EQ(error_with_index(whole, encode(whole.index)),
+            file().string()
+                + ": packed with arithmetic revision 2, this program has revision 1: pack the model again");
+  // What was written before there were revisions has a zero in that place.
+  whole.header.arithmetic_revision = 0;
+  EXPECT_THAT(error_with_index(whole, encode(whole.index)), HasSubstr("packed with arithmetic revision 0"));
+}
+
+// While it is mapped: reading past its end would end the process.
+TEST_F(packed_weights, a_file_that_is_cut_short_while_it_is_in_use_is_an_error) {
+  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
+  const auto packed = packed_source::open(file(), config_);
+  packed->expert(1, 5);
+  std::filesystem::resize_file(file(), 4096);
+  EXPECT_EQ(error_of([&] { packed->expert(1, 6); }),
+            file().string()
+                + ": extent 'layers.1.experts.6' cannot be read: the file has been cut short since it was "
+                  "opened, or "
+                  "its disk fails");
+}
+
 TEST_F(packed_weights, a_full_disk_leaves_nothing_behind) {
   const auto source = checkpoint_with(all_quants[0]);
 

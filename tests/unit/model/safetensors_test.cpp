@@ -45,6 +45,20 @@ TEST(safetensors, reads_tensors_in_the_order_of_their_data) {
   EXPECT_EQ(tensors[2].type, storage_dtype::float16);
 }
 
+TEST(safetensors, types_that_no_weight_may_have_keep_their_name) {
+  const std::string header = R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]},)"
+                             R"("b":{"dtype":"I64","shape":[1],"data_offsets":[4,12]},)"
+                             R"("c":{"dtype":"E5M9","shape":[9],"data_offsets":[12,13]},)"
+                             R"("d":{"dtype":"BF16","shape":[1],"data_offsets":[13,15]}})";
+  const auto tensors = parse_safetensors(file_of(header, 15), "w.safetensors");
+  std::vector<std::string> types;
+  for (const auto& tensor : tensors) {
+    types.push_back(tensor.type_name);
+    EXPECT_EQ(tensor.type, tensor.name == "d" ? storage_dtype::bfloat16 : storage_dtype::other);
+  }
+  EXPECT_THAT(types, ElementsAre("F8_E4M3", "I64", "E5M9", "BF16"));
+}
+
 TEST(safetensors, every_truncation_is_refused) {
   const auto whole = file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8);
   ASSERT_EQ(refusal(whole), "accepted");
@@ -99,8 +113,10 @@ INSTANTIATE_TEST_SUITE_P(
         bad_header{R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1}})", 4, "unknown field 'x'"},
         bad_header{R"({"a":{"dtype":"F32","dtype":"F16","shape":[1],"data_offsets":[0,4]}})", 4,
                    "field 'dtype' is given twice"},
-        bad_header{R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}})", 4,
-                   "dtype 'F8_E4M3' is not supported"},
+        bad_header{R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,8]}})", 8,
+                   "shape and dtype take 4 bytes, data_offsets give 8"},
+        bad_header{R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", 1,
+                   "shape and dtype take 2 bytes, data_offsets give 1"},
         bad_header{R"({"a":{"dtype":7,"shape":[4],"data_offsets":[0,4]}})", 4,
                    "tensor 'a': unexpected a number"},
         bad_header{R"({"a":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}})", 4, "unexpected a list"},

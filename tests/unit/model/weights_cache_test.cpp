@@ -98,6 +98,21 @@ TEST_F(weights_cache, is_filled_once_and_again_where_its_file_cannot_be_opened) 
   EXPECT_EQ(read_file(path), whole);
 }
 
+TEST_F(weights_cache, a_file_of_another_arithmetic_revision_is_written_again) {
+  open(options());
+  const auto path = only_file();
+  EXPECT_THAT(path.string(),
+              EndsWith("-bf16-int8-r" + std::to_string(kernels::arithmetic_revision) + ".troupe"));
+  const auto whole = read_file(path);
+  auto header = packed_header::decode(std::as_bytes(std::span{whole.data(), whole.size()}), "file");
+  header.arithmetic_revision += 1;
+  const auto start = header.encode();
+  write_file(path, std::string{reinterpret_cast<const char*>(start.data()), start.size()}
+                       + whole.substr(start.size()));
+  open(options());
+  EXPECT_EQ(read_file(path), whole);
+}
+
 TEST_F(weights_cache, a_file_with_a_damaged_extent_is_removed_and_the_next_start_writes_it_again) {
   open(options());
   const auto path = only_file();

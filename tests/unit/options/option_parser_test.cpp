@@ -1,9 +1,11 @@
 // Flags, environment and file: who wins, and what is refused with which words.
 #include "services/options/option_parser.hpp"
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +16,11 @@
 namespace troupe {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+using ::testing::ThrowsMessage;
 
 struct values {
   std::string model;
@@ -24,6 +30,7 @@ struct values {
   uint64_t memory = 0;
   double ratio = 0.5;
   bool exact = true;
+  std::vector<std::string> origins;
 };
 
 option_parser make_parser(values& v) {
@@ -35,6 +42,13 @@ option_parser make_parser(values& v) {
   parser.bytes("kv-cache-memory", "memory", &v.memory);
   parser.real("ratio", "ratio", &v.ratio, 0, 1);
   parser.toggle("exact", "exactness", &v.exact);
+  parser.list("origins", "ORIGIN", "origins", &v.origins,
+              [](const std::string& entry, const std::string& source) {
+                if (entry.empty()) {
+                  throw option_error(source + ": an empty entry");
+                }
+                return entry;
+              });
   return parser;
 }
 
@@ -60,6 +74,8 @@ class option_files : public ::testing::Test {
     unsetenv("TROUPE_DTYPE");
     unsetenv("TROUPE_CONFIG");
     unsetenv("TROUPE_EXPERT_WORKERS");
+    unsetenv("TROUPE_ORIGINS");
+    unsetenv("TROUPE_SERVICE_HOST");
   }
 
   void write(const std::string& text) { std::ofstream(path_) << text; }
@@ -98,6 +114,75 @@ TEST(option_parser, a_toggle_needs_no_value) {
   make_parser(v).parse({"--exact", "model"});
   EXPECT_TRUE(v.exact);
   EXPECT_EQ(v.model, "model");
+}
+
+TEST(option_parser, a_list_takes_its_flag_more_than_once_commas_and_arrays) {
+  auto origins = [](const std::vector<std::string>& arguments) {
+    values v;
+    std::vector<std::string> all{"m"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    make_parser(v).parse(all);
+    return v.origins;
+  };
+  EXPECT_THAT(origins({"--origins", "a", "--origins=b"}), ElementsAre("a", "b"));
+  EXPECT_THAT(origins({"--origins", "a,b", "--origins", "c"}), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(origins({"--origins", R"(["a", "b,c"])"}), ElementsAre("a", "b,c"));
+  EXPECT_THAT(origins({"--origins", ""}), IsEmpty());
+  EXPECT_THAT(origins({"--origins", "[]"}), IsEmpty());
+  EXPECT_THAT(refusal({"m", "--origins", "[1]"}),
+              HasSubstr("--origins: '[1]' is not a JSON array of strings"));
+  EXPECT_THAT(refusal({"m", "--origins", "a,,b"}), HasSubstr("--origins: an empty entry"));
+}
+
+TEST_F(option_files, a_list_of_a_stronger_source_replaces_one_of_a_weaker) {
+  write(R"({"origins": ["f", "g"]})");
+  values file;
+  make_parser(file).parse({"m", "--config", path_.string()});
+  EXPECT_THAT(file.origins, ElementsAre("f", "g"));
+  setenv("TROUPE_ORIGINS", "e", 1);
+  values environment;
+  make_parser(environment).parse({"m", "--config", path_.string()});
+  EXPECT_THAT(environment.origins, ElementsAre("e"));
+  values flags;
+  make_parser(flags).parse({"m", "--config", path_.string(), "--origins", "x", "--origins", "y"});
+  EXPECT_THAT(flags.origins, ElementsAre("x", "y"));
+}
+
+TEST_F(option_files, a_variable_that_kubernetes_sets_for_a_service_is_no_flag) {
+  setenv("TROUPE_PORT", "tcp://10.0.0.1:8000", 1);
+  values v;
+  EXPECT_EQ(make_parser(v).parse({"m"}), option_parser::outcome::run);
+  EXPECT_EQ(v.port, 8000U);
+  write(R"({"port": 17})");
+  make_parser(v).parse({"m", "--config", path_.string()});
+  EXPECT_EQ(v.port, 17U);
+}
+
+TEST(option_parser, prints_its_version) {
+  values v;
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(make_parser(v).parse({"--version"}), option_parser::outcome::help);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), std::string("troupe serve ") + program_version() + "\n");
+  EXPECT_THAT(program_version(), MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
+}
+
+TEST(option_parser, a_number_may_be_without_bound) {
+  double rate = std::numeric_limits<double>::infinity();
+  auto make = [&] {
+    option_parser parser("test", "");
+    parser.real("rate", "rate", &rate, 0, std::numeric_limits<double>::infinity());
+    return parser;
+  };
+  EXPECT_THAT(make().help(), HasSubstr("rate (default: inf)"));
+  make().parse({"--rate", "2.5"});
+  EXPECT_EQ(rate, 2.5);
+  make().parse({"--rate", "inf"});
+  EXPECT_TRUE(std::isinf(rate));
+  EXPECT_THAT(
+      [&] {
+        make().parse({"--rate", "-1"});
+      },
+      ThrowsMessage<option_error>("--rate: '-1' is not a number from 0.0 to inf"));
 }
 
 TEST(option_parser, names_what_it_refuses) {
@@ -177,6 +262,11 @@ TEST(option_parser, help_lists_every_flag_with_its_default) {
   EXPECT_THAT(help, HasSubstr("--host HOST\n      address (default: 127.0.0.1)"));
   EXPECT_THAT(help, HasSubstr("--dtype auto|float32"));
   EXPECT_THAT(help, HasSubstr("--port N\n      port (default: 8000)"));
+  v.memory = uint64_t{3} << 29;
+  EXPECT_THAT(
+      make_parser(v).help(),
+      HasSubstr("--kv-cache-memory BYTES\n      memory; in bytes, or with K, M, G or T for powers of 1024 "
+                "(default: 1536M)"));
 }
 
 TEST(host_port, splits_at_the_last_colon) {
@@ -184,6 +274,35 @@ TEST(host_port, splits_at_the_last_colon) {
   EXPECT_EQ(parse_host_port("10.0.0.1:7000", "--listen").port, 7000);
   for (const char* bad : {"", ":1", "host", "host:", "host:x", "host:70000"}) {
     EXPECT_THROW(parse_host_port(bad, "--listen"), option_error) << bad;
+  }
+}
+
+TEST(host_port, is_written_with_brackets_around_an_ipv6_address) {
+  EXPECT_EQ(host_port_text("::1", 80), "[::1]:80");
+  EXPECT_EQ(host_port_text("[::1]", 80), "[::1]:80");
+  EXPECT_EQ(host_port_text("127.0.0.1", 80), "127.0.0.1:80");
+  EXPECT_EQ(host_port_text("localhost", 80), "localhost:80");
+  EXPECT_EQ(without_brackets("[::1]"), "::1");
+  EXPECT_EQ(without_brackets("::1"), "::1");
+  EXPECT_EQ(without_brackets("[]"), "[]");
+}
+
+TEST(gateway_options, origins_are_as_browsers_write_them) {
+  auto origins = [](const std::string& value) {
+    gateway_options options;
+    option_parser parser("test", "");
+    options.declare(parser);
+    parser.parse({"--allowed-origins", value});
+    return options.allowed_origins;
+  };
+  EXPECT_THAT(origins("https://App.Example,http://localhost:3000"),
+              ElementsAre("https://app.example", "http://localhost:3000"));
+  EXPECT_THAT(origins("*"), ElementsAre("*"));
+  EXPECT_THAT(origins("null"), ElementsAre("null"));
+  for (const char* bad : {"app.example", "https://app.example/", "https://app.example/chat", "https://",
+                          "://x", "https://*.example", "https://a b"}) {
+    EXPECT_THAT([&] { origins(bad); }, ThrowsMessage<option_error>(HasSubstr(
+                                           "--allowed-origins: '" + std::string(bad) + "' is no origin")));
   }
 }
 

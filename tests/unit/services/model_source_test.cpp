@@ -29,6 +29,19 @@ TEST(quantization_of, names_what_the_flags_ask_for) {
   }
 }
 
+TEST(ignored_text, names_the_first_of_each_and_counts_the_rest) {
+  model_source source;
+  EXPECT_EQ(ignored_text(source), "");
+  source.config.ignored = {"unsloth_version", "a\nb"};
+  EXPECT_EQ(ignored_text(source), "config.json: unsloth_version, a?b");
+  source.generation.ignored = {"top_p = 1.5"};
+  for (int i = 0; i < 10; ++i)
+    source.unused_tensors.push_back("t" + std::to_string(i));
+  EXPECT_EQ(ignored_text(source),
+            "config.json: unsloth_version, a?b; generation_config.json: top_p = 1.5; tensors: t0, t1, "
+            "t2, t3, t4, t5, t6, t7 and 2 more");
+}
+
 TEST(coding_of, follows_the_flag_or_what_the_instruction_set_is_faster_with) {
   model_options options;
   for (const auto set : kernels::supported_isas()) {

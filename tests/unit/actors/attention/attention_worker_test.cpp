@@ -196,20 +196,20 @@ TEST_F(attention_worker_test, intake_is_bounded) {
   EXPECT_LE(refused, 4U);
 }
 
-TEST_F(attention_worker_test, ignores_eos_but_not_other_stop_tokens) {
-  model.shape.eos_token_ids = {11, 12};
+TEST_F(attention_worker_test, the_stop_token_is_the_last_token_and_has_its_logprobs) {
   start();
   auto request = make_request(1, 7, 40);
-  request.sampling.stop_token_ids = {11, 12};
-  for (int32_t token = 100; token < 160; ++token)
-    request.sampling.stop_token_ids.push_back(token);
-  request.sampling.ignore_eos = true;
-  auto without = request;
-  without.sampling.stop_token_ids.erase(without.sampling.stop_token_ids.begin(),
-                                        without.sampling.stop_token_ids.begin() + 2);
-  wanted[request.id] = expected(without);
+  const auto free = expected(request).tokens;
+  request.sampling.num_logprobs = 2;
+  request.sampling.stop_token_ids = {free[3].token};
   submit(attention, client, request);
-  finish_all();
+  ASSERT_TRUE(run_until([&] { return of(1).finished; }));
+  const auto& got = of(1).output;
+  EXPECT_EQ(got.finish, finish_reason::stop);
+  ASSERT_EQ(got.tokens.size(), 4U);
+  EXPECT_EQ(got.tokens.back().token, free[3].token);
+  EXPECT_EQ(got.tokens.back().top.size(), 2U);
+  EXPECT_EQ(got, expected(request));
 }
 
 TEST_F(attention_worker_test, priority_goes_before_arrival) {

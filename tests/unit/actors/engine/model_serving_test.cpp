@@ -34,7 +34,6 @@ struct served {
   std::vector<generated_token> tokens;
   std::vector<generated_token> prompt_logprobs;
   finish_reason finish = finish_reason::none;
-  int32_t stop_token = -1;
   bool operator==(const served&) const = default;
 };
 
@@ -52,7 +51,7 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
   void SetUp() override {
     config_ = model::load_config(folder_.folder());
     auto weights = std::make_shared<model::checkpoint>(model::checkpoint::open(folder_.folder()));
-    weights->validate(config_);
+    weights->match(config_);
     type_ = model::resolve_dtype(GetParam().second, *weights);
     weights_ = std::make_shared<model::checkpoint_source>(std::move(weights), config_, type_);
     shape_.fingerprint = "random";
@@ -168,7 +167,6 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
             one.prompt_logprobs.insert(one.prompt_logprobs.end(), update.prompt_logprobs.begin(),
                                        update.prompt_logprobs.end());
             one.finish = update.finish;
-            one.stop_token = update.stop_token;
             unfinished -= update.finish != finish_reason::none ? 1 : 0;
             if (++updates == 20 && after)
               after();

@@ -46,7 +46,7 @@ TEST(expert_queue, is_bounded) {
   EXPECT_TRUE(queue.add(1, 0, 6, start));
   EXPECT_FALSE(queue.add(2, 0, 5, start));
   EXPECT_TRUE(queue.add(3, 0, 4, start));
-  EXPECT_EQ(queue.waiting(0), (tickets{1, 3}));
+  EXPECT_EQ(queue.queued_rows(), 10U);
   EXPECT_EQ(take(queue, start), (tickets{1, 3}));
   EXPECT_TRUE(queue.add(4, 0, 11, start)) << "one batch may always wait, or a large one would never run";
   EXPECT_FALSE(queue.add(5, 0, 1, start));

@@ -45,7 +45,6 @@ scripted_worker(attention_worker_actor::stateful_pointer<scripted_state> self,
       [](load_atom) { return lease_renewal{}; },
       [](const attention_step_ptr&) {},
       [](caf::tick_atom) {},
-      [](drain_atom) {},
       [](status_atom) { return attention_status{}; },
   };
 }

@@ -86,6 +86,28 @@ TEST_F(session_test, replays_elsewhere_when_the_worker_dies) {
   EXPECT_TRUE(has_ended());
 }
 
+TEST_F(session_test, a_stop_token_counts_once_and_ends_its_choice_for_good) {
+  auto first = add_worker(1);
+  auto second = add_worker(2);
+  open(make_request(2));
+  tell(update(0, 0, 3));
+  tell(update(0, 0, 1, 1));
+  tell(update(0, 0, 3, 1, finish_reason::stop)); // the first one again, and the stop token behind the second
+  tell(update(0, 2, 1, 1, finish_reason::stop));
+  EXPECT_EQ(listener->choices[1].tokens, expected_tokens(3, 1));
+  EXPECT_EQ(listener->choices[1].finish, finish_reason::stop);
+  kill(workers[1]);
+  advance(1ms);
+  ASSERT_EQ(second->submitted.size(), 1U);
+  EXPECT_EQ(second->submitted[0].id.choice, 0U);
+  tell(update(1, 0, 3, 1, finish_reason::stop));
+  tell(update(1, 2, 2, 0, finish_reason::stop));
+  EXPECT_EQ(listener->choices[0].tokens, expected_tokens(4));
+  EXPECT_EQ(listener->choices[1].tokens, expected_tokens(3, 1));
+  EXPECT_TRUE(has_ended());
+  EXPECT_EQ(listener->calls_after_end, 0U);
+}
+
 TEST_F(session_test, replays_what_another_worker_can_help_with) {
   for (auto code : {ec::peer_down, ec::overloaded, ec::not_ready, ec::engine_failed, ec::shutting_down}) {
     scripts.clear();

@@ -1,0 +1,61 @@
+// How a request asks for a place among the attention workers, and gets one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <caf/meta/type_name.hpp>
+
+#include "actors/cluster/cluster_messages.hpp"
+#include "actors/ids.hpp"
+
+namespace troupe {
+
+/// Gateway session to scheduler: may this request run, and where?
+struct admission_request {
+  request_id id;
+  uint32_t prompt_tokens = 0;
+  uint32_t max_new_tokens = 0;
+  /// Fewer than `max_new_tokens` will do where the context ends, but no fewer than these; 0: none fewer.
+  uint32_t min_new_tokens = 0;
+  uint32_t num_choices = 1; ///< run side by side as far as a worker holds them, the rest after them
+  int32_t priority = 0;
+  uint64_t deadline_ms = 0; ///< how long it may wait for a place
+  uint32_t attempt = 0;     ///< above 0: was admitted before and lost its worker; goes before all new ones
+  /// Another prompt of this HTTP request has produced tokens: never refuse, queue until the deadline.
+  bool follows = false;
+  std::vector<worker_id> avoid; ///< workers that just failed it
+  bool operator==(const admission_request&) const = default;
+};
+
+/// Not to be refused because the queue is full or the scheduler away: that would end an answer that has
+/// begun.
+inline bool is_promised(const admission_request& x) {
+  return x.attempt > 0 || x.follows;
+}
+
+/// What a request costs the cluster while it waits: its prompt in a gateway, and a few actors and messages.
+inline uint64_t queue_bytes_of(const admission_request& x) {
+  return uint64_t{x.prompt_tokens} * sizeof(int32_t) + 1024;
+}
+
+/// The scheduler's yes. The session reports `done` to give the place back.
+struct assignment {
+  request_id id;
+  worker_address worker;    ///< an attention worker
+  uint32_t num_choices = 1; ///< that may run there at the same time
+  bool operator==(const assignment&) const = default;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, admission_request& x) {
+  return f(caf::meta::type_name("admission_request"), x.id, x.prompt_tokens, x.max_new_tokens,
+           x.min_new_tokens, x.num_choices, x.priority, x.deadline_ms, x.attempt, x.follows, x.avoid);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, assignment& x) {
+  return f(caf::meta::type_name("assignment"), x.id, x.worker, x.num_choices);
+}
+
+} // namespace troupe

@@ -1,0 +1,17 @@
+// What a request line asks for.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace troupe::http {
+
+/// The path of a request target, still percent-encoded and without query: of origin-form, "/health?a", and of
+/// absolute-form, "http://host/health?a", which clients send that take this server for a proxy (RFC 9112,
+/// section 3.2). Other forms are given back as they are; empty for an absolute one without a host.
+std::string_view path_of_target(std::string_view target);
+
+/// `%41` → `A`. @returns false when an escape is malformed
+bool percent_decode(std::string_view encoded, std::string& decoded);
+
+} // namespace troupe::http

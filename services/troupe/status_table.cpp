@@ -1,0 +1,117 @@
+#include "services/troupe/status_table.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace troupe {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t num_columns = 8;
+using row = std::array<std::string, num_columns>;
+
+/// The first three columns are texts, the others numbers.
+std::string aligned(const std::vector<row>& rows) {
+  std::array<size_t, num_columns> widths{};
+  for (const auto& r : rows) {
+    for (size_t i = 0; i < num_columns; ++i) {
+      widths[i] = std::max(widths[i], r[i].size());
+    }
+  }
+  std::string text;
+  for (const auto& r : rows) {
+    std::string line;
+    for (size_t i = 0; i < num_columns; ++i) {
+      std::string space(widths[i] - r[i].size(), ' ');
+      line += (i == 0 ? "" : "  ") + (i < 3 ? r[i] + space : space + r[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string number(const json& object, const char* key) {
+  auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->dump() : "-";
+}
+
+row worker_row(const json& worker) {
+  static const json none = json::object();
+  const json& load = worker.contains("load") ? worker["load"] : none;
+  std::string role = worker.value("role", "?");
+  bool is_attention = role == "attention";
+  std::string lease = number(worker, "lease_age_ms");
+  return {worker.value("name", "?"),
+          role,
+          worker.value("endpoint", "").empty() ? "(this process)" : worker.value("endpoint", ""),
+          lease == "-" ? lease : lease + " ms",
+          number(load, "running"),
+          number(load, "waiting"),
+          is_attention ? number(load, "kv_tokens_used") : "-",
+          role == "expert" && worker.contains("hosted") ? std::to_string(worker["hosted"].size()) : "-"};
+}
+
+std::string count(size_t number, const std::string& thing) {
+  return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
+}
+
+std::string placement_summary(const json& placement) {
+  size_t layers = 0;
+  size_t experts = 0;
+  size_t unhosted = 0;
+  size_t replicas = 0;
+  for (const auto& layer : placement.at("layers")) {
+    const auto& of_layer = layer.at("experts");
+    layers += of_layer.empty() ? 0 : 1;
+    for (const auto& hosts : of_layer) {
+      ++experts;
+      replicas += hosts.size();
+      unhosted += hosts.empty() ? 1 : 0;
+    }
+  }
+  return "placement: term " + number(placement, "term") + ", epoch " + number(placement, "epoch") + "; "
+         + count(experts, "expert") + " in " + count(layers, "layer") + ", " + count(replicas, "replica")
+         + (unhosted == 0 ? ", all hosted" : ", " + count(unhosted, "expert") + " without a host") + "\n";
+}
+
+std::string table_of(const json& page) {
+  const json& scheduler = page.at("scheduler");
+  std::string text = page.at("ready").get<bool>() ? "ready" : "NOT READY";
+  if (scheduler.value("reachable", false)) {
+    text += "; scheduler: term " + number(scheduler, "term") + ", " + number(scheduler, "queued")
+            + " queued, " + number(scheduler, "assigned") + " assigned\n";
+  } else {
+    text += "; the scheduler does not answer: " + scheduler.value("error", "no reason given")
+            + "; this is what the gateway last knew\n";
+  }
+  std::vector<row> rows{
+      {"WORKER", "ROLE", "ENDPOINT", "LEASE", "RUNNING", "WAITING", "KV TOKENS", "EXPERTS"}};
+  for (const auto& worker : page.at("workers")) {
+    rows.push_back(worker_row(worker));
+  }
+  return text + "\n" + aligned(rows) + "\n" + placement_summary(page.at("placement"))
+         + "running and waiting: sequences of an attention worker; batches and rows of an expert worker; "
+           "requests of a "
+           "gateway\n";
+}
+
+} // namespace
+
+std::string status_table(const std::string& page) {
+  auto parsed = json::parse(page, nullptr, /*allow_exceptions=*/false);
+  try {
+    return table_of(parsed);
+  } catch (const json::exception&) {
+    throw std::runtime_error("the answer is no cluster page: " + page.substr(0, 300));
+  }
+}
+
+} // namespace troupe

@@ -1,0 +1,44 @@
+// Models whose matrices are too long for the integer sums of int8 rows are refused when they are opened.
+#include "kernels/model/weight_source.hpp"
+#include "tests/reference/random_model.hpp"
+
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+
+namespace troupe::model {
+namespace {
+
+TEST(int8_rows, with_more_inputs_than_their_sums_hold_are_refused) {
+  const test::random_model model("qwen2_dense_layers");
+  const auto loaded = load_config(model.folder());
+  auto weights = std::make_shared<const checkpoint>(checkpoint::open(model.folder()));
+  const auto open = [&](std::size_t intermediate, expert_quant experts, dense_quant dense,
+                        kernels::row_quant rows) {
+    auto config = loaded;
+    std::get<moe_spec>(config.layers[1].mlp).intermediate = intermediate;
+    std::get<dense_mlp_spec>(config.layers[0].mlp).intermediate = intermediate;
+    try {
+      const checkpoint_source source(weights, config, kernels::dtype::bf16, {experts, dense, rows});
+    } catch (const model_error& e) {
+      return std::string{e.what()};
+    }
+    return std::string{"accepted"};
+  };
+  constexpr auto int8 = kernels::row_quant::int8;
+  EXPECT_EQ(open(133'144, expert_quant::int8, dense_quant::int8, int8), "accepted");
+  EXPECT_EQ(open(133'145, expert_quant::int8, dense_quant::none, int8),
+            "int8 activations: layer 1: an expert's down projection has 133145 inputs, and sums with "
+            "int8-channel weights "
+            "hold 133144: leave activations as they are for this model");
+  EXPECT_EQ(open(140'911, expert_quant::none, dense_quant::int4_group32, int8),
+            "int8 activations: layer 0: the MLP's down projection has 140911 inputs, and sums with "
+            "int4-group32 weights "
+            "hold 140910: leave activations as they are for this model");
+  EXPECT_EQ(open(140'911, expert_quant::int4_channel, dense_quant::none, int8), "accepted");
+  EXPECT_EQ(open(133'145, expert_quant::int8, dense_quant::int8, kernels::row_quant::none), "accepted");
+  EXPECT_EQ(open(133'145, expert_quant::none, dense_quant::none, int8), "accepted");
+}
+
+} // namespace
+} // namespace troupe::model

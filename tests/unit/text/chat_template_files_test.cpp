@@ -1,0 +1,150 @@
+// Where a model's chat templates are, which of them is taken, and that a broken one is found when it is
+// loaded.
+
+#include "services/gateway/text/chat_template.hpp"
+#include "services/gateway/text/text_error.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+namespace troupe::text {
+
+namespace {
+
+using nlohmann::json;
+using testing::ThrowsMessage;
+
+constexpr const char* one_user = R"([{"role": "user", "content": "hi"}])";
+constexpr const char* one_tool = R"([{"type": "function", "function": {"name": "f"}}])";
+
+/// A model folder of its own for each test.
+class chat_template_files : public testing::Test {
+ protected:
+  chat_template_files()
+      : folder_(std::filesystem::temp_directory_path()
+                / ("chat_template_files." + std::to_string(::getpid()))) {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_ / "additional_chat_templates");
+  }
+
+  ~chat_template_files() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+
+  std::string write(const std::string& name, const json& value) const { return write(name, value.dump()); }
+
+  chat_template load() const { return chat_template::load(folder_); }
+
+  std::string prompt() const { return load().render({.messages = one_user}); }
+
+  std::string tool_prompt() const { return load().render({.messages = one_user, .tools = one_tool}); }
+
+  void expect_broken(const std::string& what) const {
+    EXPECT_THAT([&] { load(); }, ThrowsMessage<text_error>(what));
+  }
+
+  std::filesystem::path folder_;
+};
+
+json named(const std::string& normal, const std::string& with_tools) {
+  return {{"chat_template",
+           {{{"name", "default"}, {"template", normal}}, {{"name", "tool_use"}, {"template", with_tools}}}}};
+}
+
+TEST_F(chat_template_files, a_template_of_tokenizer_config_json) {
+  write("tokenizer_config.json", json{{"chat_template", "one {{ messages[0].content }}"}});
+  EXPECT_EQ(prompt(), "one hi");
+}
+
+TEST_F(chat_template_files, named_templates_of_tokenizer_config_json) {
+  write("tokenizer_config.json", named("one", "two"));
+  EXPECT_EQ(prompt(), "one");
+  EXPECT_EQ(tool_prompt(), "two");
+}
+
+TEST_F(chat_template_files, template_files_replace_those_of_tokenizer_config_json) {
+  write("tokenizer_config.json", named("one", "two"));
+  write("chat_template.jinja", std::string("three"));
+  EXPECT_EQ(prompt(), "three");
+  EXPECT_EQ(tool_prompt(), "three"); // as transformers: all of them are replaced
+  write("additional_chat_templates/tool_use.jinja", std::string("four"));
+  EXPECT_EQ(prompt(), "three");
+  EXPECT_EQ(tool_prompt(), "four");
+}
+
+TEST_F(chat_template_files, chat_template_json_is_the_last_resort) {
+  write("chat_template.json", json{{"chat_template", "five"}});
+  EXPECT_EQ(prompt(), "five");
+  write("tokenizer_config.json", json{{"chat_template", "one"}});
+  EXPECT_EQ(prompt(), "one");
+}
+
+TEST_F(chat_template_files, a_file_instead_of_the_models_own_has_the_models_special_tokens) {
+  write("tokenizer_config.json", json{{"chat_template", "one"}, {"bos_token", "<s>"}});
+  write("chat_template.jinja", std::string("two"));
+  const auto file = write("mine.jinja", std::string("{{ bos_token }}mine"));
+  EXPECT_EQ(chat_template::load(folder_, file).render({.messages = one_user}), "<s>mine");
+  EXPECT_THAT([&] { chat_template::load(folder_, folder_ / "none"); },
+              ThrowsMessage<text_error>((folder_ / "none").string() + ": no such file"));
+}
+
+TEST_F(chat_template_files, special_tokens_map_json_gives_templates_their_variables) {
+  write("chat_template.jinja",
+        std::string("{{ bos_token }}|{{ eos_token }}|{{ additional_special_tokens }}"));
+  write("special_tokens_map.json", json{{"bos_token", {{"content", "<s>"}}},
+                                        {"eos_token", "</s>"},
+                                        {"additional_special_tokens", {"<x>"}}});
+  EXPECT_EQ(prompt(), "<s>|</s>|['<x>']");
+}
+
+TEST_F(chat_template_files, a_broken_template_is_found_when_it_is_loaded) {
+  const std::string broken = "line one\nline two {{ messages }\n";
+  const std::string flaw = ": the chat template is not valid: line 2: unexpected '}'";
+  const auto config = write("tokenizer_config.json", json{{"chat_template", broken}});
+  expect_broken(config + ": /chat_template" + flaw);
+  write("tokenizer_config.json", named("fine", broken));
+  expect_broken(config + ": /chat_template/1/template" + flaw);
+  const auto file = write("chat_template.jinja", broken);
+  expect_broken(file + flaw);
+  EXPECT_THAT([&] { chat_template::load(folder_, file); }, ThrowsMessage<text_error>(file + flaw));
+  write("chat_template.jinja", std::string("fine"));
+  const auto tools = write("additional_chat_templates/tool_use.jinja", broken);
+  expect_broken(tools + flaw);
+  EXPECT_THAT([&] { chat_template{broken}; }, ThrowsMessage<text_error>("chat template" + flaw));
+}
+
+TEST_F(chat_template_files, every_kind_of_flaw_is_found_with_its_line) {
+  const auto expect_flaw = [](const std::string& source, const std::string& what) {
+    EXPECT_THAT([&] { chat_template{source}; },
+                ThrowsMessage<text_error>("chat template: the chat template is not valid: " + what));
+  };
+  expect_flaw("{% for %}", "line 1: Expected an expression, got 'end of statement block'");
+  expect_flaw("\n\n{% if true %}",
+              "line 3: Unexpected end of template. Jinja was looking for the following tags: "
+              "'elif' or 'else' or 'endif'. The innermost block that needs to be closed is 'if'.");
+  expect_flaw("\n{{ 1 | no_such_filter }}", "line 2: No filter named 'no_such_filter'.");
+  expect_flaw("{{ '\xff' }}",
+              "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 4: invalid start byte");
+}
+
+TEST_F(chat_template_files, a_template_that_is_never_rendered_may_be_broken) {
+  write("tokenizer_config.json",
+        json{{"chat_template",
+              {{{"name", "default"}, {"template", "one"}}, {{"name", "rag"}, {"template", "{% for %}"}}}}});
+  EXPECT_EQ(prompt(), "one");
+}
+
+} // namespace
+
+} // namespace troupe::text

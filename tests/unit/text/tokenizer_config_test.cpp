@@ -1,0 +1,121 @@
+// What tokenizer_config.json and special_tokens_map.json add to a tokenizer.json.
+
+#include "services/gateway/text/text_error.hpp"
+#include "services/gateway/text/tokenizer.hpp"
+#include "tests/unit/text/small_tokenizer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace troupe::text {
+
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::ThrowsMessage;
+
+// Of small_tokenizer: "a" is 0, "<s>" 8 and "<tag>" 9; its post-processor puts "<s>" before.
+std::shared_ptr<const tokenizer> parse(const json& config, const json& map = {},
+                                       const json& file = small_tokenizer()) {
+  return tokenizer::parse(file.dump(), config.is_null() ? "" : config.dump(), "model",
+                          map.is_null() ? "" : map.dump());
+}
+
+TEST(tokenizer_config, special_tokens_map_json_names_what_the_configuration_lacks) {
+  const json map = {{"bos_token", {{"content", "<s>"}, {"lstrip", false}}}, {"eos_token", "<tag>"}};
+  for (const auto& config :
+       {json(), json::object(), json{{"eos_token", nullptr}, {"added_tokens_decoder", {}}},
+        json{{"added_tokens_decoder", json::object()}}}) {
+    const auto t = parse(config, map);
+    EXPECT_EQ(t->bos_id(), 8) << config;
+    EXPECT_EQ(t->eos_id(), 9) << config;
+    EXPECT_EQ(t->pad_id(), std::nullopt) << config;
+  }
+}
+
+TEST(tokenizer_config, the_newer_of_the_two_files_wins) {
+  const json map = {{"eos_token", "<tag>"}};
+  EXPECT_EQ(parse({{"eos_token", "<s>"}}, map)->eos_id(), 9);
+  EXPECT_EQ(parse({{"eos_token", "<s>"}, {"added_tokens_decoder", json::object()}}, map)->eos_id(), 8);
+}
+
+TEST(tokenizer_config, a_malformed_file_is_named_with_its_path) {
+  EXPECT_THAT(
+      [] {
+        parse({}, {{"eos_token", {{"content", 7}}}});
+      },
+      ThrowsMessage<text_error>("model/special_tokens_map.json: /eos_token/content: a string is expected"));
+  EXPECT_THAT([] { parse({}, json::array()); },
+              ThrowsMessage<text_error>("model/special_tokens_map.json: /: an object is expected"));
+  EXPECT_THAT([] { parse(json::array()); },
+              ThrowsMessage<text_error>("model/tokenizer_config.json: /: an object is expected"));
+}
+
+TEST(tokenizer_config, some_classes_make_their_post_processor_of_add_bos_token_and_add_eos_token) {
+  const auto ids = [](json config) {
+    config["bos_token"] = "<s>";
+    config["eos_token"] = "<tag>";
+    return parse(config)->encode("a", true);
+  };
+  for (const char* name : {"LlamaTokenizer", "LlamaTokenizerFast", "CodeLlamaTokenizer", "GemmaTokenizerFast",
+                           "CohereTokenizer"}) {
+    const json config = {{"tokenizer_class", name}};
+    const auto with = [&](const json& more) {
+      auto all = config;
+      all.update(more);
+      return ids(all);
+    };
+    EXPECT_THAT(with({{"add_bos_token", true}, {"add_eos_token", false}}), ElementsAre(8, 0)) << name;
+    EXPECT_THAT(with({{"add_bos_token", false}}), ElementsAre(0)) << name;
+    EXPECT_THAT(with({{"add_eos_token", true}}), ElementsAre(8, 0, 9)) << name;
+    EXPECT_THAT(with({{"add_bos_token", false}, {"add_eos_token", true}}), ElementsAre(0, 9)) << name;
+    EXPECT_THAT(with(json::object()), ElementsAre(8, 0)) << name; // tokenizer.json's own
+  }
+  EXPECT_THAT(ids({{"tokenizer_class", "GPTNeoXTokenizer"}, {"add_eos_token", true}}), ElementsAre(0, 9));
+  EXPECT_THAT(
+      ids({{"tokenizer_class", "GPTNeoXTokenizer"}, {"add_bos_token", false}, {"add_eos_token", false}}),
+      ElementsAre(0));
+  for (const char* name : {"PreTrainedTokenizerFast", "Qwen2Tokenizer"}) { // these do not look at them
+    EXPECT_THAT(ids({{"tokenizer_class", name}, {"add_bos_token", false}, {"add_eos_token", true}}),
+                ElementsAre(8, 0))
+        << name;
+  }
+  EXPECT_THAT(ids({{"add_bos_token", false}}), ElementsAre(8, 0));
+}
+
+TEST(tokenizer_config, a_token_that_is_to_be_added_must_be_there) {
+  const json llama = {{"tokenizer_class", "LlamaTokenizer"}, {"add_bos_token", true}};
+  EXPECT_THAT(parse(llama)->encode("a", true), ElementsAre(0)); // no bos_token at all
+  auto unknown = llama;
+  unknown["bos_token"] = "<bos>";
+  EXPECT_THAT([&] { parse(unknown); },
+              ThrowsMessage<text_error>(
+                  "model/tokenizer_config.json: /: add_bos_token is true, and '<bos>' is not in "
+                  "the vocabulary"));
+}
+
+TEST(tokenizer_config, of_added_tokens_that_become_equal_the_first_is_found) {
+  auto file = small_tokenizer();
+  file["normalizer"] = {{"type", "Lowercase"}};
+  const auto added = [](const char* content, bool special) {
+    return json{{"id", 0},         {"content", content}, {"single_word", false}, {"lstrip", false},
+                {"rstrip", false}, {"normalized", true}, {"special", special}};
+  };
+  file["added_tokens"] = {added("Tok", false), added("TOK", false)};
+  EXPECT_THAT(parse({}, {}, file)->encode("tok", false), ElementsAre(8));
+  file["added_tokens"] = {added("Tok", false), added("TOK", true),
+                          added("tOK", true)}; // special ones come first
+  EXPECT_THAT(parse({}, {}, file)->encode("tok", false), ElementsAre(9));
+}
+
+} // namespace
+
+} // namespace troupe::text
