@@ -421,8 +421,8 @@ task<bool> connection::read_body() {
 task<void> connection::decode_body() {
   if (coding_ == content_coding::identity || incoming_.body.empty())
     co_return;
-  std::string decoded =
-      co_await shared_.work.run([this] { return decode_content(incoming_.body, coding_, body_limit_); });
+  std::string decoded = co_await shared_.work.run(
+      incoming_.body.size(), [this] { return decode_content(incoming_.body, coding_, body_limit_); });
   incoming_.body = std::move(decoded);
   if (!account_body(incoming_.body.size()))
     throw api_error_of(ec::overloaded, "too many large requests are being read");
