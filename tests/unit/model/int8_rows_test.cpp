@@ -31,11 +31,11 @@ TEST(int8_rows, with_more_inputs_than_their_sums_hold_are_refused) {
             "int8 activations: layer 1: an expert's down projection has 133145 inputs, and sums with "
             "int8-channel weights "
             "hold 133144: leave activations as they are for this model");
-  EXPECT_EQ(open(140'911, expert_quant::none, dense_quant::int4_group32, int8),
-            "int8 activations: layer 0: the MLP's down projection has 140911 inputs, and sums with "
+  EXPECT_EQ(open(140'912, expert_quant::none, dense_quant::int4_group32, int8),
+            "int8 activations: layer 0: the MLP's down projection has 140912 inputs, and sums with "
             "int4-group32 weights "
-            "hold 140910: leave activations as they are for this model");
-  EXPECT_EQ(open(140'911, expert_quant::int4_channel, dense_quant::none, int8), "accepted");
+            "hold 140911: leave activations as they are for this model");
+  EXPECT_EQ(open(140'912, expert_quant::int4_channel, dense_quant::none, int8), "accepted");
   EXPECT_EQ(open(133'145, expert_quant::int8, dense_quant::int8, kernels::row_quant::none), "accepted");
   EXPECT_EQ(open(133'145, expert_quant::none, dense_quant::none, int8), "accepted");
 }

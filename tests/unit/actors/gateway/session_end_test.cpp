@@ -109,7 +109,7 @@ TEST_F(session_end_test, the_death_of_the_gateway_ends_a_request_without_a_place
   log->answers = false;
   open(make_request());
   kill(gateway);
-  advance(140s);
+  advance(defaults::admission_wait + 20s);
   ASSERT_EQ(listener->errors.size(), 1U);
   EXPECT_TRUE(listener->is_over());
 }
