@@ -42,7 +42,7 @@ def main():
         log = second.stdout.read()
         assert second.wait() == 1, f"a refused worker ended with {second.returncode}:\n{log}"
         reason = next((line for line in log.splitlines() if "refused" in line), "")
-        assert "+kv-int8'" in reason and "of the cluster have" in reason, f"no reason that names both classes:\n{log}"
+        assert "+kv-int8/r" in reason and "of the cluster have" in reason, f"no reason that names both classes:\n{log}"
         assert first.poll() is None and scheduler.poll() is None, "the others must stay"
         for process in (first, scheduler):
             process.send_signal(signal.SIGTERM)
