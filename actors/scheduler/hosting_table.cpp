@@ -15,7 +15,7 @@ auto position(hosting_table::host_list& list, worker_id id) {
 
 hosting_table::hosting_table(std::vector<uint32_t> layer_experts)
     : layer_experts_(std::move(layer_experts)), members_(layer_experts_.size()),
-      num_placed_(layer_experts_.size()) {
+      num_placed_(layer_experts_.size()), num_pinned_(layer_experts_.size()) {
   for (uint32_t layer = 0; layer < num_layers(); ++layer) {
     first_.push_back(first_.back() + layer_experts_[layer]);
     experts_.resize(first_.back(), expert_entry{layer, false, false, {}});
@@ -73,6 +73,12 @@ void hosting_table::list_by_total(host& of) {
 
 void hosting_table::unlist_by_total(host& of) {
   with_room_.erase({of.total, of.id});
+}
+
+void hosting_table::pin(uint32_t expert, bool pinned) {
+  auto& entry = experts_[expert];
+  num_pinned_[entry.layer] += (pinned ? 1U : 0U) - (entry.pinned ? 1U : 0U);
+  entry.pinned = pinned;
 }
 
 void hosting_table::add(uint32_t expert, host& to) {

@@ -95,7 +95,9 @@ class hosting_table {
   /// Pinned experts are not to be moved for balance.
   bool is_pinned(uint32_t expert) const { return experts_[expert].pinned; }
 
-  void pin(uint32_t expert, bool pinned) { experts_[expert].pinned = pinned; }
+  void pin(uint32_t expert, bool pinned);
+
+  uint32_t num_pinned(uint32_t layer) const { return num_pinned_[layer]; }
 
   /// Takes the experts that have got or lost a host since the last call, ascending.
   std::vector<uint32_t> take_touched();
@@ -116,6 +118,7 @@ class hosting_table {
   std::vector<expert_entry> experts_;   // [experts of all layers]
   std::vector<host_list> members_;      // [layers]
   std::vector<uint32_t> num_placed_;    // [layers]
+  std::vector<uint32_t> num_pinned_;    // [layers]
   uint64_t total_placed_ = 0;
   std::map<worker_id, host> hosts_;
   std::map<std::pair<uint64_t, worker_id>, host*> with_room_; // by total

@@ -27,14 +27,15 @@ class balancer {
       : table_(table), spreads_(spreads), hints_(hints), share_moves_left_(max_share_moves) {}
 
   void run() {
-    for (uint32_t layer = 0; layer < table_.num_layers(); ++layer) {
+    for (uint32_t layer = 0; layer < table_.num_layers(); ++layer)
       fit_members(layer);
-      while (even_out(layer))
-        ;
-    }
-    // Every step lowers the sum of squared totals and keeps the layers even, so this ends.
+    // Evening out lowers the sum of a layer's squared counts; what levels totals lowers that of squared totals and
+    // raises no counts but by giving hosts up, of which there are only so many. So this ends.
     for (bool has_moved = true; has_moved;) {
       has_moved = false;
+      for (uint32_t layer = 0; layer < table_.num_layers(); ++layer)
+        while (even_out(layer))
+          has_moved = true;
       while (open_best() || close_best() || hand_over_best())
         has_moved = true;
       for (uint32_t layer = 0; layer < table_.num_layers(); ++layer)
@@ -61,6 +62,16 @@ class balancer {
     return result;
   }
 
+  /// Fewest and most experts of the layer on a host of it.
+  std::pair<uint32_t, uint32_t> count_range(uint32_t layer) const {
+    std::pair<uint32_t, uint32_t> result{UINT32_MAX, 0};
+    for (const auto* at : table_.members(layer)) {
+      result.first = std::min(result.first, at->counts[layer]);
+      result.second = std::max(result.second, at->counts[layer]);
+    }
+    return result;
+  }
+
   bool can_move(uint32_t expert, const host& to) const {
     return !table_.is_pinned(expert) && !table_.holds(to, expert);
   }
@@ -76,6 +87,8 @@ class balancer {
   }
 
   uint64_t num_free(uint32_t layer, const host& from) const {
+    if (table_.num_pinned(layer) == 0)
+      return from.counts[layer];
     auto [at, end] = experts_of(layer, from);
     return static_cast<uint64_t>(
       std::count_if(at, end, [this](uint32_t expert) { return !table_.is_pinned(expert); }));
@@ -223,6 +236,9 @@ class balancer {
 
   /// Moves one expert from a host to one that has at least two fewer of the layer.
   bool even_out(uint32_t layer) {
+    const auto [least, most] = count_range(layer);
+    if (most < uint64_t{least} + 2)
+      return false;
     auto list = entries(layer);
     std::sort(list.begin(), list.end(), [](const entry& l, const entry& r) { return l.key() < r.key(); });
     for (auto from = list.rbegin(); from != list.rend(); ++from)
@@ -237,6 +253,9 @@ class balancer {
 
   /// Moves one expert from a host to one that has fewer of the layer and at least two fewer in total.
   bool level_totals(uint32_t layer) {
+    const auto [fewest, most] = count_range(layer);
+    if (most <= fewest)
+      return false;
     auto list = entries(layer);
     std::sort(list.begin(), list.end(), [](const entry& l, const entry& r) { return l.key() < r.key(); });
     host* best_from = nullptr;

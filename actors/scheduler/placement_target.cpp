@@ -8,6 +8,7 @@
 namespace troupe {
 
 void placement_target::set_layers(std::vector<uint32_t> layer_experts) {
+  known_spreads_.clear();
   hints_.together.assign(layer_experts.size(), coactivation{});
   spreads_.assign(layer_experts.size(), {});
   table_ = hosting_table{std::move(layer_experts)};
@@ -165,12 +166,14 @@ void placement_target::choose_spreads() {
   for (const auto& [id, at] : table_.all_hosts())
     memory += std::min<uint64_t>(at.max_experts, table_.num_experts());
   const auto mean = num_hosts == 0 ? 0 : memory / num_hosts;
-  std::map<uint32_t, spread_range> known; // by experts of a layer: most layers are alike
   for (uint32_t layer = 0; layer < table_.num_layers(); ++layer) {
     const auto num_experts = table_.num_experts(layer) * std::min(settings_.num_replicas, num_hosts);
-    auto [found, is_new] = known.try_emplace(num_experts);
+    // More hosts, or more memory, than a layer can use make no difference.
+    const auto usable_hosts = std::min(num_hosts, std::max(num_experts, settings_.workload.small_cluster + 1));
+    const auto usable_memory = std::min<uint64_t>(mean, num_experts);
+    auto [found, is_new] = known_spreads_.try_emplace(std::tuple{num_experts, usable_hosts, usable_memory});
     if (is_new)
-      found->second = choose_spread(settings_.workload, num_experts, num_hosts, mean);
+      found->second = choose_spread(settings_.workload, num_experts, usable_hosts, usable_memory);
     spreads_[layer] = found->second;
   }
   align_spreads();

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "actors/ids.hpp"
@@ -103,6 +105,8 @@ class placement_target {
   std::set<worker_id> overfull_;      // may have been given more than they can hold
   std::set<uint32_t> to_regroup_;     // layers
   std::vector<spread_range> spreads_; // [layers]
+  /// By a layer's experts and the hosts and the memory that it can use: layers are alike, and so are changes.
+  std::map<std::tuple<uint32_t, uint32_t, uint64_t>, spread_range> known_spreads_;
   uint64_t num_joined_ = 0;           // hosts since the last repair
   uint64_t num_disturbed_ = 0;        // replicas that have lost their place since then
   bool wants_repair_ = false;
