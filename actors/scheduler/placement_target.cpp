@@ -144,7 +144,7 @@ void placement_target::balance() {
   // A hundred changes may cost a hundred times what one does.
   const auto num_wanted = uint64_t{table_.num_experts()} * settings_.num_replicas;
   uint64_t budget = num_disturbed_;
-  if (num_joined_ > 0)
+  if (table_.num_hosts() > 0)
     budget += num_joined_ * (num_wanted / table_.num_hosts() + 1);
   uint64_t largest_share = 0;
   for (uint32_t layer = 0; layer < table_.num_layers() && budget > 0; ++layer)

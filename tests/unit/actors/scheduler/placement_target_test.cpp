@@ -159,6 +159,15 @@ TEST(placement_target, property_covers_everything_evenly_within_memory) {
   }
 }
 
+TEST(placement_target, hosts_may_be_gone_before_the_first_repair) {
+  subject s{{2}};
+  s.add(1);
+  s.remove(1);
+  EXPECT_TRUE(s.target.repair({}).empty());
+  s.add(2);
+  EXPECT_EQ(s.target.repair({}), (std::vector<expert_target>{{{0, 0}, {{2}}}, {{0, 1}, {{2}}}}));
+}
+
 TEST(placement_target, a_death_moves_nothing_but_what_died) {
   subject s{{8, 8}};
   for (auto id : {1, 2, 3})
