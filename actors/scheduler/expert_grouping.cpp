@@ -15,8 +15,12 @@ class grouping {
  public:
   grouping(const coactivation& counts, const std::vector<uint32_t>& experts,
            const std::vector<uint32_t>& sizes, double max_skew)
-      : counts_(counts), experts_(experts), sizes_(sizes), group_of_(experts.size()),
-        ties_(experts.size(), std::vector<double>(sizes.size())), loads_(sizes.size()) {
+      : counts_(counts),
+        experts_(experts),
+        sizes_(sizes),
+        group_of_(experts.size()),
+        ties_(experts.size(), std::vector<double>(sizes.size())),
+        loads_(sizes.size()) {
     double total = 0;
     for (auto expert : experts_)
       total += counts_.load(expert);
@@ -105,8 +109,8 @@ class grouping {
     const auto shift = load(right) - load(left);
     const auto before = excess(l, loads_[l]) + excess(r, loads_[r]);
     const auto after = excess(l, loads_[l] + shift) + excess(r, loads_[r] - shift);
-    const auto gain = ties_[left][r] + ties_[right][l] - ties_[left][l] - ties_[right][r]
-                      - 2 * tie(left, right);
+    const auto gain =
+        ties_[left][r] + ties_[right][l] - ties_[left][l] - ties_[right][r] - 2 * tie(left, right);
     constexpr double noticeable = 1e-6; // sums of counts are rounded
     if (after < before - noticeable)
       return true;

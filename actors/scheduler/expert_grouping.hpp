@@ -29,12 +29,13 @@ class coactivation {
   std::vector<float> counts_; // [experts, experts]
 };
 
-/// Divides `experts` into groups of the given sizes, so that experts chosen by the same tokens share a group: a
-/// token then touches fewer hosts. Greedy, then improved by exchanges.
+/// Divides `experts` into groups of the given sizes, so that experts chosen by the same tokens share a group:
+/// a token then touches fewer hosts. Greedy, then improved by exchanges.
 ///
 /// @param experts  indices of the layer; each is put into exactly one group
 /// @param sizes    [groups]; their sum is the number of experts
-/// @param max_skew the most loaded group may have so many times its fair share of all loads; where the experts'
+/// @param max_skew the most loaded group may have so many times its fair share of all loads; where the
+/// experts'
 ///                 own loads allow no such division, it has as little more as the greedy choice finds
 /// @return [groups] ascending indices; equal arguments give equal groups
 std::vector<std::vector<uint32_t>> group_experts(const coactivation& counts,

@@ -14,8 +14,10 @@ auto position(hosting_table::host_list& list, worker_id id) {
 } // namespace
 
 hosting_table::hosting_table(std::vector<uint32_t> layer_experts)
-    : layer_experts_(std::move(layer_experts)), members_(layer_experts_.size()),
-      num_placed_(layer_experts_.size()), num_pinned_(layer_experts_.size()) {
+    : layer_experts_(std::move(layer_experts)),
+      members_(layer_experts_.size()),
+      num_placed_(layer_experts_.size()),
+      num_pinned_(layer_experts_.size()) {
   for (uint32_t layer = 0; layer < num_layers(); ++layer) {
     first_.push_back(first_.back() + layer_experts_[layer]);
     experts_.resize(first_.back(), expert_entry{layer, false, false, {}});

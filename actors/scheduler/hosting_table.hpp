@@ -49,9 +49,7 @@ class hosting_table {
 
   uint32_t layer_of(uint32_t expert) const { return experts_[expert].layer; }
 
-  expert_id id_of(uint32_t expert) const {
-    return {layer_of(expert), expert - first_[layer_of(expert)]};
-  }
+  expert_id id_of(uint32_t expert) const { return {layer_of(expert), expert - first_[layer_of(expert)]}; }
 
   uint32_t first_of(uint32_t layer) const { return first_[layer]; }
 
@@ -79,6 +77,7 @@ class hosting_table {
   const host_list& hosts_of(uint32_t expert) const { return experts_[expert].hosts; }
 
   bool holds(const host& at, uint32_t expert) const;
+
   /// Experts and their replicas in the layer.
   uint32_t num_placed(uint32_t layer) const { return num_placed_[layer]; }
 

@@ -29,8 +29,8 @@ class balancer {
   void run() {
     for (uint32_t layer = 0; layer < table_.num_layers(); ++layer)
       fit_members(layer);
-    // Evening out lowers the sum of a layer's squared counts; what levels totals lowers that of squared totals and
-    // raises no counts but by giving hosts up, of which there are only so many. So this ends.
+    // Evening out lowers the sum of a layer's squared counts; what levels totals lowers that of squared
+    // totals and raises no counts but by giving hosts up, of which there are only so many. So this ends.
     for (bool has_moved = true; has_moved;) {
       has_moved = false;
       for (uint32_t layer = 0; layer < table_.num_layers(); ++layer)
@@ -78,7 +78,8 @@ class balancer {
 
   auto experts_of(uint32_t layer, const host& at) const {
     const auto first = table_.first_of(layer);
-    return std::pair{at.experts.lower_bound(first), at.experts.lower_bound(first + table_.num_experts(layer))};
+    return std::pair{at.experts.lower_bound(first),
+                     at.experts.lower_bound(first + table_.num_experts(layer))};
   }
 
   bool can_give(uint32_t layer, const host& from, const host& to) const {
@@ -91,7 +92,7 @@ class balancer {
       return from.counts[layer];
     auto [at, end] = experts_of(layer, from);
     return static_cast<uint64_t>(
-      std::count_if(at, end, [this](uint32_t expert) { return !table_.is_pinned(expert); }));
+        std::count_if(at, end, [this](uint32_t expert) { return !table_.is_pinned(expert); }));
   }
 
   /// Experts of the layer on the host, if all of them may leave it.
@@ -209,7 +210,8 @@ class balancer {
   /// Is each move as good as one from a host to another that has at least two fewer?
   bool is_worth(const exchange& plan) const {
     const auto num_moves = plan.others.size();
-    return num_moves > 0 && num_moves <= share_moves_left_ && plan.gain >= static_cast<int64_t>(2 * num_moves);
+    return num_moves > 0 && num_moves <= share_moves_left_
+           && plan.gain >= static_cast<int64_t>(2 * num_moves);
   }
 
   void fit_members(uint32_t layer) {

@@ -385,7 +385,8 @@ std::vector<expert_id> placement_rollout::hosted(worker_id id) const {
 }
 
 std::span<const worker_id> placement_rollout::hosts_with(expert_id expert) const {
-  return is_known(expert) ? std::span<const worker_id>{experts_[flat(expert)].hosted} : std::span<const worker_id>{};
+  return is_known(expert) ? std::span<const worker_id>{experts_[flat(expert)].hosted}
+                          : std::span<const worker_id>{};
 }
 
 } // namespace troupe

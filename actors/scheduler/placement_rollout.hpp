@@ -1,5 +1,5 @@
-// From the placement that should be to the one that is, without a stall: which experts each host is told to hold,
-// where attention workers are told to send rows, and when an old host may let go. Pure.
+// From the placement that should be to the one that is, without a stall: which experts each host is told to
+// hold, where attention workers are told to send rows, and when an old host may let go. Pure.
 //
 //   target ──► order (load) ──► report ──► route to the new host, publish ──► every attention worker confirms
 //          ──► order (release)
@@ -41,8 +41,8 @@ class placement_rollout {
   void remove_host(worker_id id);
   /// What the host has loaded by its own word. Unknown experts are ignored.
   void reported(worker_id id, const std::vector<expert_id>& hosted);
-  /// Who should hold these experts from now on; the others' targets stay. Unknown hosts are ignored. A host that
-  /// leaves is no target of any expert: it keeps what it has until others have it.
+  /// Who should hold these experts from now on; the others' targets stay. Unknown hosts are ignored. A host
+  /// that leaves is no target of any expert: it keeps what it has until others have it.
   void retarget(const std::vector<expert_target>& targets);
 
   // Routers: attention workers, which confirm the epochs that they route by.
@@ -56,12 +56,13 @@ class placement_rollout {
 
   // What to publish.
 
-  /// Is the routing that `route` would give another than the last one, or the first of a term that hosts wait for?
+  /// Is the routing that `route` would give another than the last one, or the first of a term that hosts wait
+  /// for?
   bool wants_route() const { return !unpublished_.empty() || !unrouted_yet_.empty(); }
 
-  /// Takes the routing to be published as (term, epoch): every expert's target hosts once all of them have it,
-  /// until then every host that has it. Layers that change get the version term × 2^32 + epoch, which grows across
-  /// terms.
+  /// Takes the routing to be published as (term, epoch): every expert's target hosts once all of them have
+  /// it, until then every host that has it. Layers that change get the version term × 2^32 + epoch, which
+  /// grows across terms.
   publication route(uint64_t term, uint64_t epoch);
 
   /// Has every expert a host in the last routing?
@@ -72,8 +73,9 @@ class placement_rollout {
   /// Hosts that next_order() has an order for, ascending.
   const std::set<worker_id>& hosts_with_orders() const { return with_orders_; }
 
-  /// The next order for a host, if it should change what it holds: first what nobody hosts, never more than fits,
-  /// at most defaults::max_experts_per_order new ones. What the order leaves out is not routed to again.
+  /// The next order for a host, if it should change what it holds: first what nobody hosts, never more than
+  /// fits, at most defaults::max_experts_per_order new ones. What the order leaves out is not routed to
+  /// again.
   /// @return all that it is to hold, ascending
   std::optional<std::vector<expert_id>> next_order(worker_id id);
 
@@ -106,8 +108,8 @@ class placement_rollout {
 
   struct host_entry {
     uint64_t max_experts = 0;
-    /// The last epoch when the host came, or the first one of a later term: it does not route here what no later
-    /// one did. 0: still to come.
+    /// The last epoch when the host came, or the first one of a later term: it does not route here what no
+    /// later one did. 0: still to come.
     uint64_t first_epoch = 0;
     std::map<uint32_t, holding> experts; ///< by flat index; all that it hosts, should host, or is routed for
     // Derived by examine().
@@ -125,7 +127,9 @@ class placement_rollout {
     std::vector<worker_id> routed;
   };
 
-  expert_id id_of(uint32_t expert) const { return {experts_[expert].layer, expert - first_[experts_[expert].layer]}; }
+  expert_id id_of(uint32_t expert) const {
+    return {experts_[expert].layer, expert - first_[experts_[expert].layer]};
+  }
 
   bool is_known(expert_id id) const {
     return id.layer < layer_experts_.size() && id.index < layer_experts_[id.layer];
@@ -151,14 +155,14 @@ class placement_rollout {
   std::vector<expert_entry> experts_;   // [experts of all layers]
   std::map<worker_id, host_entry> hosts_;
   std::map<worker_id, uint64_t> confirmed_;
-  uint64_t min_confirmed_ = UINT64_MAX; // by all routers
+  uint64_t min_confirmed_ = UINT64_MAX;        // by all routers
   std::vector<layer_placement_ptr> published_; // [layers]; null before the first routing
   uint64_t epoch_ = 0;                         // of that routing; 0: none in this term
   uint64_t num_unhosted_ = 0;                  // experts without a host in the last routing
 
-  std::set<uint32_t> unpublished_;   // experts whose routing is another than the published one
-  std::set<worker_id> changed_;      // hosts to examine
-  std::set<worker_id> unrouted_yet_; // hosts with first_epoch 0
+  std::set<uint32_t> unpublished_;                  // experts whose routing is another than the published one
+  std::set<worker_id> changed_;                     // hosts to examine
+  std::set<worker_id> unrouted_yet_;                // hosts with first_epoch 0
   std::map<worker_id, std::vector<uint32_t>> gone_; // removed hosts to which the last routing still sends
   std::set<worker_id> unconfirmed_;                 // hosts for which some router has yet to confirm
   std::set<worker_id> with_orders_;

@@ -67,9 +67,9 @@ double expected_max_active(uint32_t num_experts, uint32_t num_hosts, uint32_t nu
 
 double layer_cost_ns(const placement_workload& workload, uint32_t num_experts, uint32_t num_hosts) {
   return workload.costs.message_ns
-           * expected_hosts_touched(num_experts, num_hosts, workload.num_rows, workload.top_k)
+             * expected_hosts_touched(num_experts, num_hosts, workload.num_rows, workload.top_k)
          + workload.costs.expert_ns
-             * expected_max_active(num_experts, num_hosts, workload.num_rows, workload.top_k);
+               * expected_max_active(num_experts, num_hosts, workload.num_rows, workload.top_k);
 }
 
 spread_range choose_spread(const placement_workload& workload, uint32_t num_experts, uint32_t num_hosts,

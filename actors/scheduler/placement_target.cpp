@@ -111,8 +111,8 @@ std::vector<expert_target> placement_target::settle(loaded_lookup loaded) {
   missing_.clear();
   for (uint32_t expert = 0; expert < table_.num_experts(); ++expert) {
     for (auto id : kept[expert])
-      if (auto* at = table_.find(id); at != nullptr && at->has_room()
-                                      && table_.hosts_of(expert).size() < wanted(expert))
+      if (auto* at = table_.find(id);
+          at != nullptr && at->has_room() && table_.hosts_of(expert).size() < wanted(expert))
         table_.add(expert, *at);
     lost(expert);
   }
@@ -169,11 +169,16 @@ void placement_target::choose_spreads() {
   for (uint32_t layer = 0; layer < table_.num_layers(); ++layer) {
     const auto num_experts = table_.num_experts(layer) * std::min(settings_.num_replicas, num_hosts);
     // More hosts, or more memory, than a layer can use make no difference.
-    const auto usable_hosts = std::min(num_hosts, std::max(num_experts, settings_.workload.small_cluster + 1));
+    const auto usable_hosts =
+        std::min(num_hosts, std::max(num_experts, settings_.workload.small_cluster + 1));
     const auto usable_memory = std::min<uint64_t>(mean, num_experts);
     auto [found, is_new] = known_spreads_.try_emplace(std::tuple{num_experts, usable_hosts, usable_memory});
-    if (is_new)
+    if (is_new) {
       found->second = choose_spread(settings_.workload, num_experts, usable_hosts, usable_memory);
+      // What has room where it is need not move because the hosts' mean memory has become a little less.
+      found->second.low =
+          std::min(found->second.low, choose_spread(settings_.workload, num_experts, usable_hosts).low);
+    }
     spreads_[layer] = found->second;
   }
   align_spreads();
@@ -215,7 +220,8 @@ void placement_target::place_missing() {
       if (!place(expert, is_new[table_.layer_of(expert)]) && replica == 1 && make_room_for(expert))
         place(expert, false);
     }
-  std::erase_if(missing_, [this](uint32_t expert) { return table_.hosts_of(expert).size() >= wanted(expert); });
+  std::erase_if(missing_,
+                [this](uint32_t expert) { return table_.hosts_of(expert).size() >= wanted(expert); });
 }
 
 void placement_target::place_loaded(uint32_t expert) {
@@ -249,8 +255,8 @@ bool placement_target::place(uint32_t expert, bool is_new_layer) {
   for (auto* at : members)
     if (at->has_room() && !table_.holds(*at, expert) && (best == nullptr || key(at) < key(best)))
       best = at;
-  // Another host takes the layer up where memory asks for it, or where one has so little that balance would give
-  // it a share in any case.
+  // Another host takes the layer up where memory asks for it, or where one has so little that balance would
+  // give it a share in any case.
   if (outside != nullptr
       && (best == nullptr
           || (!is_new_layer && members.size() < spreads_[layer].high

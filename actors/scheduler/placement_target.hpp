@@ -24,9 +24,9 @@ struct expert_target {
   bool operator==(const expert_target&) const = default;
 };
 
-/// Every expert has its replicas on distinct hosts, as far as their memory goes: first one host for each expert,
-/// then further replicas. No host is given more than it can hold. What is good stays; moves are as few as
-/// balance_placement() needs. Equal histories have equal results.
+/// Every expert has its replicas on distinct hosts, as far as their memory goes: first one host for each
+/// expert, then further replicas. No host is given more than it can hold. What is good stays; moves are as
+/// few as balance_placement() needs. Equal histories have equal results.
 class placement_target {
  public:
   struct settings {
@@ -46,13 +46,13 @@ class placement_target {
   /// The host has died, or leaves and is to be relieved.
   void remove_host(worker_id id);
 
-  /// A planner's word for one expert: these hosts and no others, which no balance undoes. So many replicas it has
-  /// from now on, 0 meaning the default again and free to move. A host that is lost, unknown, or too full is
-  /// replaced by another. Ignored for an unknown expert.
+  /// A planner's word for one expert: these hosts and no others, which no balance undoes. So many replicas it
+  /// has from now on, 0 meaning the default again and free to move. A host that is lost, unknown, or too full
+  /// is replaced by another. Ignored for an unknown expert.
   void set_hosts(expert_id expert, const std::vector<worker_id>& hosts);
 
-  /// Which experts of a layer are chosen by the same tokens. Those that may move are arranged anew, so that they
-  /// share hosts; how many experts each host has stays as it is.
+  /// Which experts of a layer are chosen by the same tokens. Those that may move are arranged anew, so that
+  /// they share hosts; how many experts each host has stays as it is.
   void set_coactivation(uint32_t layer, coactivation counts);
 
   /// Has anything changed since the last repair?
@@ -60,12 +60,13 @@ class placement_target {
 
   /// Makes good, in one go, what all changes since the last call have left undone.
   /// @param loaded  prefers hosts that have the weights; may be empty
-  /// @return the experts that have got or lost a host since the last call, ascending; the hosts of some may be
+  /// @return the experts that have got or lost a host since the last call, ascending; the hosts of some may
+  /// be
   ///         what they were, so that an observer which forgets the experts of removed hosts learns them again
   std::vector<expert_target> repair(loaded_lookup loaded);
 
-  /// Lets balance and the planner's words give way: wherever an expert is loaded it stays, and only experts that
-  /// lack hosts are placed. For full hosts that wait for one another's room.
+  /// Lets balance and the planner's words give way: wherever an expert is loaded it stays, and only experts
+  /// that lack hosts are placed. For full hosts that wait for one another's room.
   /// @return as repair()
   std::vector<expert_target> settle(loaded_lookup loaded);
 
@@ -107,8 +108,8 @@ class placement_target {
   std::vector<spread_range> spreads_; // [layers]
   /// By a layer's experts and the hosts and the memory that it can use: layers are alike, and so are changes.
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, spread_range> known_spreads_;
-  uint64_t num_joined_ = 0;           // hosts since the last repair
-  uint64_t num_disturbed_ = 0;        // replicas that have lost their place since then
+  uint64_t num_joined_ = 0;    // hosts since the last repair
+  uint64_t num_disturbed_ = 0; // replicas that have lost their place since then
   bool wants_repair_ = false;
 };
 

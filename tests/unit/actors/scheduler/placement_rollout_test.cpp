@@ -1,27 +1,17 @@
 // From target to reality: equal, step by step, to a model that computes everything anew.
 #include <algorithm>
 #include <map>
-#include <random>
 #include <set>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "actors/scheduler/placement_rollout.hpp"
+#include "tests/unit/actors/scheduler/dice.hpp"
 #include "tests/unit/actors/scheduler/rollout_reference.hpp"
 
 namespace troupe {
 namespace {
-
-class dice {
- public:
-  explicit dice(uint32_t seed) : random_(seed) {}
-
-  uint32_t below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
-
- private:
-  std::mt19937 random_;
-};
 
 /// Calls both, and compares whatever can be asked.
 class both {
@@ -92,7 +82,8 @@ TEST(placement_rollout, property_equals_what_is_computed_from_scratch) {
       return result;
     };
     for (int step = 0; step < 300; ++step) {
-      const auto any_host = hosts.empty() ? worker_id{999} : hosts[random.below(static_cast<uint32_t>(hosts.size()))];
+      const auto any_host =
+          hosts.empty() ? worker_id{999} : hosts[random.below(static_cast<uint32_t>(hosts.size()))];
       switch (random.below(14)) {
       case 0:
         if (hosts.size() < 5) {
@@ -191,202 +182,6 @@ TEST(placement_rollout, property_equals_what_is_computed_from_scratch) {
   }
 }
 
-/// Hosts that do what they are told, late and not always; routers that confirm late; a target that membership
-/// repairs. Whatever happens, no router may send rows to a host that has let go.
-class cluster {
- public:
-  cluster(uint32_t seed, std::vector<uint32_t> layer_experts, uint64_t capacity, uint32_t num_replicas)
-      : random(seed), layers(std::move(layer_experts)), capacity(capacity), target({num_replicas, {}}) {
-    target.set_layers(layers);
-    rollout.set_layers(layers);
-  }
-
-  struct router {
-    uint64_t confirmed = 0;
-    placement_snapshot uses;
-  };
-
-  void join() {
-    const worker_id id{next_id++};
-    loaded[id] = {};
-    target.add_host(id, capacity);
-    rollout.add_host(id, capacity, {});
-  }
-
-  void die(worker_id id) {
-    loaded.erase(id);
-    ordered.erase(id);
-    target.remove_host(id);
-    rollout.remove_host(id);
-  }
-
-  /// It may drop at once what the order leaves out; what it loads is there when it reports.
-  void order(worker_id id, std::vector<expert_id> experts) {
-    ASSERT_LE(experts.size(), capacity);
-    const std::set<expert_id> keeps{experts.begin(), experts.end()};
-    std::erase_if(loaded[id], [&keeps](expert_id expert) { return !keeps.contains(expert); });
-    ordered[id] = std::move(experts);
-  }
-
-  void finish(worker_id id, bool succeeds) {
-    for (auto expert : ordered[id])
-      if (succeeds || random.below(2) == 0)
-        loaded[id].insert(expert);
-    ordered.erase(id);
-    rollout.reported(id, {loaded[id].begin(), loaded[id].end()});
-  }
-
-  /// What the scheduler does after any message.
-  void step(bool publishes = true) {
-    const auto lookup = [this](expert_id expert) { return rollout.hosts_with(expert); };
-    if (target.wants_repair())
-      rollout.retarget(target.repair(lookup));
-    if (publishes && rollout.wants_route()) {
-      published = rollout.route(term, ++epoch).placement;
-      for (uint32_t layer = 0; layer < layers.size(); ++layer)
-        for (uint32_t index = 0; index < layers[layer]; ++index)
-          for (auto host : published.layers[layer]->experts[index].hosts)
-            ASSERT_TRUE(loaded.contains(host) && loaded[host].contains({layer, index}))
-                << "is routed to " << host.value << ", which does not have it";
-    }
-    const auto with_orders = rollout.hosts_with_orders();
-    for (auto id : with_orders)
-      if (!ordered.contains(id)) {
-        auto experts = rollout.next_order(id);
-        ASSERT_TRUE(experts);
-        order(id, std::move(*experts));
-      }
-    if (ordered.empty() && publishes && rollout.is_stuck() && !rollout.awaits_confirmation()) {
-      ++num_settled;
-      rollout.retarget(target.settle(lookup));
-    }
-  }
-
-  void check() const {
-    for (const auto& [id, who] : routers)
-      for (uint32_t layer = 0; layer < who.uses.layers.size(); ++layer)
-        for (uint32_t index = 0; index < layers[layer]; ++index)
-          for (auto host : who.uses.layers[layer]->experts[index].hosts)
-            if (auto found = loaded.find(host); found != loaded.end()) {
-              ASSERT_TRUE(found->second.contains({layer, index}))
-                  << "router " << id.value << " sends (" << layer << ", " << index << ") to " << host.value;
-            }
-  }
-
-  dice random;
-  std::vector<uint32_t> layers;
-  uint64_t capacity;
-  placement_target target;
-  placement_rollout rollout;
-  std::map<worker_id, std::set<expert_id>> loaded;         // by live host
-  std::map<worker_id, std::vector<expert_id>> ordered;     // orders on their way
-  std::map<worker_id, router> routers;
-  placement_snapshot published;
-  uint64_t term = 1;
-  uint64_t epoch = 0;
-  uint64_t next_id = 1;
-  int num_settled = 0;
-};
-
-TEST(placement_rollout, property_nobody_is_routed_to_who_has_let_go_and_the_target_is_reached) {
-  int num_settled = 0;
-  for (uint32_t seed = 1; seed <= 150; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    dice random{seed};
-    const std::vector<uint32_t> layers{5, 0, 7};
-    cluster x{seed + 1000, layers, random.below(2) == 0 ? UINT64_MAX : 6 + random.below(4), 1 + random.below(2)};
-    for (int step = 0; step < 300; ++step) {
-      switch (random.below(10)) {
-      case 0:
-        if (x.loaded.size() < 6)
-          x.join();
-        break;
-      case 1:
-        if (x.loaded.size() > 2 && random.below(3) == 0) {
-          auto victim = x.loaded.begin();
-          std::advance(victim, random.below(static_cast<uint32_t>(x.loaded.size())));
-          if (random.below(2) == 0)
-            x.die(victim->first);
-          else
-            x.target.remove_host(victim->first); // leaves in order
-        }
-        break;
-      case 2:
-        if (x.routers.size() < 3) {
-          const worker_id id{1000 + x.next_id++};
-          x.routers[id] = {0, x.published};
-          x.rollout.add_router(id);
-        }
-        break;
-      case 3:
-        if (random.below(6) == 0 && !x.routers.empty()) {
-          x.rollout.remove_router(x.routers.begin()->first);
-          x.routers.erase(x.routers.begin());
-        }
-        break;
-      case 4:
-        if (random.below(10) == 0) {
-          ++x.term;
-          x.epoch = 0;
-          x.rollout.restart_epochs();
-          for (auto& [id, who] : x.routers)
-            who.confirmed = 0;
-        }
-        break;
-      case 5:
-        x.target.set_hosts({0, random.below(5)}, {{x.loaded.empty() ? 1 : x.loaded.begin()->first.value}});
-        break;
-      case 6:
-      case 7:
-        for (auto& [id, who] : x.routers)
-          if (random.below(2) == 0) {
-            who.uses = x.published;
-            if (x.published.term == x.term && random.below(2) == 0)
-              x.rollout.confirmed(id, x.published.epoch);
-          }
-        break;
-      case 8:
-        if (!x.ordered.empty())
-          x.finish(x.ordered.begin()->first, random.below(4) != 0);
-        break;
-      default:
-        x.step(random.below(4) != 0);
-      }
-      x.check();
-      if (HasFatalFailure())
-        return;
-    }
-    // Left alone, it comes to rest where it should be.
-    for (int round = 0; round < 80; ++round) {
-      for (const auto& [id, unused] : std::map{x.ordered})
-        x.finish(id, true);
-      x.step();
-      for (auto& [id, who] : x.routers) {
-        who.uses = x.published;
-        if (x.published.term == x.term)
-          x.rollout.confirmed(id, x.published.epoch);
-      }
-      x.check();
-      if (HasFatalFailure())
-        return;
-    }
-    EXPECT_TRUE(x.ordered.empty());
-    if (x.target.num_hosts() * std::min<uint64_t>(x.capacity, 12) < 12) {
-      EXPECT_FALSE(x.target.num_hosts() > 0 && x.rollout.is_complete() && x.loaded.size() == x.target.num_hosts());
-      continue; // those that leave keep what nobody has room for
-    }
-    EXPECT_TRUE(x.rollout.hosts_with_orders().empty());
-    EXPECT_FALSE(x.rollout.is_stuck());
-    EXPECT_FALSE(x.rollout.awaits_confirmation());
-    EXPECT_FALSE(x.rollout.wants_route());
-    EXPECT_TRUE(x.rollout.is_complete());
-    for (const auto& [id, experts] : x.loaded)
-      EXPECT_EQ(x.target.experts_of(id), (std::vector<expert_id>{experts.begin(), experts.end()}));
-    num_settled += x.num_settled;
-  }
-  EXPECT_GT(num_settled, 0) << "full hosts have waited for one another's room";
-}
-
 std::vector<expert_id> experts_below(uint32_t end) {
   std::vector<expert_id> result;
   for (uint32_t index = 0; index < end; ++index)
@@ -466,7 +261,8 @@ TEST(placement_rollout, orders_are_bounded_and_begin_with_what_nobody_hosts) {
   ASSERT_EQ(order.size(), 64U);
   EXPECT_EQ(order[0], (expert_id{0, 0}));
   EXPECT_EQ(order[13], (expert_id{0, 13}));
-  EXPECT_EQ(order[14], (expert_id{0, 50})) << "the fifty without a host, and as many others as may come along";
+  EXPECT_EQ(order[14], (expert_id{0, 50}))
+      << "the fifty without a host, and as many others as may come along";
 }
 
 } // namespace

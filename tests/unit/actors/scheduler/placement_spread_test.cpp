@@ -65,7 +65,8 @@ TEST(placement_spread, is_the_cheapest_number_of_hosts) {
   EXPECT_EQ(spread, (spread_range{12, 16, 21}));
   for (uint32_t hosts = 1; hosts <= 256; ++hosts) {
     EXPECT_GE(layer_cost_ns(workload, 256, hosts), layer_cost_ns(workload, 256, spread.best));
-    const auto will_do = layer_cost_ns(workload, 256, hosts) <= 1.05 * layer_cost_ns(workload, 256, spread.best);
+    const auto will_do =
+        layer_cost_ns(workload, 256, hosts) <= 1.05 * layer_cost_ns(workload, 256, spread.best);
     EXPECT_EQ(will_do, spread.low <= hosts && hosts <= spread.high) << hosts;
   }
 }

@@ -1,4 +1,5 @@
-// A rollout that computes everything anew from flags for each host and expert: slow and plain, to compare with.
+// A rollout that computes everything anew from flags for each host and expert: slow and plain, to compare
+// with.
 #pragma once
 
 #include <algorithm>
@@ -100,7 +101,7 @@ class rollout_reference {
   bool wants_route() const {
     return (epoch_ == 0 && !hosts.empty())
            || std::any_of(routed.begin(), routed.end(),
-                       [this](const auto& x) { return routing_of(x.first) != x.second; });
+                          [this](const auto& x) { return routing_of(x.first) != x.second; });
   }
 
   /// @return layers that differ from the last routing
