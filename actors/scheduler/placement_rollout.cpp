@@ -245,11 +245,8 @@ placement_rollout::publication placement_rollout::route(uint64_t term, uint64_t 
         held.unrouted = epoch;
         changed_.insert(id);
       }
-    for (auto id : difference(hosts, entry.routed)) {
-      auto& held = hosts_.at(id).experts[expert];
-      held.routed = true;
-      held.unrouted = 0;
-    }
+    for (auto id : difference(hosts, entry.routed))
+      hosts_.at(id).experts[expert].routed = true;
     num_unhosted_ += hosts.empty() ? 1 : 0;
     num_unhosted_ -= entry.routed.empty() ? 1 : 0;
     entry.routed = hosts;
@@ -281,9 +278,9 @@ uint64_t placement_rollout::unrouted_since(const host_entry& host, const holding
 bool placement_rollout::is_releasable(worker_id id, const host_entry& host, uint32_t expert,
                                       const holding& held) const {
   const auto since = unrouted_since(host, held);
-  // The last condition keeps what the next routing is about to send here again.
-  return held.hosted && !held.target && since != 0 && since <= min_confirmed_
-         && !contains(routing_of(experts_[expert]), id);
+  // The last condition keeps what the host should hold, and what the next routing is about to send here
+  // again.
+  return held.hosted && since != 0 && since <= min_confirmed_ && !contains(routing_of(experts_[expert]), id);
 }
 
 void placement_rollout::examine_changed() {

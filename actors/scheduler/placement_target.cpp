@@ -35,7 +35,6 @@ void placement_target::remove_host(worker_id id) {
     return;
   for (auto expert : table_.remove_host(id))
     lost(expert);
-  overfull_.erase(id);
   wants_repair_ = true;
 }
 

@@ -46,6 +46,18 @@ TEST(expert_grouping, finds_cliques) {
       << "of some experts";
 }
 
+TEST(expert_grouping, exchanges_what_a_first_choice_has_put_wrong) {
+  coactivation counts{6};
+  counts.add(0, 0, 1); // the first choice begins with it, and takes 1 and 2
+  counts.add(0, 1, 10);
+  counts.add(0, 2, 9);
+  counts.add(0, 5, 8);
+  counts.add(2, 3, 8);
+  counts.add(2, 4, 8);
+  EXPECT_EQ(group_experts(counts, all(6), {3, 3}, 2),
+            (std::vector<std::vector<uint32_t>>{{0, 1, 5}, {2, 3, 4}}));
+}
+
 TEST(expert_grouping, keeps_loads_even_rather_than_friends_together) {
   // Two busy experts that fire together would make one group three times as loaded as the other.
   coactivation counts{4};

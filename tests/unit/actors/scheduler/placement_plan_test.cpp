@@ -98,6 +98,25 @@ TEST(placement_plan, scarce_memory_goes_to_first_hosts) {
     EXPECT_EQ(hosts.size(), 2U) << "replicas come back with the memory";
 }
 
+TEST(placement_plan, a_free_replica_gives_way_before_a_planned_one) {
+  target_subject s{{3}, 2};
+  s.add(1, 2);
+  s.add(2, 2);
+  s.target.set_hosts({0, 2}, {{1}, {2}});
+  s.target.set_hosts({0, 0}, {{1}});
+  s.target.repair({});
+  ASSERT_EQ(s.target.hosts({0, 1}), std::vector<worker_id>{{2}});
+  s.target.set_hosts({0, 0}, {});
+  s.add(3, 1);
+  s.target.repair({});
+  ASSERT_EQ(s.target.hosts({0, 0}), (std::vector<worker_id>{{1}, {3}})) << "a free replica";
+  s.add(2, 1); // (0, 1) has to leave, and there is no room
+  s.target.repair({});
+  expect_sound(s);
+  EXPECT_EQ(s.target.hosts({0, 2}), (std::vector<worker_id>{{1}, {2}}));
+  EXPECT_EQ(s.target.hosts({0, 0}).size(), 1U);
+}
+
 TEST(placement_plan, a_plan_displaces_what_is_free_and_exchanges_full_hosts_in_one_repair) {
   target_subject s{{4}};
   s.add(1, 2);
@@ -147,7 +166,7 @@ TEST(placement_plan, settling_keeps_what_is_loaded) {
 }
 
 TEST(placement_plan, experts_that_fire_together_share_a_host_and_loads_stay) {
-  // 32 experts in cliques of four: those with equal index modulo 8.
+  // 32 experts in cliques of four neighbours.
   target_subject s{{32}};
   for (uint64_t id = 1; id <= 8; ++id)
     s.add(id);
@@ -156,13 +175,13 @@ TEST(placement_plan, experts_that_fire_together_share_a_host_and_loads_stay) {
   coactivation counts{32};
   for (uint32_t a = 0; a < 32; ++a)
     for (uint32_t b = a; b < 32; ++b)
-      counts.add(a, b, a % 8 == b % 8 ? 10 : 1);
+      counts.add(a, b, a / 4 == b / 4 ? 10 : 1);
   s.target.set_coactivation(0, counts);
   EXPECT_TRUE(s.target.wants_repair());
   s.target.repair({});
   EXPECT_EQ(s.loads(0), loads);
-  for (uint32_t index = 8; index < 32; ++index)
-    EXPECT_EQ(s.target.hosts({0, index}), s.target.hosts({0, index % 8}));
+  for (uint32_t index = 0; index < 32; ++index)
+    EXPECT_EQ(s.target.hosts({0, index}), s.target.hosts({0, index / 4 * 4})) << index;
   EXPECT_TRUE(s.target.repair({}).empty());
 }
 

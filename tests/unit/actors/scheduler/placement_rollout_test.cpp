@@ -69,6 +69,7 @@ TEST(placement_rollout, property_equals_what_is_computed_from_scratch) {
     both x{{5, 0, seed % 8 == 0 ? 70U : 7U}}; // 70: more than fit into one order
     const auto capacity = random.below(2) == 0 ? UINT64_MAX : 4 + random.below(60);
     std::vector<worker_id> hosts;
+    std::vector<worker_id> gone;
     std::map<worker_id, uint64_t> routers; // newest epoch that each knows
     uint64_t next_id = 1;
     uint64_t term = 1;
@@ -88,7 +89,12 @@ TEST(placement_rollout, property_equals_what_is_computed_from_scratch) {
       case 0:
         if (hosts.size() < 5) {
           const auto hosted = random_experts(1 + random.below(20));
-          hosts.push_back({next_id++});
+          if (!gone.empty() && random.below(2) == 0) {
+            hosts.push_back(gone.back());
+            gone.pop_back();
+          } else {
+            hosts.push_back({next_id++});
+          }
           x.rollout.add_host(hosts.back(), capacity, hosted);
           x.reference.add_host(hosts.back(), capacity, hosted);
         }
@@ -110,7 +116,8 @@ TEST(placement_rollout, property_equals_what_is_computed_from_scratch) {
         if (random.below(3) == 0) {
           x.rollout.remove_host(any_host);
           x.reference.remove_host(any_host);
-          std::erase(hosts, any_host);
+          if (std::erase(hosts, any_host) > 0)
+            gone.push_back(any_host);
         }
         break;
       case 3: // loads, or loses, whatever
@@ -263,6 +270,38 @@ TEST(placement_rollout, orders_are_bounded_and_begin_with_what_nobody_hosts) {
   EXPECT_EQ(order[13], (expert_id{0, 13}));
   EXPECT_EQ(order[14], (expert_id{0, 50}))
       << "the fifty without a host, and as many others as may come along";
+}
+
+TEST(placement_rollout, a_host_that_comes_back_is_not_taken_for_the_one_that_was_routed_to) {
+  placement_rollout rollout;
+  rollout.set_layers({1});
+  rollout.add_host({1}, 8, experts_below(1));
+  rollout.retarget({{{0, 0}, {{1}}}});
+  rollout.route(1, 1);
+  rollout.remove_host({1});
+  rollout.add_host({2}, 8, experts_below(1));
+  rollout.retarget({{{0, 0}, {{2}}}});
+  rollout.route(1, 2);
+  rollout.add_host({1}, 8, experts_below(1));
+  EXPECT_EQ(rollout.hosts_with_orders(), std::set<worker_id>{{1}}) << "nobody routes to it, so it may let go";
+}
+
+TEST(placement_rollout, what_a_host_has_lost_and_loaded_again_is_kept_until_no_router_sends_there) {
+  placement_rollout rollout;
+  rollout.set_layers({1});
+  rollout.add_router({100});
+  rollout.add_host({1}, 8, experts_below(1));
+  rollout.add_host({2}, 8, experts_below(1));
+  rollout.retarget({{{0, 0}, {{1}}}});
+  rollout.route(1, 1);
+  rollout.confirmed({100}, 1);
+  rollout.retarget({{{0, 0}, {{2}}}});
+  rollout.reported({1}, {});
+  rollout.route(1, 2);
+  rollout.reported({1}, experts_below(1));
+  EXPECT_TRUE(rollout.hosts_with_orders().empty());
+  rollout.confirmed({100}, 2);
+  EXPECT_EQ(rollout.hosts_with_orders(), std::set<worker_id>{{1}});
 }
 
 } // namespace

@@ -2,7 +2,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -97,26 +100,67 @@ TEST(placement_target, equal_histories_give_equal_targets) {
 }
 
 TEST(placement_target, what_is_loaded_stays_and_is_preferred_as_the_goal_of_a_move) {
+  // Not as a target without anything loaded would have it.
+  const hosts_by_expert loaded{{{0, 0}, {{2}}}, {{0, 1}, {{2}}}, {{0, 2}, {{1}}}, {{0, 3}, {{1}}},
+                               {{1, 0}, {{1}}}, {{1, 1}, {{1}}}, {{1, 2}, {{2}}}, {{1, 3}, {{2}}}};
   target_subject s{{4, 4}};
   s.add(1);
   s.add(2);
-  s.target.repair({});
-  const auto before = s.hosts();
-  target_subject again{{4, 4}};
-  again.add(1);
-  again.add(2);
-  again.target.repair([&](expert_id expert) -> std::span<const worker_id> { return before.at(expert); });
-  EXPECT_EQ(again.hosts(), before) << "after a restart nothing moves";
-  again.add(3);
+  s.target.repair([&](expert_id expert) -> std::span<const worker_id> { return loaded.at(expert); });
+  EXPECT_EQ(s.hosts(), loaded) << "after a restart nothing moves";
+  s.add(3);
   const std::vector<worker_id> joined{{3}};
   // The last expert of each layer is loaded at the host that joins.
-  again.target.repair([&](expert_id expert) -> std::span<const worker_id> {
-    return expert.index == 3 ? joined : before.at(expert);
+  s.target.repair([&](expert_id expert) -> std::span<const worker_id> {
+    return expert.index % 2 == 1 ? joined : loaded.at(expert);
   });
-  for (auto expert : again.target.experts_of({3}))
-    if (expert.layer == 0) {
-      EXPECT_EQ(expert.index, 3U);
+  EXPECT_EQ(s.target.experts_of({3}).size(), 2U);
+  for (auto expert : s.target.experts_of({3}))
+    EXPECT_EQ(expert.index % 2, 1U);
+}
+
+/// A target of layers of 256 experts that are loaded, evenly, on hosts [first, last] each.
+target_subject loaded_on(uint64_t num_hosts, const std::vector<std::pair<uint64_t, uint64_t>>& ranges) {
+  target_subject s{std::vector<uint32_t>(ranges.size(), 256)};
+  for (uint64_t id = 1; id <= num_hosts; ++id)
+    s.add(id);
+  hosts_by_expert loaded;
+  for (uint32_t layer = 0; layer < ranges.size(); ++layer)
+    for (uint32_t index = 0; index < 256; ++index) {
+      const auto [first, last] = ranges[layer];
+      loaded[{layer, index}] = {{first + index % (last - first + 1)}};
     }
+  s.target.repair([&](expert_id expert) -> std::span<const worker_id> { return loaded.at(expert); });
+  return s;
+}
+
+size_t num_members(const target_subject& s, size_t layer) {
+  const auto loads = s.loads(layer);
+  return static_cast<size_t>(
+      std::count_if(loads.begin(), loads.end(), [](const auto& x) { return x.second > 0; }));
+}
+
+TEST(placement_target, a_layer_on_too_many_or_too_few_hosts_is_drawn_together_or_spread) {
+  const auto wide = loaded_on(40, {{1, 40}});
+  EXPECT_EQ(wide.target.spread(0).high, 21U);
+  EXPECT_EQ(num_members(wide, 0), 21U);
+  const auto narrow = loaded_on(20, {{1, 10}, {11, 20}});
+  EXPECT_EQ(narrow.target.spread(0).low, 12U);
+  EXPECT_GE(num_members(narrow, 0), 12U);
+  EXPECT_GE(num_members(narrow, 1), 12U);
+}
+
+TEST(placement_target, a_host_with_two_layers_gives_one_up_when_others_have_one) {
+  const auto s = loaded_on(33, {{1, 17}, {17, 33}});
+  EXPECT_LE(range_of(s.loads(2)), 2U);
+}
+
+TEST(placement_target, hosts_have_equally_many_layers_though_the_best_spread_does_not_divide_so) {
+  target_subject s{std::vector<uint32_t>(6, 131), 2};
+  for (uint64_t id = 1; id <= 88; ++id)
+    s.add(id);
+  s.target.repair({});
+  EXPECT_LE(range_of(s.loads(6)), 2U);
 }
 
 /// Large clusters: a layer lives on few hosts.
