@@ -34,7 +34,7 @@ class placement_target {
     placement_workload workload;
   };
 
-  explicit placement_target(settings settings) : settings_(settings) {}
+  explicit placement_target(settings chosen) : settings_(chosen) {}
 
   /// Forgets everything, hosts too, and starts with another model's layers.
   /// @param layer_experts  [layers] experts of each layer, 0 for a dense one

@@ -1,11 +1,11 @@
 // Experts that the same tokens choose share a group.
 #include <algorithm>
 #include <numeric>
-#include <random>
 
 #include <gtest/gtest.h>
 
 #include "actors/scheduler/expert_grouping.hpp"
+#include "tests/unit/actors/scheduler/dice.hpp"
 
 namespace troupe {
 namespace {
@@ -74,17 +74,17 @@ TEST(expert_grouping, keeps_loads_even_rather_than_friends_together) {
 TEST(expert_grouping, property_every_expert_once_in_groups_of_the_sizes_asked_for_and_better_than_chance) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    std::mt19937 random{seed};
-    const uint32_t num_experts = 8 + random() % 57;
-    const uint32_t num_topics = 2 + random() % 6;
+    dice random{seed};
+    const uint32_t num_experts = 8 + random.below(57);
+    const uint32_t num_topics = 2 + random.below(6);
     coactivation counts{num_experts};
     for (int token = 0; token < 2000; ++token) {
-      const auto topic = random() % num_topics;
+      const auto topic = random.below(num_topics);
       std::vector<uint32_t> chosen;
       for (int choice = 0; choice < 4; ++choice) {
-        auto expert = static_cast<uint32_t>(random() % num_experts);
-        if (random() % 4 != 0)
-          expert = static_cast<uint32_t>(topic + expert / num_topics * num_topics) % num_experts;
+        auto expert = random.below(num_experts);
+        if (random.below(4) != 0)
+          expert = (topic + expert / num_topics * num_topics) % num_experts;
         if (std::find(chosen.begin(), chosen.end(), expert) == chosen.end())
           chosen.push_back(expert);
       }
@@ -92,7 +92,7 @@ TEST(expert_grouping, property_every_expert_once_in_groups_of_the_sizes_asked_fo
         for (size_t b = a; b < chosen.size(); ++b)
           counts.add(chosen[a], chosen[b], 1);
     }
-    const uint32_t num_groups = 2 + random() % 6;
+    const uint32_t num_groups = 2 + random.below(6);
     std::vector<uint32_t> sizes(num_groups, num_experts / num_groups);
     for (uint32_t group = 0; group < num_experts % num_groups; ++group)
       ++sizes[group];
@@ -110,7 +110,7 @@ TEST(expert_grouping, property_every_expert_once_in_groups_of_the_sizes_asked_fo
     }
     for (uint32_t a = 0; a < num_experts; ++a)
       for (uint32_t b = a + 1; b < num_experts; ++b)
-        by_chance += counts.between(a, b) / num_groups;
+        by_chance += counts.between(a, b) / static_cast<float>(num_groups);
     std::sort(seen.begin(), seen.end());
     EXPECT_EQ(seen, all(num_experts));
     EXPECT_GT(within, 1.1 * by_chance);

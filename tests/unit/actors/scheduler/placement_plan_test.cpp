@@ -25,7 +25,8 @@ TEST(placement_plan, property_membership_repairs_a_plan_and_does_not_undo_it) {
       switch (random.below(5)) {
       case 0:
       case 1:
-        s.add(next_id++, is_limited ? 4 + random.below(s.num_experts() + 1) : unlimited);
+        s.add(next_id++,
+              is_limited ? 4 + random.below(static_cast<uint32_t>(s.num_experts()) + 1) : unlimited);
         break;
       case 2:
         if (s.memory.size() > 1) {

@@ -16,9 +16,9 @@ namespace {
 /// Calls both, and compares whatever can be asked.
 class both {
  public:
-  explicit both(std::vector<uint32_t> layers) : layers(std::move(layers)) {
-    rollout.set_layers(this->layers);
-    reference.set_layers(this->layers);
+  explicit both(std::vector<uint32_t> layer_experts) : layers(std::move(layer_experts)) {
+    rollout.set_layers(layers);
+    reference.set_layers(layers);
   }
 
   void compare() {

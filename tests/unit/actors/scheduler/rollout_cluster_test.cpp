@@ -20,9 +20,9 @@ namespace {
 /// repairs. Whatever happens, no router may send rows to a host that has let go.
 class rollout_cluster {
  public:
-  rollout_cluster(uint32_t seed, std::vector<uint32_t> layer_experts, uint64_t capacity,
+  rollout_cluster(uint32_t seed, std::vector<uint32_t> layer_experts, uint64_t max_experts,
                   uint32_t num_replicas)
-      : random(seed), layers(std::move(layer_experts)), capacity(capacity), target({num_replicas, {}}) {
+      : random(seed), layers(std::move(layer_experts)), capacity(max_experts), target({num_replicas, {}}) {
     target.set_layers(layers);
     rollout.set_layers(layers);
   }
