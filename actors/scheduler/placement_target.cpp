@@ -7,6 +7,10 @@
 
 namespace troupe {
 
+placement_target::placement_target(settings chosen) : settings_(chosen) {
+  settings_.num_replicas = std::max(settings_.num_replicas, 1U);
+}
+
 void placement_target::set_layers(std::vector<uint32_t> layer_experts) {
   known_spreads_.clear();
   hints_.together.assign(layer_experts.size(), coactivation{});
@@ -107,6 +111,7 @@ std::vector<expert_target> placement_target::settle(loaded_lookup loaded) {
         if (std::find(kept[expert].begin(), kept[expert].end(), at) == kept[expert].end())
           kept[expert].push_back(at); // those of the target come first
   }
+  const auto num_disturbed = num_disturbed_; // what settles is no reason to move anything later
   missing_.clear();
   for (uint32_t expert = 0; expert < table_.num_experts(); ++expert) {
     for (auto id : kept[expert])
@@ -115,6 +120,7 @@ std::vector<expert_target> placement_target::settle(loaded_lookup loaded) {
         table_.add(expert, *at);
     lost(expert);
   }
+  num_disturbed_ = num_disturbed;
   choose_spreads();
   place_missing();
   return take_changes();

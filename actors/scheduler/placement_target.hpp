@@ -30,11 +30,11 @@ struct expert_target {
 class placement_target {
  public:
   struct settings {
-    uint32_t num_replicas = 1; ///< of experts for which nobody has asked otherwise
+    uint32_t num_replicas = 1; ///< of experts for which nobody has asked otherwise; at least one
     placement_workload workload;
   };
 
-  explicit placement_target(settings chosen) : settings_(chosen) {}
+  explicit placement_target(settings chosen);
 
   /// Forgets everything, hosts too, and starts with another model's layers.
   /// @param layer_experts  [layers] experts of each layer, 0 for a dense one

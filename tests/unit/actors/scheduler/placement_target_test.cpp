@@ -53,6 +53,13 @@ TEST(placement_target, hosts_may_be_gone_before_the_first_repair) {
   EXPECT_EQ(s.target.repair({}), (std::vector<expert_target>{{{0, 0}, {{2}}}, {{0, 1}, {{2}}}}));
 }
 
+TEST(placement_target, no_replicas_means_one) {
+  target_subject s{{1}, 0};
+  s.add(1);
+  s.target.repair({});
+  EXPECT_EQ(s.target.hosts({0, 0}), std::vector<worker_id>{{1}});
+}
+
 TEST(placement_target, a_death_moves_nothing_but_what_died) {
   target_subject s{{8, 8}};
   for (auto id : {1, 2, 3})
