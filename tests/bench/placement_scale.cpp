@@ -149,6 +149,19 @@ class cluster {
     } while (!orders_.empty() || rollout_.wants_route());
   }
 
+  /// A scheduler that has lost everything, and hosts that tell it what they have.
+  cluster restarted() const {
+    cluster result{0, 0};
+    for (auto id : hosts_) {
+      result.target_.add_host(id, unlimited);
+      result.rollout_.add_host(id, unlimited, rollout_.hosted(id));
+      result.hosts_.push_back(id);
+    }
+    return result;
+  }
+
+  bool has_orders() const { return !orders_.empty(); }
+
   bool is_complete() const { return rollout_.is_complete(); }
 
   size_t num_routers() const { return routers_.size(); }
@@ -172,6 +185,7 @@ bool print_times() {
   constexpr int num_rounds = 41;
   event_times first{"first placement: target", 1000};
   event_times first_orders{"first placement: first routing and 1,000 orders", 1000};
+  event_times restart{"1,000 hosts come back after a restart with what they have", 1000};
   event_times joins{"a join: target, routing, orders", 10};
   event_times deaths{"a death: target, routing, orders", 10};
   event_times reports{"a report: routing, orders", 10};
@@ -186,6 +200,12 @@ bool print_times() {
     std::fprintf(stderr, "placement_scale: not every expert has a host\n");
     return false;
   }
+  restart.measure([&] {
+    auto again = workers.restarted();
+    again.look();
+    if (again.has_orders() || !again.is_complete())
+      std::fprintf(stderr, "placement_scale: a restart moves experts\n");
+  });
   std::mt19937 random{1};
   for (uint64_t round = 0; round < num_rounds; ++round) {
     joins.measure([&] {
@@ -211,8 +231,8 @@ bool print_times() {
               num_experts);
   std::printf("| event | times | median | most | limit | within |\n|---|---|---|---|---|---|\n");
   bool is_within = true;
-  for (auto* events :
-       {&first, &first_orders, &joins, &deaths, &reports, &confirmations, &last_confirmations, &idle})
+  for (auto* events : {&first, &first_orders, &restart, &joins, &deaths, &reports, &confirmations,
+                       &last_confirmations, &idle})
     is_within = events->print() && is_within;
   return is_within;
 }
