@@ -24,9 +24,9 @@ TEST_F(scheduler_test, is_ready_when_every_expert_has_a_host_and_there_is_an_att
   EXPECT_EQ(attention.log->views.back().workers.size(), 2U);
   const auto& layers = attention.log->views.back().experts.layers;
   ASSERT_EQ(layers.size(), 3U);
-  EXPECT_EQ(layers[0].experts.size(), 4U);
-  EXPECT_TRUE(layers[1].experts.empty()) << "a dense layer";
-  for (const auto& hosts : layers[2].experts)
+  EXPECT_EQ(layers[0]->experts.size(), 4U);
+  EXPECT_TRUE(layers[1]->experts.empty()) << "a dense layer";
+  for (const auto& hosts : layers[2]->experts)
     EXPECT_EQ(hosts.hosts, std::vector<worker_id>{{11}});
   die(attention);
   EXPECT_FALSE(status().ready);
