@@ -168,8 +168,8 @@ model_config parse_config(std::string_view text, const std::string& name) {
   config.rope.rotary_dim = config.layers.front().attention.head_dim;
   for (const auto* key : harmless)
     json.ignore(key);
-  for (auto& name : json.unread())
-    config.ignored.push_back(std::move(name));
+  for (auto& field : json.unread())
+    config.ignored.push_back(std::move(field));
   config.canonical_json = json.canonical();
   return config;
 }
