@@ -226,7 +226,7 @@ TEST_F(placement_test, a_leaving_expert_worker_hands_over_first) {
     });
     return {[](int) {}};
   }));
-  run();
+  settle();
   EXPECT_EQ(loads(), (std::map<uint64_t, size_t>{{12, 8}}));
   EXPECT_FALSE(left) << "the attention worker has not confirmed";
   pass(1s);
@@ -306,7 +306,7 @@ TEST_F(placement_test, a_scheduler_without_memory_takes_a_higher_term_than_its_w
   EXPECT_EQ(status().term, 2U);
   EXPECT_TRUE(status().ready);
   for (auto& who : peers)
-    EXPECT_EQ(who.log->term(), 2U);
+    EXPECT_EQ(who.log->newest_term(), 2U);
 }
 
 TEST_F(placement_test, requests_that_ended_while_the_scheduler_was_away_do_not_come_back) {
