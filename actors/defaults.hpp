@@ -21,6 +21,10 @@ inline constexpr auto connect_timeout = seconds{2};
 /// First pause between attempts to reach a scheduler that is away; doubles to `reconnect_max`.
 inline constexpr auto reconnect_min = milliseconds{50};
 inline constexpr auto reconnect_max = milliseconds{1000};
+/// What workers tell is gathered for so long before the scheduler decides and publishes, so that a thousand
+/// who join at once make a few publications. A death does not wait, unless another one has just been dealt
+/// with.
+inline constexpr auto gather_changes = milliseconds{5};
 /// How often the scheduler looks at leases and deadlines: a twentieth of a lease.
 inline constexpr auto scheduler_tick = milliseconds{100};
 /// A restarted scheduler waits so long for the workers it knew before it publishes: a lease for those that

@@ -107,7 +107,7 @@ void expert_dispatcher::route(uint32_t micro_batch, flight& present, std::vector
                               worker_id except, bool park) {
   const auto layer = present.dispatch.layer;
   static const layer_placement nowhere;
-  const auto& where = layer < placement_.layers.size() ? placement_.layers[layer] : nowhere;
+  const auto& where = layer < placement_.layers.size() ? *placement_.layers[layer] : nowhere;
   host_knowledge hosts;
   hosts.usable = [&](worker_id host) { return host != except && usable(host, layer); };
   hosts.outstanding = [&](worker_id host) { return hosts_.at(host).outstanding_rows; };
@@ -127,7 +127,7 @@ void expert_dispatcher::send(uint32_t micro_batch, const flight& present, host_s
   message.batch = number;
   message.micro_batch = micro_batch;
   message.layer = present.dispatch.layer;
-  message.layer_version = placement_.layers.at(present.dispatch.layer).version;
+  message.layer_version = placement_.layers.at(present.dispatch.layer)->version;
   message.num_rows = static_cast<uint32_t>(share.travelling.size());
   message.experts = share.experts;
   message.offsets = share.offsets;

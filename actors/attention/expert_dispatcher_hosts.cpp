@@ -113,7 +113,7 @@ bool expert_dispatcher::usable(worker_id host, uint32_t layer) {
   if (contradicted == moved.end())
     return true;
   const auto [version, until] = contradicted->second;
-  if (until > now && placement_.layers[layer].version <= version)
+  if (until > now && placement_.layers[layer]->version <= version)
     return false;
   moved.erase(contradicted);
   return true;

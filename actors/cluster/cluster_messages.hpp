@@ -1,8 +1,11 @@
 // How workers join the cluster, stay in it, and learn where the experts are.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <caf/meta/type_name.hpp>
@@ -57,12 +60,21 @@ struct layer_placement {
   bool operator==(const layer_placement&) const = default;
 };
 
-/// Where all experts live, as the scheduler publishes it. Ordered by (term, epoch).
+/// One layer's placement, which many may hold and nobody changes.
+using layer_placement_ptr = std::shared_ptr<const layer_placement>;
+
+/// Where all experts live, as the scheduler publishes it. Ordered by (term, epoch). A layer that has not
+/// changed is the same object in the scheduler's next placement, so a copy costs one pointer a layer.
 struct placement {
-  uint64_t term = 0;  ///< of the scheduler; a restarted one takes a higher term
-  uint64_t epoch = 0; ///< counts publications within the term; 0: nothing is published yet
-  std::vector<layer_placement> layers;
-  bool operator==(const placement&) const = default;
+  uint64_t term = 0;                       ///< of the scheduler; a restarted one takes a higher term
+  uint64_t epoch = 0;                      ///< counts publications within the term; 0: nothing is published yet
+  std::vector<layer_placement_ptr> layers; ///< [layers]; none of them null
+
+  friend bool operator==(const placement& left, const placement& right) {
+    return left.term == right.term && left.epoch == right.epoch
+           && std::equal(left.layers.begin(), left.layers.end(), right.layers.begin(), right.layers.end(),
+                         [](const auto& one, const auto& other) { return one == other || *one == *other; });
+  }
 };
 
 /// The cluster as workers need to see it, pushed to each of them whenever it changes.
@@ -133,6 +145,18 @@ typename Inspector::result_type inspect(Inspector& f, expert_hosts& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, layer_placement& x) {
   return f(caf::meta::type_name("layer_placement"), x.version, x.experts);
+}
+
+/// On the wire a shared layer is the layer itself.
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, layer_placement_ptr& x) {
+  if constexpr (Inspector::reads_state) {
+    return f(const_cast<layer_placement&>(*x)); // an inspector that reads takes a reference nevertheless
+  } else {
+    auto layer = std::make_shared<layer_placement>();
+    x = layer;
+    return f(*layer);
+  }
 }
 
 template <class Inspector>

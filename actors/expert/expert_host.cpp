@@ -55,7 +55,6 @@ struct expert_host_state {
   uint64_t last_order = 0;                ///< our own count, not the scheduler's
   std::pair<uint64_t, uint64_t> newest{}; ///< (term, order) of the newest order
   uint64_t term = 0;                      ///< the newest scheduler term seen
-  placement experts;
   std::vector<std::vector<uint64_t>> activations;
   bool linger_armed = false;
   expert_host_status status;
@@ -71,11 +70,9 @@ void refuse(host_pointer self, caf::typed_response_promise<expert_result>& promi
 }
 
 std::string names_of(const expert_host_state& state, const expert_batch& batch, uint32_t expert) {
-  const auto& layers = state.experts.layers;
-  const auto version = batch.layer < layers.size() ? layers[batch.layer].version : 0;
   return "expert " + std::to_string(expert) + " of layer " + std::to_string(batch.layer)
-         + " is not hosted by " + state.config.address.name + " (placement version " + std::to_string(version)
-         + ", the batch has " + std::to_string(batch.layer_version) + ")";
+         + " is not hosted by " + state.config.address.name + " (the batch goes by version "
+         + std::to_string(batch.layer_version) + " of the layer's placement)";
 }
 
 /// True while an accepted batch needs an expert that the engine would drop for `order`.
@@ -183,8 +180,6 @@ void answer_batch(host_pointer self, accepted_batch& accepted, payload outputs, 
   const auto& batch = accepted.batch;
   expert_result result;
   result.batch = batch.batch;
-  if (batch.layer < st.experts.layers.size())
-    result.layer_version = st.experts.layers[batch.layer].version;
   result.outputs = std::move(outputs);
   result.queue_ns = accepted.queue_ns;
   result.compute_ns = compute_ns;
@@ -362,11 +357,7 @@ expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_conf
         return result;
       },
       [self](const cluster_view& view) {
-        auto& st = self->state;
-        if (std::tie(view.experts.term, view.experts.epoch) < std::tie(st.experts.term, st.experts.epoch))
-          return;
-        st.experts = view.experts;
-        st.term = std::max(st.term, view.experts.term);
+        self->state.term = std::max(self->state.term, view.experts.term);
       },
       [self](const expert_step_ptr& done) { finish_step(self, *done); },
       [self](const expert_load_ptr& done) { finish_load(self, *done); },

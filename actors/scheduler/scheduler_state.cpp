@@ -35,6 +35,7 @@ void scheduler_state::start(pointer actor, scheduler_config settings, std::optio
   next_tick_ = now() + defaults::scheduler_tick;
   members_ = member_table{config_.allow_inexact};
   admission_ = admission_policy{{config_.max_queued_bytes, config_.max_num_queued_reqs}};
+  target_ = placement_target{{config_.num_replicas, {}}};
   if (!stored)
     return;
   members_.restore(stored->identity);
@@ -60,7 +61,6 @@ void scheduler_state::raise_term(uint64_t above, const std::string& who) {
   for (const auto& [id, member] : contacts_)
     welcomed_.insert(id);
   rollout_.restart_epochs();
-  hosting_changed_ = true;
   view_changed_ = true;
   event("term-raised",
         who + " has seen term " + std::to_string(above) + ", this is now " + std::to_string(term_));
@@ -69,11 +69,16 @@ void scheduler_state::raise_term(uint64_t above, const std::string& who) {
 void scheduler_state::adopt_model() {
   if (rollout_.layer_experts() == members_.identity().layer_experts)
     return;
+  target_.set_layers(members_.identity().layer_experts);
   rollout_.set_layers(members_.identity().layer_experts);
   for (const auto& [id, member] : members_.all())
     if (member.hello.address.role == worker_role::expert)
-      rollout_.add_host(id, max_experts(member.hello), member.hello.hosted);
-  wants_target_ = true;
+      add_host(member.hello);
+}
+
+void scheduler_state::add_host(const worker_hello& hello) {
+  target_.add_host(hello.address.id, max_experts(hello));
+  rollout_.add_host(hello.address.id, max_experts(hello), hello.hosted);
 }
 
 void scheduler_state::watch_recovery(const worker_hello& hello) {
@@ -118,14 +123,15 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
     admission_.add_worker(hello);
     rollout_.add_router(id);
   } else if (hello.address.role == worker_role::expert && !rollout_.layer_experts().empty()) {
-    rollout_.add_host(id, max_experts(hello), hello.hosted);
-    wants_target_ = true;
+    add_host(hello);
   }
-  hosting_changed_ = true;
   view_changed_ = true;
   event("worker-joined", described(hello.address));
+  act_soon();
   step();
-  return worker_welcome{term_, members_.identity().fingerprint, published_};
+  // Expert hosts go by their orders.
+  const auto is_host = hello.address.role == worker_role::expert;
+  return worker_welcome{term_, members_.identity().fingerprint, is_host ? cluster_view{} : published_};
 }
 
 void scheduler_state::renew(const lease_renewal& load, const caf::strong_actor_ptr& sender) {
@@ -138,8 +144,8 @@ void scheduler_state::renew(const lease_renewal& load, const caf::strong_actor_p
   if (members_.find(id)->hello.address.role != worker_role::attention)
     return;
   admission_.reconcile(load);
-  if (load.term == term_)
-    hosting_changed_ = rollout_.confirmed(id, load.epoch) || hosting_changed_;
+  if (load.term == term_ && rollout_.confirmed(id, load.epoch))
+    act_soon();
   step();
 }
 
@@ -147,10 +153,9 @@ caf::result<void> scheduler_state::leave(worker_id id) {
   if (!members_.leave(id))
     return caf::unit;
   admission_.retire_worker(id);
-  rollout_.retire_host(id);
-  wants_target_ = true;
-  hosting_changed_ = true;
+  target_.remove_host(id); // the rollout keeps what it has until others have it
   view_changed_ = true;
+  act_soon();
   if (auto found = departures_.find(id); found != departures_.end())
     found->second.promise.deliver(make_error(ec::cancelled, "asked again"));
   auto promise = self_->make_response_promise<caf::unit_t>();
@@ -164,6 +169,7 @@ void scheduler_state::remove_worker(worker_id id, const std::string& why) {
     event("worker-gone", described(member->hello.address) + " " + why);
   members_.remove(id);
   admission_.remove_worker(id);
+  target_.remove_host(id);
   rollout_.remove_host(id);
   rollout_.remove_router(id);
   if (auto found = contacts_.find(id); found != contacts_.end()) {
@@ -174,8 +180,6 @@ void scheduler_state::remove_worker(worker_id id, const std::string& why) {
     found->second.promise.deliver(caf::unit);
     departures_.erase(found);
   }
-  wants_target_ = true;
-  hosting_changed_ = true;
   view_changed_ = true;
 }
 
@@ -187,6 +191,7 @@ void scheduler_state::down(const caf::actor_addr& source, const caf::error& reas
       if (!has_left && was_held_up())
         expect_back(id);
       remove_worker(id, has_left ? "has left" : "has died");
+      act_at_once();
       break;
     }
   if (std::erase(watched_, source) > 0) {
@@ -233,6 +238,7 @@ void scheduler_state::tick() {
   }
   for (auto& [id, error] : admission_.expire(now(), published_.ready))
     refuse(id, error);
+  act(); // a pause may have passed, or a recovery ended
   step();
 }
 
@@ -247,8 +253,10 @@ void scheduler_state::finish_departures() {
   }
   for (auto id : free)
     remove_worker(id, "has left");
-  if (!free.empty())
-    step();
+  if (free.empty())
+    return;
+  act_soon();
+  step();
 }
 
 // ---------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@
 #include "actors/scheduler/cluster_store_writer.hpp"
 #include "actors/scheduler/member_table.hpp"
 #include "actors/scheduler/placement_rollout.hpp"
+#include "actors/scheduler/placement_target.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/scheduler/scheduler_metrics.hpp"
 
@@ -55,6 +56,8 @@ struct scheduler_state {
   caf::result<assignment> admit(const admission_request& request, caf::strong_actor_ptr owner);
   void done(request_id id);
   void tick();
+  /// What has been gathered is to be acted on.
+  void gathered();
   /// A member or a gateway has ended, for `reason`.
   void down(const caf::actor_addr& source, const caf::error& reason);
   void shut_down();
@@ -67,6 +70,7 @@ struct scheduler_state {
 
   void raise_term(uint64_t above, const std::string& name);
   void adopt_model();
+  void add_host(const worker_hello& hello);
   void watch_recovery(const worker_hello& hello);
   void remove_worker(worker_id id, const std::string& why);
   /// Whether this process did not run just now, so that peers have taken it for dead.
@@ -77,13 +81,21 @@ struct scheduler_state {
   /// Takes a request out, wherever it is, without giving its place to another yet.
   void forget(request_id id);
 
-  /// Does whatever the last message made possible: recovery ends, target, publication, orders, places,
-  /// departures.
+  /// Does at once what the last message made possible for requests and departures.
   void step();
   bool is_recovering();
+  /// Something has changed that placement, view or orders depend on: act on it when more has come.
+  void act_soon();
+  /// Acts on it now, unless that has just been done for another reason.
+  void act_at_once();
+  /// From what has changed to target, publication and orders.
+  void act();
   void publish();
   void broadcast();
   void issue_orders();
+  /// False when it has to wait: for the answer to the last one, or for a pause to pass.
+  bool may_order(const contact& to) const { return !to.in_flight && now() >= to.retry_at; }
+  void settle_if_stuck();
   void issue_order(worker_id id, contact& to, std::vector<expert_id> experts);
   void order_done(worker_id id, uint64_t order, const host_report* report, const std::string& error);
   void place_requests();
@@ -100,7 +112,8 @@ struct scheduler_state {
   time_point next_tick_;     ///< when it is due
   time_point held_up_until_; ///< until then, lost connections are blamed on our own pause
   admission_policy admission_{{}};
-  placement_rollout rollout_;
+  placement_target target_{placement_target::settings{}}; ///< who should hold what
+  placement_rollout rollout_;                              ///< from there to who holds it
   std::map<worker_id, contact> contacts_;
   std::map<worker_id, departure> departures_;
   std::set<worker_id> welcomed_; ///< in this term
@@ -113,10 +126,11 @@ struct scheduler_state {
   std::vector<worker_address>
       expected_;               ///< workers that are not back yet, of the last scheduler or of this one
   bool knows_workers_ = false; ///< recovery ends early once all of expected_ are back
-  bool wants_target_ = false;  ///< the target no longer fits the workers
   bool has_target_ = false;
-  bool hosting_changed_ = false; ///< look at routing and orders again
-  bool view_changed_ = false;    ///< workers came or went since the last publication
+  bool is_gathering_ = false; ///< gather_atom is on its way
+  bool has_settled_ = false;  ///< and nothing has changed since then
+  std::optional<time_point> last_act_;
+  bool view_changed_ = false; ///< workers came or went since the last publication
   bool is_saving_ = false;
   cluster_view next_;      ///< the newest view; being made durable while is_saving_
   cluster_view published_; ///< what members have been sent

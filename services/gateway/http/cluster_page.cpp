@@ -44,7 +44,7 @@ ordered_json address_of(const worker_address& address) {
 ordered_json experts_of(const placement& experts, const worker_names& names) {
   ordered_json layers = ordered_json::array();
   for (size_t layer = 0; layer < experts.layers.size(); ++layer) {
-    const layer_placement& placed = experts.layers[layer];
+    const layer_placement& placed = *experts.layers[layer];
     ordered_json hosts_of_experts = ordered_json::array();
     for (const expert_hosts& expert : placed.experts) {
       ordered_json hosts = ordered_json::array();

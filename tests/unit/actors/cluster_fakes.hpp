@@ -2,6 +2,7 @@
 // they are told, and answer as the test says.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -43,6 +44,11 @@ struct fake_member_log {
   uint64_t epoch() const { return views.empty() ? 0 : views.back().experts.epoch; }
 
   uint64_t term() const { return views.empty() ? 0 : views.back().experts.term; }
+
+  /// Of everything that the scheduler has said.
+  uint64_t newest_term() const {
+    return std::max({term(), welcome ? welcome->term : 0, orders.empty() ? 0 : orders.back().term});
+  }
 };
 
 struct fake_member_state {

@@ -14,6 +14,7 @@
 
 #include "actors/type_ids.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
+#include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
 namespace {
@@ -95,7 +96,7 @@ expert_batch sample() {
 
 template <>
 expert_result sample() {
-  return {1, 4, sample_payload(), 1000, 2000};
+  return {1, sample_payload(), 1000, 2000};
 }
 
 template <>
@@ -121,7 +122,7 @@ worker_hello sample() {
 
 template <>
 cluster_view sample() {
-  return {{3, 4, {{(3ULL << 32U) + 4, {{{sample<worker_id>()}}, {}}}, {1, {}}}},
+  return {{3, 4, {shared_layer({(3ULL << 32U) + 4, {{{sample<worker_id>()}}, {}}}), shared_layer({1, {}})}},
           {sample<worker_address>()},
           true,
           4096};

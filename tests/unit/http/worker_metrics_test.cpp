@@ -25,7 +25,8 @@ placement two_workers(std::vector<expert_hosts> experts) {
   placement result;
   result.term = 4;
   result.epoch = 9;
-  result.layers = {{}, {1, std::move(experts)}};
+  result.layers = {std::make_shared<const layer_placement>(),
+                   std::make_shared<const layer_placement>(layer_placement{1, std::move(experts)})};
   return result;
 }
 

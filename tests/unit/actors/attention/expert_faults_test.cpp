@@ -50,7 +50,7 @@ TEST_F(expert_dispatcher_test, a_mute_host_times_out_and_another_answers) {
   load(two, all_experts());
   add_mute_host();
   // Only the mute one has layer 0 at first, so that nothing can be hedged.
-  for (auto& expert : experts.layers[0].experts)
+  for (auto& expert : edit(experts.layers[0]).experts)
     expert.hosts = {one.address.id};
   start_worker();
   publish(attention, two);
@@ -168,7 +168,7 @@ TEST_F(expert_dispatcher_test, a_host_that_cannot_be_found_is_like_a_dead_one) {
   worker_address ghost{{55}, worker_role::expert, "ghost", ""};
   members.push_back(ghost);
   for (auto& layer : experts.layers)
-    for (auto& hosts : layer.experts)
+    for (auto& hosts : edit(layer).experts)
       hosts.hosts.push_back(ghost.id);
   publish(attention, one, two);
   start_requests();
