@@ -34,9 +34,14 @@ class admission_policy {
 
   explicit admission_policy(size_t max_num_queued_reqs) : max_num_queued_reqs_(max_num_queued_reqs) {}
 
-  /// Adds an attention worker, or replaces what is known of it. Requests that it says to be running and that
-  /// have no place yet get one there: their true need is unknown, so each sequence takes an even share of KV.
+  /// Adds an attention worker, or replaces what is known of it. Requests that it says to be running, and that
+  /// neither have a place yet nor were named by a gateway (`adopt`), get one there: their true need is
+  /// unknown, so each sequence takes an even share of KV.
   void add_worker(const worker_hello& hello);
+
+  /// A gateway that joins (again) says what its request holds; whatever was known of it is replaced.
+  /// Remembered until the worker is here.
+  void adopt(const held_place& place);
 
   /// The worker is gone, and with it the places there: whoever had one asks again.
   void remove_worker(worker_id id);
@@ -115,6 +120,7 @@ class admission_policy {
   std::map<request_id, queue_key> queued_;
   std::map<request_id, place_entry> places_;
   std::map<worker_id, worker_entry> workers_;
+  std::map<request_id, held_place> adopted_early_; ///< their worker is not here yet
   std::deque<request_id> released_early_;
 };
 

@@ -75,6 +75,7 @@ ordered_json worker_of(const worker_status& worker) {
   load["running"] = worker.load.running;
   load["waiting"] = worker.load.waiting;
   load["kv_tokens_used"] = worker.load.kv_tokens_used;
+  load["oldest_step_ms"] = worker.load.engine.oldest_step_ms;
   if (!worker.load.activations.empty())
     load["activations"] = worker.load.activations;
   result["load"] = std::move(load);
