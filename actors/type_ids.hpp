@@ -44,6 +44,7 @@ CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors, caf::first_custom_type_id + 40)
   CAF_ADD_ATOM(troupe_actors, troupe, scheduler_atom, "scheduler")
   CAF_ADD_ATOM(troupe_actors, troupe, status_atom, "status")
   CAF_ADD_ATOM(troupe_actors, troupe, stop_atom, "stop")
+  CAF_ADD_ATOM(troupe_actors, troupe, silent_atom, "silent")
 CAF_END_TYPE_ID_BLOCK(troupe_actors)
 
 namespace troupe {

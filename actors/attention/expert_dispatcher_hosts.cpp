@@ -84,6 +84,7 @@ void expert_dispatcher::disconnect(worker_id host, const caf::error& reason) {
     entry.handle = nullptr;
   }
   entry.awaiting_handle.clear();
+  entry.silent_since.reset(); // whoever is gone is gone, and no longer silent
   avoid(entry);
   // A batch that a dead actor had accepted is never answered by CAF: its error is ours.
   std::vector<uint64_t> lost;

@@ -100,6 +100,8 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
     return refusal;
   }
   auto id = hello.address.id;
+  if (auto hangs = check_engine(hello))
+    return hangs;
   watch_recovery(hello);
   if (hello.term > term_ || (hello.term == term_ && !welcomed_.contains(id)))
     raise_term(hello.term, hello.address.name);
@@ -112,6 +114,7 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
     welcomed_.clear();
   welcomed_.insert(id);
   members_.join(hello, now());
+  hangs_.joined(hello, now());
   auto& entry = contacts_[id];
   if (entry.member)
     self_->demonitor(entry.member.address());
@@ -125,6 +128,8 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
   } else if (hello.address.role == worker_role::expert && !rollout_.layer_experts().empty()) {
     add_host(hello);
   }
+  if (hello.address.role == worker_role::gateway)
+    adopt_places(hello);
   view_changed_ = true;
   event("worker-joined", described(hello.address));
   act_soon();
@@ -139,6 +144,12 @@ void scheduler_state::renew(const lease_renewal& load, const caf::strong_actor_p
   if (!members_.renew(load, now())) {
     if (sender)
       self_->send(caf::actor_cast<member_actor>(sender), fence_atom_v);
+    return;
+  }
+  hangs_.renewed(load, now());
+  if (load.engine.is_stalled()) {
+    fence_hung(id, load.engine);
+    step();
     return;
   }
   if (members_.find(id)->hello.address.role != worker_role::attention)
@@ -167,7 +178,9 @@ caf::result<void> scheduler_state::leave(worker_id id) {
 void scheduler_state::remove_worker(worker_id id, const std::string& why) {
   if (const auto* member = members_.find(id))
     event("worker-gone", described(member->hello.address) + " " + why);
+  orphan([id](const ownership& whose) { return whose.gateway == id && !whose.kept_until; }, false);
   members_.remove(id);
+  hangs_.removed(id);
   admission_.remove_worker(id);
   target_.remove_host(id);
   rollout_.remove_host(id);
@@ -186,23 +199,20 @@ void scheduler_state::remove_worker(worker_id id, const std::string& why) {
 void scheduler_state::down(const caf::actor_addr& source, const caf::error& reason) {
   // Whoever shuts down has no time to say good-bye when nobody needs it any more; that is no death.
   const auto has_left = reason == caf::exit_reason::user_shutdown;
+  // A process that has died looks the same as one to which the way is lost.
+  const auto is_cut = reason == caf::exit_reason::remote_link_unreachable;
   for (const auto& [id, entry] : contacts_)
     if (entry.member.address() == source) {
       if (!has_left && was_held_up())
         expect_back(id);
+      if (is_cut)
+        orphan([gateway = id](const ownership& whose) { return whose.gateway == gateway; }, true);
       remove_worker(id, has_left ? "has left" : "has died");
       act_at_once();
       break;
     }
-  if (std::erase(watched_, source) > 0) {
-    std::vector<request_id> orphans;
-    for (const auto& [id, owner] : owners_)
-      if (owner == source)
-        orphans.push_back(id);
-    // All of them first: a free place is for somebody who still wants it.
-    for (auto id : orphans)
-      forget(id);
-  }
+  if (std::erase(watched_, source) > 0)
+    orphan([&source](const ownership& whose) { return whose.actor == source; }, is_cut);
   step();
 }
 
@@ -227,15 +237,20 @@ void scheduler_state::tick() {
   if (late > defaults::lease_interval) {
     held_up_until_ = now() + defaults::lease;
     members_.extend(late, now());
+    hangs_.extend(late, now());
+    for (auto& [id, whose] : owners_)
+      if (whose.kept_until)
+        *whose.kept_until += late;
     event("scheduler-late",
           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(late).count())
               + " ms in which no lease could run out");
   }
   next_tick_ = now() + defaults::scheduler_tick;
-  for (auto id : members_.expired(now())) {
-    self_->send(contacts_.at(id).member, fence_atom_v);
-    remove_worker(id, "has not renewed its lease");
-  }
+  for (auto id : members_.expired(now()))
+    fence(id, fence_reason::lease, "has not renewed its lease");
+  fence_the_accused();
+  orphan([time = now()](const ownership& whose) { return whose.kept_until && *whose.kept_until <= time; },
+         false);
   for (auto& [id, error] : admission_.expire(now(), published_.ready))
     refuse(id, error);
   act(); // a pause may have passed, or a recovery ended
@@ -282,7 +297,7 @@ scheduler_state::admit(const admission_request& request,
       self_->monitor(owner);
       watched_.push_back(address);
     }
-    owners_[request.id] = std::move(address);
+    owners_[request.id] = {std::move(address), request.gateway, {}};
   }
   step();
   return promise;
@@ -296,6 +311,34 @@ void scheduler_state::refuse(request_id id, const caf::error& error) {
     found->second.deliver(error);
     waiting_.erase(found);
   }
+}
+
+void scheduler_state::adopt_places(const worker_hello& hello) {
+  const auto id = hello.address.id;
+  orphan([id](const ownership& whose) { return whose.gateway == id; }, false);
+  for (const auto& place : hello.places) {
+    if (auto found = waiting_.find(place.request); found != waiting_.end()) {
+      found->second.deliver(make_error(ec::cancelled, "the request has a place"));
+      waiting_.erase(found);
+    }
+    admission_.adopt(place);
+    owners_[place.request] = {{}, id, {}};
+  }
+}
+
+void scheduler_state::orphan(const std::function<bool(const ownership&)>& is_its, bool is_cut) {
+  std::vector<request_id> lost;
+  for (auto& [id, whose] : owners_) {
+    if (!is_its(whose))
+      continue;
+    if (is_cut && !waiting_.contains(id))
+      whose.kept_until = now() + defaults::lease;
+    else
+      lost.push_back(id);
+  }
+  // All of them first: a free place is for somebody who still wants it.
+  for (auto id : lost)
+    forget(id);
 }
 
 void scheduler_state::forget(request_id id) {

@@ -1,7 +1,9 @@
 // The state of the scheduler actor: between messages and the pure parts that decide (members, admission,
-// placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp.
+// placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp; who is dead
+// though connected, in scheduler_state_fencing.cpp.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,6 +17,7 @@
 #include "actors/cluster/member.hpp"
 #include "actors/scheduler/admission_policy.hpp"
 #include "actors/scheduler/cluster_store_writer.hpp"
+#include "actors/scheduler/hang_policy.hpp"
 #include "actors/scheduler/member_table.hpp"
 #include "actors/scheduler/placement_rollout.hpp"
 #include "actors/scheduler/placement_target.hpp"
@@ -46,6 +49,13 @@ struct scheduler_state {
     time_point deadline;
   };
 
+  /// Who asked for a request's place.
+  struct ownership {
+    caf::actor_addr actor; ///< the gateway actor, as long as it is under monitor for this request
+    worker_id gateway;     ///< of a gateway that has not said so: 0
+    std::optional<time_point> kept_until; ///< the way to the gateway is lost: it may come back until then
+  };
+
   void start(pointer actor, scheduler_config settings, std::optional<stored_cluster> stored,
              cluster_store_writer_actor disk);
 
@@ -73,11 +83,25 @@ struct scheduler_state {
   void add_host(const worker_hello& hello);
   void watch_recovery(const worker_hello& hello);
   void remove_worker(worker_id id, const std::string& why);
+  /// A worker whose engine hangs may not join.
+  caf::error check_engine(const worker_hello& hello);
+  /// False when the operator has been told of it already.
+  bool tell_hung(worker_id id);
+  void fence_hung(worker_id id, const engine_progress& engine);
+  /// Declares a worker dead though it is still connected: it has to join again.
+  void fence(worker_id id, fence_reason reason, const std::string& why);
+  void fence_the_accused();
+  /// Would the cluster go on without this worker?
+  bool is_replaceable(worker_id id) const;
   /// Whether this process did not run just now, so that peers have taken it for dead.
   bool was_held_up() const;
   /// Waits for a worker that has lost its connection, as after a restart.
   void expect_back(worker_id id);
   void refuse(request_id id, const caf::error& error);
+  /// A gateway that joins says which of its requests have places; of its others nothing is left.
+  void adopt_places(const worker_hello& hello);
+  /// The end of a gateway. @param is_cut  only the way to it has ended: what has a place keeps it for a lease
+  void orphan(const std::function<bool(const ownership&)>& is_its, bool is_cut);
   /// Takes a request out, wherever it is, without giving its place to another yet.
   void forget(request_id id);
 
@@ -93,8 +117,10 @@ struct scheduler_state {
   void publish();
   void broadcast();
   void issue_orders();
+
   /// False when it has to wait: for the answer to the last one, or for a pause to pass.
   bool may_order(const contact& to) const { return !to.in_flight && now() >= to.retry_at; }
+
   void settle_if_stuck();
   void issue_order(worker_id id, contact& to, std::vector<expert_id> experts);
   void order_done(worker_id id, uint64_t order, const host_report* report, const std::string& error);
@@ -113,14 +139,16 @@ struct scheduler_state {
   time_point held_up_until_; ///< until then, lost connections are blamed on our own pause
   admission_policy admission_{{}};
   placement_target target_{placement_target::settings{}}; ///< who should hold what
-  placement_rollout rollout_;                              ///< from there to who holds it
+  placement_rollout rollout_;                             ///< from there to who holds it
   std::map<worker_id, contact> contacts_;
   std::map<worker_id, departure> departures_;
   std::set<worker_id> welcomed_; ///< in this term
+  hang_policy hangs_;
+  std::set<worker_id> told_hung_; ///< the operator knows; until they join
 
   std::map<request_id, caf::typed_response_promise<assignment>> waiting_;
-  std::map<request_id, caf::actor_addr> owners_; ///< gateway actors of requests that wait or have a place
-  std::vector<caf::actor_addr> watched_;         ///< gateway actors under monitor
+  std::map<request_id, ownership> owners_; ///< of requests that wait or have a place
+  std::vector<caf::actor_addr> watched_;   ///< gateway actors under monitor
 
   std::optional<time_point> recovery_end_;
   std::vector<worker_address>

@@ -69,6 +69,14 @@ void scheduler_families::on_published(const placement& experts, bool ready) {
   balancedness_.Set(balancedness(experts));
 }
 
+void scheduler_families::on_fenced(fence_reason reason) {
+  families_
+      ->counter("fenced_workers_total",
+                "Workers that were declared dead though their connection stood, by reason",
+                {{"reason", to_string(reason)}})
+      .Increment();
+}
+
 void scheduler_families::on_event(const char* name, const std::string& text) {
   if (log_)
     log_(name, text);

@@ -75,6 +75,7 @@ ordered_json worker_of(const worker_status& worker) {
   load["running"] = worker.load.running;
   load["waiting"] = worker.load.waiting;
   load["kv_tokens_used"] = worker.load.kv_tokens_used;
+  load["oldest_step_ms"] = worker.load.engine.oldest_step_ms;
   if (worker.address.role == worker_role::attention) {
     result["max_num_seqs"] = worker.max_num_seqs;
     result["kv_capacity_tokens"] = worker.kv_capacity_tokens;

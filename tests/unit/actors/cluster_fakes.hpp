@@ -139,6 +139,7 @@ struct recording_metrics : scheduler_metrics {
   size_t num_placed = 0;
   std::vector<std::chrono::nanoseconds> waits;
   std::map<ec, size_t> refusals;
+  std::map<fence_reason, size_t> fences;
   std::vector<std::pair<std::string, std::string>> events;
   std::vector<placement> placements;
 
@@ -152,6 +153,8 @@ struct recording_metrics : scheduler_metrics {
   void on_refused(ec code) override { ++refusals[code]; }
 
   void on_published(const placement& experts, bool) override { placements.push_back(experts); }
+
+  void on_fenced(fence_reason reason) override { ++fences[reason]; }
 
   void on_event(const char* what, const std::string& text) override { events.emplace_back(what, text); }
 

@@ -117,7 +117,9 @@ worker_hello sample() {
           {sample<sequence_id>()},
           1U << 30U,
           1U << 20U,
-          {sample<expert_id>()}};
+          {sample<expert_id>()},
+          {5, 6, 7},
+          {{sample<request_id>(), sample<worker_id>(), 2, 300}}};
 }
 
 template <>
@@ -145,12 +147,12 @@ host_report sample() {
 
 template <>
 lease_renewal sample() {
-  return {sample<worker_id>(), 3, 4, 5, 6, 7, {{1, 2}, {}, {3}}};
+  return {sample<worker_id>(), 3, 4, 5, 6, 7, {{1, 2}, {}, {3}}, {8, 9, 10}, 11, {{sample<worker_id>(), 12}}};
 }
 
 template <>
 admission_request sample() {
-  return {sample<request_id>(), 100, 200, 50, 3, -1, 5000, 2, true, {sample<worker_id>()}};
+  return {sample<request_id>(), 100, 200, 50, 3, -1, 5000, 2, true, {sample<worker_id>()}, {77}};
 }
 
 template <>

@@ -112,6 +112,11 @@ TEST(scheduler_families, placement_and_queue) {
   reports.on_requests(6, 2);
   reports.on_published(two_workers({{{{1}}}, {{{2}}}}), true);
   reports.on_event("worker-joined", "expert-0");
+  reports.on_fenced(fence_reason::engine);
+  reports.on_fenced(fence_reason::engine);
+  reports.on_fenced(fence_reason::unanswered);
+  EXPECT_TRUE(has(*families, "troupe_fenced_workers_total{reason=\"engine\"} 2"));
+  EXPECT_TRUE(has(*families, "troupe_fenced_workers_total{reason=\"unanswered\"} 1"));
   EXPECT_TRUE(has(*families, "troupe_num_requests_waiting 6"));
   EXPECT_TRUE(has(*families, "troupe_placement_epoch 9"));
   EXPECT_TRUE(has(*families, "troupe_placement_balancedness 1"));

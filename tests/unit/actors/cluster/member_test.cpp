@@ -245,6 +245,22 @@ TEST_F(member_test, joins_again_when_fenced) {
   EXPECT_GT(schedule->renewals.size(), 2U);
 }
 
+TEST_F(member_test, a_fenced_worker_that_may_not_join_yet_asks_again_ever_less_often) {
+  start_scheduler();
+  start_member();
+  schedule->refusal = make_error(ec::not_ready, "its engine has been in one step for 12.3 s");
+  from_scheduler(fence_atom_v);
+  schedule->renewals.clear();
+  advance(3s);
+  EXPECT_EQ(schedule->hellos.size(), 1U + 7U) << "after 0, 50, 150, 350, 750, 1550 and 2550 ms";
+  EXPECT_TRUE(schedule->renewals.empty()) << "it is no member";
+  schedule->refusal = {};
+  advance(defaults::reconnect_max);
+  EXPECT_EQ(schedule->hellos.size(), 1U + 8U);
+  advance(1s);
+  EXPECT_GE(schedule->renewals.size(), 2U);
+}
+
 TEST_F(member_test, a_gateway_hears_of_the_scheduler) {
   start_scheduler();
   start_member(worker_role::gateway);
