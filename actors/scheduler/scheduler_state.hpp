@@ -138,6 +138,7 @@ struct scheduler_state {
   time_point next_tick_;     ///< when it is due
   time_point held_up_until_; ///< until then, lost connections are blamed on our own pause
   admission_policy admission_{{}};
+  std::vector<uint32_t> layer_experts_;                   ///< that target and rollout have been told
   placement_target target_{placement_target::settings{}}; ///< who should hold what
   placement_rollout rollout_;                             ///< from there to who holds it
   std::map<worker_id, contact> contacts_;

@@ -67,8 +67,8 @@ bool scheduler_state::is_replaceable(worker_id id) const {
     return expert.hosts.empty() || expert.hosts != std::vector{id};
   };
   const auto& layers = published_.experts.layers;
-  return std::all_of(layers.begin(), layers.end(), [&](const layer_placement& layer) {
-    return std::all_of(layer.experts.begin(), layer.experts.end(), has_other);
+  return std::all_of(layers.begin(), layers.end(), [&](const layer_placement_ptr& layer) {
+    return std::all_of(layer->experts.begin(), layer->experts.end(), has_other);
   });
 }
 
