@@ -166,7 +166,8 @@ class chunk_walk {
   explicit chunk_walk(const attention_block& block) : block_(block), left_(block) {}
 
   /// The next `most` of them at most. @returns how many there are
-  std::size_t next(const attention_state& s, std::size_t most, seen_chunk* chunks) {
+  inline __attribute__((always_inline)) std::size_t next(const attention_state& s, std::size_t most,
+                                                         seen_chunk* chunks) {
     std::size_t count = 0;
     for (; count < most && left_.begin < left_.end; left_.begin += chunk_keys) {
       seen_chunk& chunk = chunks[count];
