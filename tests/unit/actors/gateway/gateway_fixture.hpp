@@ -54,6 +54,7 @@ scripted_scheduler(scripted_scheduler_actor::stateful_pointer<scripted_scheduler
       },
       [script](done_atom, request_id id) { script->done.push_back(id); },
       [](caf::tick_atom) {},
+      [](gather_atom) {},
       [self, script](status_atom) -> caf::result<scheduler_status> {
         scheduler_status status;
         status.term = 4;
@@ -157,7 +158,8 @@ class gateway_test : public deterministic_system {
       self->request(gateway, std::chrono::seconds{500}, request_of(id)).then([](const assignment&) {});
       return {[](const token_update&) {}, [](const sequence_failed&) {},
               [](stop_atom, uint32_t) {}, [fenced](fence_atom, worker_id gone) { fenced->push_back(gone); },
-              [](caf::tick_atom) {},      [](cancel_atom) {}};
+              [](caf::tick_atom) {},
+              [](gather_atom) {},      [](cancel_atom) {}};
     });
     root(actor);
     run();
