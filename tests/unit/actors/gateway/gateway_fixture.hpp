@@ -158,8 +158,7 @@ class gateway_test : public deterministic_system {
       self->request(gateway, std::chrono::seconds{500}, request_of(id)).then([](const assignment&) {});
       return {[](const token_update&) {}, [](const sequence_failed&) {},
               [](stop_atom, uint32_t) {}, [fenced](fence_atom, worker_id gone) { fenced->push_back(gone); },
-              [](caf::tick_atom) {},
-              [](gather_atom) {},      [](cancel_atom) {}};
+              [](caf::tick_atom) {},      [](cancel_atom) {}};
     });
     root(actor);
     run();
