@@ -37,7 +37,7 @@ TROUPE_INLINE void begin_sums(const std::byte* a, std::size_t a_stride, std::siz
                               float* c) {
   for (std::size_t r = 0; r < Rows; ++r) {
     const vi first = format == packed_format::int8_channel
-                         ? _mm256_set1_epi32(-128 * row_sum(a + r * a_stride, k))
+                         ? _mm256_set1_epi32(row_correction(a + r * a_stride, k))
                          : _mm256_setzero_si256();
     for (std::size_t h = 0; h < halves; ++h)
       store_sums(c + r * 16 + h * 8, first);

@@ -115,6 +115,12 @@ TROUPE_INLINE std::int32_t row_sum(const std::byte* row, std::size_t k) {
   return sum;
 }
 
+/// −128 Σ x of the row: what weights with 128 added to them add too much. Like all sums here it is right
+/// modulo 2³², and may wrap: only the finished sum has to fit.
+TROUPE_INLINE std::int32_t row_correction(const std::byte* row, std::size_t k) {
+  return static_cast<std::int32_t>(0U - 128U * static_cast<std::uint32_t>(row_sum(row, k)));
+}
+
 /// −8 Σ x of every 32 of K: half bytes are q + 8, and this takes away what that adds.
 TROUPE_INLINE const std::int32_t* block_offsets(const std::byte* row, std::size_t k) {
   return reinterpret_cast<const std::int32_t*>(row + int8_row_sums(k));

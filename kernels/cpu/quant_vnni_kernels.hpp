@@ -19,7 +19,7 @@ TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, cons
                                   const Fetcher& fetcher, std::size_t k, __m512i (&sums)[Panels][Rows]) {
   for (std::size_t r = 0; r < Rows; ++r)
     for (std::size_t p = 0; p < Panels; ++p)
-      sums[p][r] = _mm512_set1_epi32(-128 * row_sum(a + r * a_stride, k));
+      sums[p][r] = _mm512_set1_epi32(row_correction(a + r * a_stride, k));
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
   for (std::size_t b = 0; b < k; b += step_k) {
     const std::byte* fetch[Panels];

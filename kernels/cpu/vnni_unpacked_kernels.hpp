@@ -121,7 +121,7 @@ static void vnni_unpacked(const std::byte* a, std::size_t a_stride, std::size_t 
   const std::size_t passes = (rows + unpacked_pass_rows - 1) / unpacked_pass_rows;
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t p = 0; p < Panels; ++p)
-      _mm512_storeu_si512(c + p * c_stride + r * 16, _mm512_set1_epi32(-128 * row_sum(a + r * a_stride, k)));
+      _mm512_storeu_si512(c + p * c_stride + r * 16, _mm512_set1_epi32(row_correction(a + r * a_stride, k)));
   for (std::size_t begin = 0; begin < padded; begin += unpacked_k) {
     const std::size_t count = padded - begin < unpacked_k ? padded - begin : unpacked_k;
     for (std::size_t p = 0; p < Panels; ++p)
