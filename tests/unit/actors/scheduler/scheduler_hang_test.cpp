@@ -41,7 +41,7 @@ TEST_F(scheduler_hang_test, an_expert_worker_whose_engine_hangs_is_fenced_and_it
   EXPECT_FALSE(has_worker(11));
   EXPECT_TRUE(peers[0].log->is_ready());
   for (const auto& layer : peers[0].log->views.back().experts.layers)
-    for (const auto& expert : layer.experts)
+    for (const auto& expert : layer->experts)
       EXPECT_EQ(expert.hosts, std::vector<worker_id>{{12}});
   EXPECT_EQ(
       texts("worker-hung"),
