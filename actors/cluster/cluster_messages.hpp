@@ -66,8 +66,8 @@ using layer_placement_ptr = std::shared_ptr<const layer_placement>;
 /// Where all experts live, as the scheduler publishes it. Ordered by (term, epoch). A layer that has not
 /// changed is the same object in the scheduler's next placement, so a copy costs one pointer a layer.
 struct placement {
-  uint64_t term = 0;                       ///< of the scheduler; a restarted one takes a higher term
-  uint64_t epoch = 0;                      ///< counts publications within the term; 0: nothing is published yet
+  uint64_t term = 0;  ///< of the scheduler; a restarted one takes a higher term
+  uint64_t epoch = 0; ///< counts publications within the term; 0: nothing is published yet
   std::vector<layer_placement_ptr> layers; ///< [layers]; none of them null
 
   friend bool operator==(const placement& left, const placement& right) {

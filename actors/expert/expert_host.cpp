@@ -356,9 +356,7 @@ expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_conf
         clear_activations(st);
         return result;
       },
-      [self](const cluster_view& view) {
-        self->state.term = std::max(self->state.term, view.experts.term);
-      },
+      [self](const cluster_view& view) { self->state.term = std::max(self->state.term, view.experts.term); },
       [self](const expert_step_ptr& done) { finish_step(self, *done); },
       [self](const expert_load_ptr& done) { finish_load(self, *done); },
       [self](linger_atom) {

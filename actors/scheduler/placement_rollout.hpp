@@ -16,8 +16,8 @@
 #include <span>
 #include <vector>
 
-#include "actors/ids.hpp"
 #include "actors/cluster/cluster_messages.hpp"
+#include "actors/ids.hpp"
 #include "actors/scheduler/placement_target.hpp"
 
 namespace troupe {

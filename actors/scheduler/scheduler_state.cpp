@@ -1,6 +1,7 @@
 #include "actors/scheduler/scheduler_state.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <caf/actor_cast.hpp>
@@ -13,6 +14,8 @@ namespace {
 
 /// Incarnations of workers that one scheduler remembers; forgetting costs a needless new term.
 constexpr size_t max_welcomed = 4096;
+
+constexpr auto unlimited_experts = std::numeric_limits<uint64_t>::max();
 
 uint64_t max_experts(const worker_hello& hello) {
   if (hello.expert_memory_bytes == 0 || hello.expert_bytes == 0)
@@ -67,10 +70,11 @@ void scheduler_state::raise_term(uint64_t above, const std::string& who) {
 }
 
 void scheduler_state::adopt_model() {
-  if (rollout_.layer_experts() == members_.identity().layer_experts)
+  if (layer_experts_ == members_.identity().layer_experts)
     return;
-  target_.set_layers(members_.identity().layer_experts);
-  rollout_.set_layers(members_.identity().layer_experts);
+  layer_experts_ = members_.identity().layer_experts;
+  target_.set_layers(layer_experts_);
+  rollout_.set_layers(layer_experts_);
   for (const auto& [id, member] : members_.all())
     if (member.hello.address.role == worker_role::expert)
       add_host(member.hello);
@@ -122,7 +126,7 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
   if (hello.address.role == worker_role::attention) {
     admission_.add_worker(hello);
     rollout_.add_router(id);
-  } else if (hello.address.role == worker_role::expert && !rollout_.layer_experts().empty()) {
+  } else if (hello.address.role == worker_role::expert && !layer_experts_.empty()) {
     add_host(hello);
   }
   view_changed_ = true;

@@ -86,15 +86,17 @@ struct scheduler_state {
   bool is_recovering();
   /// Something has changed that placement, view or orders depend on: act on it when more has come.
   void act_soon();
-  /// Acts on it now, unless that has just been done for another reason.
+  /// Acts on it now, unless something has just been published.
   void act_at_once();
   /// From what has changed to target, publication and orders.
   void act();
   void publish();
   void broadcast();
   void issue_orders();
+
   /// False when it has to wait: for the answer to the last one, or for a pause to pass.
   bool may_order(const contact& to) const { return !to.in_flight && now() >= to.retry_at; }
+
   void settle_if_stuck();
   void issue_order(worker_id id, contact& to, std::vector<expert_id> experts);
   void order_done(worker_id id, uint64_t order, const host_report* report, const std::string& error);
@@ -112,8 +114,9 @@ struct scheduler_state {
   time_point next_tick_;     ///< when it is due
   time_point held_up_until_; ///< until then, lost connections are blamed on our own pause
   admission_policy admission_{defaults::max_num_queued_reqs};
+  std::vector<uint32_t> layer_experts_;                   ///< that target and rollout have been told
   placement_target target_{placement_target::settings{}}; ///< who should hold what
-  placement_rollout rollout_;                              ///< from there to who holds it
+  placement_rollout rollout_;                             ///< from there to who holds it
   std::map<worker_id, contact> contacts_;
   std::map<worker_id, departure> departures_;
   std::set<worker_id> welcomed_; ///< in this term
@@ -129,7 +132,7 @@ struct scheduler_state {
   bool has_target_ = false;
   bool is_gathering_ = false; ///< gather_atom is on its way
   bool has_settled_ = false;  ///< and nothing has changed since then
-  std::optional<time_point> last_act_;
+  std::optional<time_point> last_publication_;
   bool view_changed_ = false; ///< workers came or went since the last publication
   bool is_saving_ = false;
   cluster_view next_;      ///< the newest view; being made durable while is_saving_

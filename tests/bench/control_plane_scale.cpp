@@ -2,9 +2,9 @@
 //
 //   control_plane_scale [hosts] [attention workers] [layers] [experts of a layer]
 //
-// 1,000 hosts, 64 attention workers and 60 layers of 256 experts unless told otherwise. Workers join within one
-// second, load any order in 50 ms, and renew twice a second. Bytes are those that remote workers would get.
-// Fails when the cluster starts or hosts the experts of a dead worker again later than it should.
+// 1,000 hosts, 64 attention workers and 60 layers of 256 experts unless told otherwise. Workers join within
+// one second, load any order in 50 ms, and renew twice a second. Bytes are those that remote workers would
+// get. Fails when the cluster starts or hosts the experts of a dead worker again later than it should.
 #include <cstdio>
 #include <cstdlib>
 
@@ -63,10 +63,11 @@ class bench_cluster : public large_cluster {
     print("after it, 10 s");
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    std::printf("\nready %.0f virtual ms after the start, %.1f s of one core; experts of a dead host are back after "
-                "%.0f virtual ms; %ld MiB at most\n",
-                milliseconds_of(start_time), std::chrono::duration<double>(start_real).count(),
-                milliseconds_of(death_time), usage.ru_maxrss / 1024);
+    std::printf(
+        "\nready %.0f virtual ms after the start, %.1f s of one core; experts of a dead host are back after "
+        "%.0f virtual ms; %ld MiB at most\n",
+        milliseconds_of(start_time), std::chrono::duration<double>(start_real).count(),
+        milliseconds_of(death_time), usage.ru_maxrss / 1024);
     TearDown();
     return is_up && is_back && start_time <= start_limit && start_real <= start_real_limit
                    && death_time <= death_limit
@@ -85,19 +86,24 @@ class bench_cluster : public large_cluster {
   }
 
   static void print_header() {
-    std::printf("| what | virtual ms | real ms of all | publications | welcomes | views | orders | bytes of welcomes | "
+    std::printf("| what | virtual ms | real ms of all | publications | welcomes | views | orders | bytes of "
+                "welcomes | "
                 "of views | of orders |\n|---|---|---|---|---|---|---|---|---|---|\n");
   }
 
   void print(const char* what) {
     const auto real = std::chrono::steady_clock::now() - real_begin_;
     auto sent = take_sent();
-    const auto count = [&sent](const char* kind) { return static_cast<unsigned long long>(sent[kind].messages); };
-    const auto bytes = [&sent](const char* kind) { return static_cast<unsigned long long>(sent[kind].bytes); };
+    const auto count = [&sent](const char* kind) {
+      return static_cast<unsigned long long>(sent[kind].messages);
+    };
+    const auto bytes = [&sent](const char* kind) {
+      return static_cast<unsigned long long>(sent[kind].bytes);
+    };
     std::printf("| %s | %.0f | %.0f | %llu | %llu | %llu | %llu | %llu | %llu | %llu |\n", what,
                 milliseconds_of(now() - begin_), milliseconds_of(real),
-                static_cast<unsigned long long>(num_publications - publications_), count("welcome"), count("view"),
-                count("order"), bytes("welcome"), bytes("view"), bytes("order"));
+                static_cast<unsigned long long>(num_publications - publications_), count("welcome"),
+                count("view"), count("order"), bytes("welcome"), bytes("view"), bytes("order"));
     std::fflush(stdout);
   }
 
@@ -119,7 +125,8 @@ int main(int argc, char** argv) {
   wanted.num_routers = number(argc, argv, 2, 64);
   wanted.layer_experts.assign(number(argc, argv, 3, 60), number(argc, argv, 4, 256));
   if (wanted.num_hosts == 0 || wanted.num_routers == 0 || wanted.layer_experts.empty()) {
-    std::fprintf(stderr, "control_plane_scale: hosts, attention workers and layers must be numbers above 0\n");
+    std::fprintf(stderr,
+                 "control_plane_scale: hosts, attention workers and layers must be numbers above 0\n");
     return EXIT_FAILURE;
   }
   // Twice the memory that all experts need.

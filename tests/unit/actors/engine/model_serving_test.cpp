@@ -23,8 +23,8 @@
 #include "actors/expert/expert_host.hpp"
 #include "kernels/model/local_forward.hpp"
 #include "kernels/self_test.hpp"
-#include "tests/unit/actors/placement_edits.hpp"
 #include "tests/reference/random_model.hpp"
+#include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
 namespace {

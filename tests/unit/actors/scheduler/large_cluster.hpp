@@ -1,5 +1,5 @@
-// A scheduler among as many modelled workers as a test or a bench likes, under virtual time. The workers join,
-// renew, load what they are ordered to and confirm what they are sent; they compute nothing. What the
+// A scheduler among as many modelled workers as a test or a bench likes, under virtual time. The workers
+// join, renew, load what they are ordered to and confirm what they are sent; they compute nothing. What the
 // scheduler sends is counted, in the bytes that a remote worker would get.
 #pragma once
 
