@@ -110,7 +110,7 @@ struct scheduler_state {
   bool is_recovering();
   /// Something has changed that placement, view or orders depend on: act on it when more has come.
   void act_soon();
-  /// Acts on it now, unless that has just been done for another reason.
+  /// Acts on it now, unless something has just been published.
   void act_at_once();
   /// From what has changed to target, publication and orders.
   void act();
@@ -158,7 +158,7 @@ struct scheduler_state {
   bool has_target_ = false;
   bool is_gathering_ = false; ///< gather_atom is on its way
   bool has_settled_ = false;  ///< and nothing has changed since then
-  std::optional<time_point> last_act_;
+  std::optional<time_point> last_publication_;
   bool view_changed_ = false; ///< workers came or went since the last publication
   bool is_saving_ = false;
   cluster_view next_;      ///< the newest view; being made durable while is_saving_

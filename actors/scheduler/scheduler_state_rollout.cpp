@@ -30,7 +30,7 @@ void scheduler_state::act_soon() {
 
 void scheduler_state::act_at_once() {
   has_settled_ = false;
-  if (last_act_ && now() - *last_act_ < defaults::gather_changes)
+  if (last_publication_ && now() - *last_publication_ < defaults::gather_changes)
     act_soon();
   else
     act();
@@ -43,7 +43,6 @@ void scheduler_state::gathered() {
 }
 
 void scheduler_state::act() {
-  last_act_ = now();
   if (is_recovering())
     return;
   has_target_ = has_target_ || members_.count(worker_role::expert) >= config_.min_expert_workers;
@@ -57,6 +56,7 @@ void scheduler_state::act() {
 
 void scheduler_state::publish() {
   view_changed_ = false;
+  last_publication_ = now();
   next_.experts = rollout_.route(term_, ++epoch_).experts;
   next_.workers.clear();
   for (const auto& [id, member] : members_.all())
