@@ -153,6 +153,7 @@ void scheduler_state::renew(const lease_renewal& load, const caf::strong_actor_p
   hangs_.renewed(load, now());
   if (load.engine.is_stalled()) {
     fence_hung(id, load.engine);
+    act_at_once();
     step();
     return;
   }

@@ -38,8 +38,7 @@ void scheduler_state::fence_hung(worker_id id, const engine_progress& engine) {
         "has had its engine in one step for " + seconds_text(engine.oldest_step_ms)
             + ", and no step may take longer than " + seconds_text(engine.step_limit_ms)
             + ": look at its processors and its device, and at the disk or network file system of its model, "
-              "from which "
-              "weights are read while it computes");
+              "from which weights are read while it computes");
 }
 
 void scheduler_state::fence(worker_id id, fence_reason reason, const std::string& why) {

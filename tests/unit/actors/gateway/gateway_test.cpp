@@ -10,7 +10,10 @@ TEST_F(gateway_test, passes_the_question_and_the_answer_on) {
   auto& first = admit(request_of(1));
   auto& second = admit(request_of(2));
   ASSERT_EQ(script->asked.size(), 2U);
-  EXPECT_EQ(script->asked[0], request_of(1));
+  auto passed_on = request_of(1);
+  passed_on.gateway = script->asked[0].gateway; // says whose it is
+  EXPECT_EQ(script->asked[0], passed_on);
+  EXPECT_NE(passed_on.gateway.value, 0U);
   EXPECT_FALSE(first.is_here);
   scheduler_answers(place(2, 5));
   EXPECT_EQ(second.worker(), 5U);
