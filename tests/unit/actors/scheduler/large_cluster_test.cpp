@@ -73,7 +73,9 @@ TEST_F(large_cluster_test, a_join_concerns_those_who_give_something_and_who_rout
   EXPECT_EQ(sent.at("view").messages, (num_publications - before) * routers.size())
       << "expert hosts are sent none";
   EXPECT_LE(num_publications - before, 2U) << "the worker, and where its experts are";
-  EXPECT_LE(sent.at("order").messages, 20U) << "it loads its share, and few others give and take";
+  // A host more than the layers have use for is sent no order.
+  EXPECT_LE(sent.contains("order") ? sent.at("order").messages : 0, 20U)
+      << "it loads its share, and few others give and take";
 }
 
 } // namespace

@@ -37,6 +37,7 @@ TEST_F(scheduler_hang_test, an_expert_worker_whose_engine_hangs_is_fenced_and_it
   EXPECT_EQ(hung.log->fences, 0U);
   stall(hung);
   renew(hung);
+  settle(); // its experts are loaded elsewhere
   EXPECT_EQ(hung.log->fences, 1U);
   EXPECT_FALSE(has_worker(11));
   EXPECT_TRUE(peers[0].log->is_ready());
