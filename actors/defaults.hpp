@@ -21,6 +21,10 @@ inline constexpr auto connect_timeout = seconds{2};
 /// First pause between attempts to reach a scheduler that is away; doubles to `reconnect_max`.
 inline constexpr auto reconnect_min = milliseconds{50};
 inline constexpr auto reconnect_max = milliseconds{1000};
+/// What workers tell is gathered for so long before the scheduler decides and publishes, so that a thousand
+/// who join at once make a few publications. A death does not wait, unless another one has just been dealt
+/// with.
+inline constexpr auto gather_changes = milliseconds{5};
 /// How often the scheduler looks at leases and deadlines: a twentieth of a lease.
 inline constexpr auto scheduler_tick = milliseconds{100};
 /// A restarted scheduler waits so long for the workers it knew before it publishes: a lease for those that
@@ -44,6 +48,13 @@ inline constexpr auto unmeasured_expert_batch = milliseconds{400};
 /// How long a micro-batch waits for an expert that nobody hosts, or answers for, before its requests are
 /// given back.
 inline constexpr auto unhosted_wait = seconds{60};
+/// A step that an engine has had for longer than max(this, engine_stall_factor × the longest of late) is one
+/// that it will not give back: the worker is dead, however well its actor answers. Who has heard nothing from
+/// a worker for so long complains of it.
+inline constexpr auto engine_stall = seconds{10};
+inline constexpr int engine_stall_factor = 20;
+/// A worker that so many limits of silence were complained of is fenced for a single complaint.
+inline constexpr int lone_complaint_factor = 3;
 /// Loading experts from disk.
 inline constexpr auto host_order_timeout = seconds{600};
 /// Longest pause before a worker that could not load its experts is asked again; from `reconnect_min` on it
@@ -51,8 +62,9 @@ inline constexpr auto host_order_timeout = seconds{600};
 inline constexpr auto host_order_retry_max = seconds{10};
 /// How often a session looks at its deadlines, and the longest that its memory outlives it.
 inline constexpr auto session_tick = seconds{1};
-/// How often an attention worker that gets on reassures the sessions, also those without a token.
-inline constexpr auto progress_interval = seconds{60};
+/// How often an attention worker that gets on reassures sessions that get no tokens; twice before they would
+/// take it for hung.
+inline constexpr auto progress_interval = engine_stall / 2;
 /// A session that hears nothing for so long replays elsewhere: the safeguard behind connections and leases.
 inline constexpr auto token_wait = seconds{600};
 /// A question between actors of one process.

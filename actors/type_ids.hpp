@@ -38,11 +38,13 @@ CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors, caf::first_custom_type_id + 40)
   CAF_ADD_ATOM(troupe_actors, troupe, cancel_atom, "cancel")
   CAF_ADD_ATOM(troupe_actors, troupe, done_atom, "done")
   CAF_ADD_ATOM(troupe_actors, troupe, fence_atom, "fence")
+  CAF_ADD_ATOM(troupe_actors, troupe, gather_atom, "gather")
   CAF_ADD_ATOM(troupe_actors, troupe, linger_atom, "linger")
   CAF_ADD_ATOM(troupe_actors, troupe, load_atom, "load")
   CAF_ADD_ATOM(troupe_actors, troupe, scheduler_atom, "scheduler")
   CAF_ADD_ATOM(troupe_actors, troupe, status_atom, "status")
   CAF_ADD_ATOM(troupe_actors, troupe, stop_atom, "stop")
+  CAF_ADD_ATOM(troupe_actors, troupe, silent_atom, "silent")
 CAF_END_TYPE_ID_BLOCK(troupe_actors)
 
 namespace troupe {

@@ -105,9 +105,7 @@ void attention_state::submit(const generation_request& request, const caf::stron
   added.tokens->tokens.insert(added.tokens->tokens.end(), request.emitted.begin(), request.emitted.end());
   added.session = session;
   added.wants_prompt_logprobs = request.sampling.prompt_logprobs >= 0 && request.emitted.empty();
-  added.arrived = self_->clock().now();
-  if (sequences_.empty())
-    next_progress_ = added.arrived + defaults::progress_interval;
+  added.arrived = added.heard = self_->clock().now();
   sequences_.emplace(name, std::move(added));
   by_id_.insert_or_assign(request.id, name);
   if (++sessions_[session.address()] == 1)
@@ -204,7 +202,7 @@ void attention_state::fail(const token_receiver_actor& session, const sequence_i
 // ---------------------------------------------------------------------------------------------------------------
 // What others ask
 
-worker_hello attention_state::hello() const {
+worker_hello attention_state::hello() {
   const auto& shape = config_.engine->shape();
   worker_hello result;
   result.address = config_.address;
@@ -217,6 +215,7 @@ worker_hello attention_state::hello() const {
   result.layer_experts = shape.layer_experts;
   for (const auto& [id, name] : by_id_)
     result.running.push_back(id);
+  result.engine = watch_.look(self_->clock().now());
   return result;
 }
 
@@ -230,6 +229,10 @@ lease_renewal attention_state::load() {
   result.activations = activations_;
   for (auto& layer : activations_)
     std::fill(layer.begin(), layer.end(), 0);
+  result.engine = watch_.look(self_->clock().now());
+  for (const auto& [number, flying] : flying_)
+    result.at_experts += flying.at_experts ? 1 : 0;
+  result.complaints = experts_.complaints();
   return result;
 }
 

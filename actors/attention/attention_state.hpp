@@ -19,6 +19,7 @@
 #include "actors/attention/batch_policy.hpp"
 #include "actors/attention/expert_dispatcher.hpp"
 #include "actors/attention/micro_batch_policy.hpp"
+#include "actors/engine/engine_watch.hpp"
 
 namespace troupe {
 
@@ -50,7 +51,7 @@ class attention_state {
   /// A monitored actor (a session or an expert host) is down.
   void down(const caf::actor_addr& address);
 
-  worker_hello hello() const;
+  worker_hello hello();
   lease_renewal load();
   attention_status status() const;
 
@@ -68,6 +69,7 @@ class attention_state {
     bool started = false;
     bool cancelled = false; ///< in flight, and forgotten when its micro-batch comes back
     time_point arrived;
+    time_point heard; ///< when the session was last sent anything
   };
 
   /// A micro-batch on its way.
@@ -102,13 +104,14 @@ class attention_state {
   attention_worker_config config_;
   batch_policy batches_;
   micro_batch_policy micro_batches_;
+  engine_watch watch_; ///< steps by micro-batch number
   expert_dispatcher experts_;
   std::map<key, sequence> sequences_;
   std::map<sequence_id, key> by_id_;
   std::map<caf::actor_addr, size_t> sessions_;     ///< sequences of each, monitored while there are any
   std::map<uint32_t, flying_batch> flying_;        ///< by micro-batch number
   std::vector<std::vector<uint64_t>> activations_; ///< [layer][expert] rows since the last `load`
-  time_point next_progress_{};                     ///< when sessions that hear nothing are told next
+  time_point next_progress_{};                     ///< when sessions that hear nothing may be due
   key last_key_ = 0;
   uint32_t last_batch_ = 0;
   uint64_t preemptions_ = 0;

@@ -85,6 +85,7 @@ void attention_state::run_step(const micro_batch_ptr& batch,
     post_result<attention_worker_actor>(worker, std::make_shared<attention_step_done>(
                                                     attention_step_done{std::move(ran), std::move(result)}));
   };
+  watch_.begin(batch->number, self_->clock().now());
   if (outputs)
     config_.engine->resume(batch, std::move(*outputs), std::move(done));
   else
@@ -93,6 +94,7 @@ void attention_state::run_step(const micro_batch_ptr& batch,
 
 void attention_state::step_done(attention_step_done& done) {
   const auto number = done.batch->number;
+  watch_.end(number, self_->clock().now());
   const auto found = flying_.find(number);
   if (found == flying_.end())
     return;
@@ -109,6 +111,7 @@ void attention_state::step_done(attention_step_done& done) {
     finish(std::move(finished), std::move(result.samples));
     pump();
   }
+  tell_progress();
 }
 
 void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
@@ -173,18 +176,19 @@ void attention_state::finish(flying_batch flying, std::vector<sampled_sequence> 
     config_.metrics->on_iteration(flying.iteration);
     config_.metrics->on_tokens(flying.iteration.rows, sampled);
   }
-  tell_progress();
 }
 
-/// A long prefill, and who waits behind it, have no tokens to send for a long time.
+/// A long prefill, and who waits behind it, have no tokens to send for a long time. Called when the engine
+/// has given a step back, and never otherwise: a worker that does not get on must not say that it does.
 void attention_state::tell_progress() {
   const auto now = self_->clock().now();
   if (now < next_progress_)
     return;
-  next_progress_ = now + defaults::progress_interval;
-  for (const auto& [name, s] : sequences_) {
-    if (s.cancelled)
+  next_progress_ = now + defaults::progress_interval / 5;
+  for (auto& [name, s] : sequences_) {
+    if (s.cancelled || now - s.heard < defaults::progress_interval)
       continue;
+    s.heard = now;
     token_update update;
     update.id = s.tokens->id;
     update.attempt = s.attempt;
@@ -226,6 +230,7 @@ void attention_state::take_sample(key name, sequence& s, sampled_sequence sample
   else if (num_new(tokens) >= sampling.max_tokens || tokens.tokens.size() >= batches_.max_positions())
     update.finish = finish_reason::length;
   const auto reason = update.finish;
+  s.heard = self_->clock().now();
   self_->send(s.session, std::move(update));
   if (reason == finish_reason::none)
     return;

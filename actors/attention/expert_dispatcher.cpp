@@ -107,7 +107,7 @@ void expert_dispatcher::route(uint32_t micro_batch, flight& present, std::vector
                               worker_id except, bool park) {
   const auto layer = present.dispatch.layer;
   static const layer_placement nowhere;
-  const auto& where = layer < placement_.layers.size() ? placement_.layers[layer] : nowhere;
+  const auto& where = layer < placement_.layers.size() ? *placement_.layers[layer] : nowhere;
   host_knowledge hosts;
   hosts.usable = [&](worker_id host) { return host != except && usable(host, layer); };
   hosts.outstanding = [&](worker_id host) { return hosts_.at(host).outstanding_rows; };
@@ -127,7 +127,7 @@ void expert_dispatcher::send(uint32_t micro_batch, const flight& present, host_s
   message.batch = number;
   message.micro_batch = micro_batch;
   message.layer = present.dispatch.layer;
-  message.layer_version = placement_.layers.at(present.dispatch.layer).version;
+  message.layer_version = placement_.layers.at(present.dispatch.layer)->version;
   message.num_rows = static_cast<uint32_t>(share.travelling.size());
   message.experts = share.experts;
   message.offsets = share.offsets;
@@ -152,11 +152,40 @@ void expert_dispatcher::send(uint32_t micro_batch, const flight& present, host_s
 
 void expert_dispatcher::deliver(uint64_t number, known_host& entry) {
   auto& sent = sent_.at(number);
+  const auto host = sent.host;
+  if (!entry.silent_since)
+    entry.silent_since = self_->clock().now();
   // The tick watches for `expert_batch_timeout`: a timeout of CAF's is set and taken back by waking its
   // clock's thread, twice for every batch.
   self_->request(entry.handle, caf::infinite, std::exchange(sent.message, {}))
-      .then([this, number](expert_result& result) { on_result(number, result); },
-            [this, number](const caf::error& error) { on_error(number, error); });
+      .then(
+          [this, number, host](expert_result& result) {
+            heard_from(host);
+            on_result(number, result);
+          },
+          [this, number, host](const caf::error& error) {
+            if (!is_peer_down(error))
+              heard_from(host);
+            on_error(number, error);
+          });
+}
+
+/// It has answered something, be it with an error.
+void expert_dispatcher::heard_from(worker_id host) {
+  if (const auto found = hosts_.find(host); found != hosts_.end())
+    found->second.silent_since.reset();
+}
+
+std::vector<complaint> expert_dispatcher::complaints() const {
+  std::vector<complaint> result;
+  const auto now = self_->clock().now();
+  for (const auto& [id, entry] : hosts_)
+    if (entry.known && entry.silent_since && now - *entry.silent_since > defaults::engine_stall)
+      result.push_back(
+          {id,
+           static_cast<uint64_t>(
+               std::chrono::duration_cast<std::chrono::milliseconds>(now - *entry.silent_since).count())});
+  return result;
 }
 
 void expert_dispatcher::on_result(uint64_t number, expert_result& result) {

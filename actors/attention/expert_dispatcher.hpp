@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,9 @@ class expert_dispatcher {
   /// Looks for batches that wait too long or may find a host now.
   void tick();
 
+  /// Hosts that owe answers and have given none for longer than defaults::engine_stall.
+  std::vector<complaint> complaints() const;
+
   uint64_t retries() const { return retries_; }
 
   /// By which rows are sent to hosts; epoch 0 before the first view.
@@ -69,6 +73,9 @@ class expert_dispatcher {
     bool resolving = false;
     expert_host_actor handle;
     uint64_t outstanding_rows = 0;
+    /// When it was first sent something that it has not answered with anything, be it that the batch was
+    /// given up; empty: nothing was sent since its last answer.
+    std::optional<time_point> silent_since;
     time_point avoid_until{};
     std::chrono::milliseconds pause{0};    ///< before it is asked again; doubles
     std::vector<uint64_t> awaiting_handle; ///< batches
@@ -107,6 +114,7 @@ class expert_dispatcher {
   void send(uint32_t micro_batch, const flight& present, host_share share);
   void deliver(uint64_t number, known_host& entry);
   void resolve(known_host& entry);
+  void heard_from(worker_id host);
   void on_result(uint64_t number, expert_result& result);
   void on_error(uint64_t number, const caf::error& error);
   void disconnect(worker_id host, const caf::error& reason);

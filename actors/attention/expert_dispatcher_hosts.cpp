@@ -84,6 +84,7 @@ void expert_dispatcher::disconnect(worker_id host, const caf::error& reason) {
     entry.handle = nullptr;
   }
   entry.awaiting_handle.clear();
+  entry.silent_since.reset(); // whoever is gone is gone, and no longer silent
   avoid(entry);
   // A batch that a dead actor had accepted is never answered by CAF: its error is ours.
   std::vector<uint64_t> lost;
@@ -113,7 +114,7 @@ bool expert_dispatcher::usable(worker_id host, uint32_t layer) {
   if (contradicted == moved.end())
     return true;
   const auto [version, until] = contradicted->second;
-  if (until > now && placement_.layers[layer].version <= version)
+  if (until > now && placement_.layers[layer]->version <= version)
     return false;
   moved.erase(contradicted);
   return true;

@@ -1,8 +1,11 @@
 // How workers join the cluster, stay in it, and learn where the experts are.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <caf/meta/type_name.hpp>
@@ -24,6 +27,35 @@ struct worker_address {
   bool operator==(const worker_address&) const = default;
 };
 
+/// How a worker's engine gets on, by the worker's own clock. See actors/engine/engine_watch.hpp.
+struct engine_progress {
+  uint64_t steps = 0;          ///< that the engine has given back; a count that stands still is no progress
+  uint64_t oldest_step_ms = 0; ///< age of the oldest step that it has not given back; 0: it has none
+  uint64_t step_limit_ms = 0;  ///< how old a step may get; 0: the worker has no engine
+
+  /// By the worker's own word. Such a worker is dead to the cluster, whatever its actor says.
+  bool is_stalled() const { return step_limit_ms > 0 && oldest_step_ms > step_limit_ms; }
+
+  bool operator==(const engine_progress&) const = default;
+};
+
+/// One worker that owes another an answer: an expert host an attention worker, or an attention worker the
+/// sessions of a gateway.
+struct complaint {
+  worker_id about;
+  uint64_t silent_ms = 0; ///< how long it has said nothing while something was owed
+  bool operator==(const complaint&) const = default;
+};
+
+/// What a request of a gateway holds at an attention worker.
+struct held_place {
+  request_id request;
+  worker_id worker;
+  uint32_t num_seqs = 0;
+  uint64_t kv_tokens = 0;
+  bool operator==(const held_place&) const = default;
+};
+
 /// What a worker says of itself when it joins, and again when it joins a restarted scheduler.
 struct worker_hello {
   worker_address address;
@@ -41,6 +73,10 @@ struct worker_hello {
   uint64_t expert_memory_bytes = 0; ///< what it may hold; 0: as much as needed
   uint64_t expert_bytes = 0;        ///< packed size of its largest expert
   std::vector<expert_id> hosted;    ///< experts already loaded
+  // Attention and expert workers.
+  engine_progress engine; ///< who joins with a stalled engine is refused
+  // Gateways.
+  std::vector<held_place> places; ///< of its requests; the scheduler frees what it is not told of
   bool operator==(const worker_hello&) const = default;
 };
 
@@ -57,12 +93,21 @@ struct layer_placement {
   bool operator==(const layer_placement&) const = default;
 };
 
-/// Where all experts live, as the scheduler publishes it. Ordered by (term, epoch).
+/// One layer's placement, which many may hold and nobody changes.
+using layer_placement_ptr = std::shared_ptr<const layer_placement>;
+
+/// Where all experts live, as the scheduler publishes it. Ordered by (term, epoch). A layer that has not
+/// changed is the same object in the scheduler's next placement, so a copy costs one pointer a layer.
 struct placement {
   uint64_t term = 0;  ///< of the scheduler; a restarted one takes a higher term
   uint64_t epoch = 0; ///< counts publications within the term; 0: nothing is published yet
-  std::vector<layer_placement> layers;
-  bool operator==(const placement&) const = default;
+  std::vector<layer_placement_ptr> layers; ///< [layers]; none of them null
+
+  friend bool operator==(const placement& left, const placement& right) {
+    return left.term == right.term && left.epoch == right.epoch
+           && std::equal(left.layers.begin(), left.layers.end(), right.layers.begin(), right.layers.end(),
+                         [](const auto& one, const auto& other) { return one == other || *one == *other; });
+  }
 };
 
 /// The cluster as workers need to see it, pushed to each of them whenever it changes.
@@ -110,6 +155,9 @@ struct lease_renewal {
   uint64_t kv_tokens_used = 0; ///< attention
   /// Activations since the last renewal: [layer][expert] rows; empty inner vectors for dense layers.
   std::vector<std::vector<uint64_t>> activations;
+  engine_progress engine;            ///< attention and expert workers
+  uint64_t at_experts = 0;           ///< attention: micro-batches that wait for expert hosts
+  std::vector<complaint> complaints; ///< attention: about expert hosts; gateway: about attention workers
   bool operator==(const lease_renewal&) const = default;
 };
 
@@ -119,10 +167,25 @@ typename Inspector::result_type inspect(Inspector& f, worker_address& x) {
 }
 
 template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, engine_progress& x) {
+  return f(caf::meta::type_name("engine_progress"), x.steps, x.oldest_step_ms, x.step_limit_ms);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, complaint& x) {
+  return f(caf::meta::type_name("complaint"), x.about, x.silent_ms);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, held_place& x) {
+  return f(caf::meta::type_name("held_place"), x.request, x.worker, x.num_seqs, x.kv_tokens);
+}
+
+template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, worker_hello& x) {
   return f(caf::meta::type_name("worker_hello"), x.address, x.fingerprint, x.numerics_class, x.term,
            x.layer_experts, x.max_num_seqs, x.kv_capacity_tokens, x.max_model_len, x.running,
-           x.expert_memory_bytes, x.expert_bytes, x.hosted);
+           x.expert_memory_bytes, x.expert_bytes, x.hosted, x.engine, x.places);
 }
 
 template <class Inspector>
@@ -133,6 +196,18 @@ typename Inspector::result_type inspect(Inspector& f, expert_hosts& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, layer_placement& x) {
   return f(caf::meta::type_name("layer_placement"), x.version, x.experts);
+}
+
+/// On the wire a shared layer is the layer itself.
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, layer_placement_ptr& x) {
+  if constexpr (Inspector::reads_state) {
+    return f(const_cast<layer_placement&>(*x)); // an inspector that reads takes a reference nevertheless
+  } else {
+    auto layer = std::make_shared<layer_placement>();
+    x = layer;
+    return f(*layer);
+  }
 }
 
 template <class Inspector>
@@ -163,7 +238,7 @@ typename Inspector::result_type inspect(Inspector& f, host_report& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, lease_renewal& x) {
   return f(caf::meta::type_name("lease_renewal"), x.id, x.term, x.epoch, x.running, x.waiting,
-           x.kv_tokens_used, x.activations);
+           x.kv_tokens_used, x.activations, x.engine, x.at_experts, x.complaints);
 }
 
 } // namespace troupe

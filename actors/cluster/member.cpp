@@ -215,6 +215,7 @@ caf::result<host_report> on_order(pointer self, const host_order& order) {
   if (order.term < state.term)
     return make_error(ec::stale_term, "a scheduler of term " + std::to_string(order.term)
                                           + " gives orders in term " + std::to_string(state.term));
+  state.term = order.term; // an expert host is sent no views
   auto promise = self->make_response_promise<host_report>();
   self->request(caf::actor_cast<host_actor>(state.config.worker), defaults::host_order_timeout, order)
       .then([promise](host_report& report) mutable { promise.deliver(std::move(report)); },

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <caf/actor_clock.hpp>
 #include <caf/event_based_actor.hpp>
 #include <caf/scheduler/abstract_coordinator.hpp>
 #include <caf/send.hpp>
+#include <caf/stateful_actor.hpp>
 
 namespace troupe {
 
@@ -20,9 +22,24 @@ namespace troupe {
 
 namespace {
 
-/// The thread of a device that has none: runs each task when its message falls due.
-caf::behavior simulated_executor(caf::event_based_actor*) {
-  return {[](const simulated_task_ptr& task) { (*task)(); }};
+struct simulated_executor_state {
+  static inline const char* name = "simulated_executor";
+  std::vector<simulated_task_ptr> due; ///< not run while the device hangs
+};
+
+/// The thread of a device that has none: runs each task when its message falls due. One without a task makes
+/// it look whether the device still hangs.
+caf::behavior simulated_executor(caf::stateful_actor<simulated_executor_state>* self,
+                                 const std::shared_ptr<const std::atomic<bool>>& hangs) {
+  return {[self, hangs](const simulated_task_ptr& added) {
+    auto& due = self->state.due;
+    if (added)
+      due.push_back(added);
+    if (*hangs)
+      return;
+    for (const auto& task : std::exchange(due, {}))
+      (*task)();
+  }};
 }
 
 /// Rows of a micro-batch on their way, in the order of its sequences.
@@ -45,7 +62,8 @@ uint32_t num_rows(const micro_batch& batch) {
 } // namespace
 
 simulated_device::simulated_device(caf::actor_system& system)
-    : system_(system), executor_(system.spawn(simulated_executor)) {}
+    : system_(system),
+      executor_(system.spawn(simulated_executor, std::shared_ptr<const std::atomic<bool>>{hangs_})) {}
 
 simulated_device::~simulated_device() {
   caf::anon_send_exit(executor_, caf::exit_reason::user_shutdown);
@@ -64,6 +82,15 @@ void simulated_device::run(std::chrono::nanoseconds duration, std::function<void
 void simulated_device::slow_down(double factor) {
   const std::lock_guard lock{mutex_};
   slowness_ = factor;
+}
+
+void simulated_device::hang() {
+  *hangs_ = true;
+}
+
+void simulated_device::resume() {
+  *hangs_ = false;
+  caf::anon_send(executor_, simulated_task_ptr{});
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -235,17 +262,26 @@ simulated_expert_engine::simulated_expert_engine(std::shared_ptr<simulated_devic
     : device_(std::move(device)), loader_(std::move(loader)), config_(std::move(settings)) {}
 
 void simulated_expert_engine::host(std::vector<expert_id> experts, expert_load_done done) {
+  orders_.push_back({{experts.begin(), experts.end()}, std::move(done)});
+  if (orders_.size() == 1)
+    carry_out_first();
+}
+
+void simulated_expert_engine::carry_out_first() {
+  const auto& wanted = orders_.front().experts;
+  std::erase_if(loaded_, [&](expert_id id) { return wanted.count(id) == 0; });
   const auto missing =
-      std::count_if(experts.begin(), experts.end(), [&](expert_id id) { return loaded_.count(id) == 0; });
-  loader_->run(missing * config_.costs.expert_load,
-               [this, keep = shared_from_this(), experts = std::move(experts), done = std::move(done)] {
-                 expert_load_result result;
-                 if (load_failure_.empty())
-                   loaded_ = {experts.begin(), experts.end()};
-                 result.error = load_failure_;
-                 result.hosted = {loaded_.begin(), loaded_.end()};
-                 done(std::move(result));
-               });
+      std::count_if(wanted.begin(), wanted.end(), [&](expert_id id) { return loaded_.count(id) == 0; });
+  loader_->run(missing * config_.costs.expert_load, [this, keep = shared_from_this()] {
+    auto finished = std::move(orders_.front());
+    orders_.pop_front();
+    if (load_failure_.empty())
+      loaded_ = std::move(finished.experts);
+    expert_load_result result{{loaded_.begin(), loaded_.end()}, load_failure_};
+    if (!orders_.empty())
+      carry_out_first();
+    finished.done(std::move(result));
+  });
 }
 
 void simulated_expert_engine::submit(expert_step step, expert_done done) {
@@ -256,12 +292,6 @@ void simulated_expert_engine::submit(expert_step step, expert_done done) {
       duration += config_.costs.expert_weights;
     duration += work.rows.size() * config_.costs.expert_row;
     last = &work;
-    // Checked at submission; the real engine checks at compute time.
-    if (loaded_.count({step.layer, work.expert}) == 0) {
-      fail(1, "expert " + std::to_string(work.expert) + " of layer " + std::to_string(step.layer)
-                  + " is not loaded");
-      break;
-    }
   }
   device_->run(duration,
                [this, keep = shared_from_this(), step = std::move(step), duration, done = std::move(done)] {
@@ -283,6 +313,12 @@ expert_step_result simulated_expert_engine::compute(const expert_step& step) {
     result.error = failure_;
     return result;
   }
+  for (const auto& work : step.work)
+    if (loaded_.count({step.layer, work.expert}) == 0) {
+      result.error = "layer " + std::to_string(step.layer) + ", expert " + std::to_string(work.expert)
+                     + " is not loaded";
+      return result;
+    }
   const auto row_bytes = config_.model.shape.row_bytes;
   for (const auto& batch : step.batches)
     result.outputs.push_back(payload::allocate(size_t{batch.num_outputs} * row_bytes));

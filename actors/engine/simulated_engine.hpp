@@ -2,8 +2,10 @@
 // the actor system, so that a whole cluster runs under CAF's test coordinator without a thread of its own.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -45,8 +47,16 @@ class simulated_device {
   /// Everything from now on takes `factor` times as long: a worker that is slow, not dead.
   void slow_down(double factor);
 
+  /// From now on nothing that was submitted is given back, however long it takes: a computing thread that
+  /// blocks.
+  void hang();
+
+  /// What fell due meanwhile is given back at once.
+  void resume();
+
  private:
   caf::actor_system& system_;
+  std::shared_ptr<std::atomic<bool>> hangs_ = std::make_shared<std::atomic<bool>>(false);
   caf::actor executor_;
   std::mutex mutex_;
   std::chrono::steady_clock::time_point busy_until_{};
@@ -132,12 +142,20 @@ class simulated_expert_engine : public expert_engine,
   void truncate(uint32_t steps) { truncated_steps_ = steps; }
 
  private:
+  struct order {
+    std::set<expert_id> experts;
+    expert_load_done done;
+  };
+
+  /// Drops, then loads, as the real engine does.
+  void carry_out_first();
   expert_step_result compute(const expert_step& step);
 
   std::shared_ptr<simulated_device> device_;
   std::shared_ptr<simulated_device> loader_;
   config config_;
   std::set<expert_id> loaded_;
+  std::deque<order> orders_; ///< the first is under way
   std::string failure_;
   std::string load_failure_;
   uint32_t failing_steps_ = 0;

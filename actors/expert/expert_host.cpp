@@ -11,6 +11,7 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/engine/actor_runner.hpp"
+#include "actors/engine/engine_watch.hpp"
 #include "actors/expert/expert_batch_check.hpp"
 #include "actors/expert/expert_host_metrics.hpp"
 #include "actors/expert/expert_queue.hpp"
@@ -47,15 +48,16 @@ struct expert_host_state {
   expert_queue queue{0, {}};
   std::map<expert_queue::ticket, accepted_batch> batches; ///< queued or computed
   std::map<uint64_t, std::vector<expert_queue::ticket>> steps;
+  engine_watch watch;
   uint64_t last_ticket = 0;
   uint64_t last_step = 0;
-  std::set<expert_id> loaded;  ///< in the engine
+  /// In the engine, and in all orders that it has been handed: it drops before it loads.
+  std::set<expert_id> loaded;
   std::set<expert_id> serving; ///< of those, what new batches may use
   std::map<uint64_t, pending_order> orders;
   uint64_t last_order = 0;                ///< our own count, not the scheduler's
   std::pair<uint64_t, uint64_t> newest{}; ///< (term, order) of the newest order
   uint64_t term = 0;                      ///< the newest scheduler term seen
-  placement experts;
   std::vector<std::vector<uint64_t>> activations;
   bool linger_armed = false;
   expert_host_status status;
@@ -71,11 +73,14 @@ void refuse(host_pointer self, caf::typed_response_promise<expert_result>& promi
 }
 
 std::string names_of(const expert_host_state& state, const expert_batch& batch, uint32_t expert) {
-  const auto& layers = state.experts.layers;
-  const auto version = batch.layer < layers.size() ? layers[batch.layer].version : 0;
   return "expert " + std::to_string(expert) + " of layer " + std::to_string(batch.layer)
-         + " is not hosted by " + state.config.address.name + " (placement version " + std::to_string(version)
-         + ", the batch has " + std::to_string(batch.layer_version) + ")";
+         + " is not hosted by " + state.config.address.name + " (the batch goes by version "
+         + std::to_string(batch.layer_version) + " of the layer's placement)";
+}
+
+void keep_only(std::set<expert_id>& experts, const host_order& order) {
+  const std::set<expert_id> kept{order.experts.begin(), order.experts.end()};
+  std::erase_if(experts, [&](expert_id id) { return kept.count(id) == 0; });
 }
 
 /// True while an accepted batch needs an expert that the engine would drop for `order`.
@@ -97,6 +102,7 @@ void apply_order(host_pointer self) {
   if (pending.loading || work_needs_released(st, pending.order))
     return;
   pending.loading = true;
+  keep_only(st.loaded, pending.order);
   st.config.engine->host(pending.order.experts, [host = caf::actor_cast<caf::weak_actor_ptr>(self),
                                                  order = number](expert_load_result result) {
     post_result<expert_host_actor>(
@@ -133,6 +139,7 @@ void start_steps(host_pointer self) {
                      [](const expert_rows& lhs, const expert_rows& rhs) { return lhs.expert < rhs.expert; });
     const auto number = ++st.last_step;
     st.steps.emplace(number, std::move(tickets));
+    st.watch.begin(number, now);
     st.config.engine->submit(std::move(step), [host = caf::actor_cast<caf::weak_actor_ptr>(self),
                                                number](expert_step_result result) {
       post_result<expert_host_actor>(
@@ -183,8 +190,6 @@ void answer_batch(host_pointer self, accepted_batch& accepted, payload outputs, 
   const auto& batch = accepted.batch;
   expert_result result;
   result.batch = batch.batch;
-  if (batch.layer < st.experts.layers.size())
-    result.layer_version = st.experts.layers[batch.layer].version;
   result.outputs = std::move(outputs);
   result.queue_ns = accepted.queue_ns;
   result.compute_ns = compute_ns;
@@ -204,6 +209,7 @@ void finish_step(host_pointer self, expert_step_done& done) {
   const auto step = st.steps.find(done.step);
   if (step == st.steps.end())
     return;
+  st.watch.end(done.step, self->clock().now());
   const auto tickets = std::move(step->second);
   st.steps.erase(step);
   ++st.status.steps;
@@ -270,10 +276,8 @@ caf::result<host_report> obey(host_pointer self, const host_order& order) {
       older.promise.deliver(report_of(st, older.order, "replaced by order " + std::to_string(order.order)));
   std::erase_if(st.orders, [](const auto& entry) { return !entry.second.loading; });
   const std::set<expert_id> wanted{order.experts.begin(), order.experts.end()};
-  std::erase_if(st.serving, [&](expert_id id) { return wanted.count(id) == 0; });
-  for (const auto id : st.loaded)
-    if (wanted.count(id) > 0)
-      st.serving.insert(id);
+  st.serving = st.loaded;
+  keep_only(st.serving, order);
   auto cleaned = order;
   cleaned.experts.assign(wanted.begin(), wanted.end());
   st.orders.emplace(++st.last_order, pending_order{std::move(cleaned), promise});
@@ -289,18 +293,18 @@ void finish_load(host_pointer self, expert_load_done_message& done) {
   auto pending = std::move(found->second);
   st.orders.erase(found);
   st.loaded = {done.result.hosted.begin(), done.result.hosted.end()};
-  const auto& wanted = st.orders.empty() ? pending.order : st.orders.rbegin()->second.order;
-  st.serving.clear();
-  for (const auto id : wanted.experts)
-    if (st.loaded.count(id) > 0)
-      st.serving.insert(id);
+  for (const auto& [number, later] : st.orders)
+    if (later.loading) // the engine is at it by now, and has dropped what it leaves out
+      keep_only(st.loaded, later.order);
+  st.serving = st.loaded;
+  keep_only(st.serving, st.orders.empty() ? pending.order : st.orders.rbegin()->second.order);
   if (st.config.metrics)
     st.config.metrics->on_hosted(st.serving.size());
   if (pending.promise.pending())
     pending.promise.deliver(report_of(st, pending.order, std::move(done.result.error)));
 }
 
-worker_hello hello_of(const expert_host_state& state) {
+worker_hello hello_of(expert_host_state& state, time_point now) {
   const auto& shape = state.config.engine->shape();
   worker_hello result;
   result.address = state.config.address;
@@ -311,6 +315,7 @@ worker_hello hello_of(const expert_host_state& state) {
   result.expert_memory_bytes = state.config.expert_memory_bytes;
   result.expert_bytes = state.config.engine->expert_bytes();
   result.hosted = {state.serving.begin(), state.serving.end()};
+  result.engine = state.watch.look(now);
   return result;
 }
 
@@ -349,7 +354,7 @@ expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_conf
   return {
       [self](const expert_batch& batch) { return accept(self, batch); },
       [self](const host_order& order) { return obey(self, order); },
-      [self](caf::join_atom) { return hello_of(self->state); },
+      [self](caf::join_atom) { return hello_of(self->state, self->clock().now()); },
       [self](load_atom) {
         auto& st = self->state;
         lease_renewal result;
@@ -357,17 +362,12 @@ expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_conf
         result.term = st.term;
         result.running = st.batches.size();
         result.waiting = st.queue.queued_rows();
+        result.engine = st.watch.look(self->clock().now());
         result.activations = std::move(st.activations);
         clear_activations(st);
         return result;
       },
-      [self](const cluster_view& view) {
-        auto& st = self->state;
-        if (std::tie(view.experts.term, view.experts.epoch) < std::tie(st.experts.term, st.experts.epoch))
-          return;
-        st.experts = view.experts;
-        st.term = std::max(st.term, view.experts.term);
-      },
+      [self](const cluster_view& view) { self->state.term = std::max(self->state.term, view.experts.term); },
       [self](const expert_step_ptr& done) { finish_step(self, *done); },
       [self](const expert_load_ptr& done) { finish_load(self, *done); },
       [self](linger_atom) {

@@ -32,10 +32,9 @@ struct expert_batch {
 /// The answer: one unweighted output row per entry of expert_batch::rows, in that order.
 struct expert_result {
   uint64_t batch = 0;
-  uint64_t layer_version = 0; ///< the host's own version of the layer
-  payload outputs;            ///< [rows.size(), hidden], the model's dtype, row-major
-  uint64_t queue_ns = 0;      ///< time between arrival and the start of the step
-  uint64_t compute_ns = 0;    ///< time of the step, which other batches may have shared
+  payload outputs;         ///< [rows.size(), hidden], the model's dtype, row-major
+  uint64_t queue_ns = 0;   ///< time between arrival and the start of the step
+  uint64_t compute_ns = 0; ///< time of the step, which other batches may have shared
   bool operator==(const expert_result&) const = default;
 };
 
@@ -47,8 +46,7 @@ typename Inspector::result_type inspect(Inspector& f, expert_batch& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, expert_result& x) {
-  return f(caf::meta::type_name("expert_result"), x.batch, x.layer_version, x.outputs, x.queue_ns,
-           x.compute_ns);
+  return f(caf::meta::type_name("expert_result"), x.batch, x.outputs, x.queue_ns, x.compute_ns);
 }
 
 } // namespace troupe

@@ -37,7 +37,9 @@ struct open_admission {
 
 struct gateway_place {
   caf::weak_actor_ptr session;
-  worker_id worker;
+  held_place held;
+  time_point last_word; ///< of its worker; as of `told`
+  time_point told;      ///< when the session last said that it hears nothing
 };
 
 struct gateway_state {
@@ -128,7 +130,13 @@ void forward(pointer self, open_admission& admission) {
             auto found = self->state.open.find(id);
             if (found == self->state.open.end() || found->second.flight != flight)
               return;
-            self->state.places[id] = {found->second.session, place.worker.id};
+            const auto& asked = found->second.request;
+            const auto seq_tokens = uint64_t{asked.prompt_tokens} + asked.max_new_tokens;
+            self->state.places[id] = {
+                found->second.session,
+                {id, place.worker.id, asked.num_choices, asked.num_choices * seq_tokens},
+                {},
+                {}};
             found->second.promise.deliver(std::move(place));
             self->state.open.erase(found);
           },
@@ -153,6 +161,7 @@ caf::result<assignment> on_admission(pointer self, const admission_request& requ
   }
   auto& admission = state.open[request.id];
   admission.request = request;
+  admission.request.gateway = state.config.address.id;
   admission.promise = promise;
   admission.session = std::move(session);
   admission.arrival = state.next_arrival++;
@@ -239,7 +248,7 @@ void on_view(pointer self, const cluster_view& view) {
       state.workers.erase(found);
     }
     for (const auto& [id, place] : state.places)
-      if (place.worker == worker.id)
+      if (place.held.worker == worker.id)
         if (auto session =
                 caf::actor_cast<session_actor>(caf::actor_cast<caf::strong_actor_ptr>(place.session)))
           self->send(session, fence_atom_v, worker.id);
@@ -285,6 +294,32 @@ caf::result<caf::strong_actor_ptr> on_resolve(pointer self, const worker_address
   return promise;
 }
 
+worker_hello hello_of(const gateway_state& state) {
+  worker_hello hello;
+  hello.address = state.config.address;
+  for (const auto& [id, place] : state.places)
+    hello.places.push_back(place.held);
+  return hello;
+}
+
+lease_renewal load_of(const gateway_state& state, time_point now) {
+  lease_renewal load;
+  load.id = state.config.address.id;
+  load.running = state.places.size();
+  load.waiting = state.open.size();
+  std::map<worker_id, uint64_t> silences; // the longest of each worker
+  for (const auto& [id, place] : state.places) {
+    if (place.told == time_point{} || now - place.told > 2 * time_point::duration{defaults::session_tick})
+      continue; // its session has heard something since, or says so no longer
+    const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(now - place.last_word);
+    auto& longest = silences[place.held.worker];
+    longest = std::max(longest, static_cast<uint64_t>(silent.count()));
+  }
+  for (const auto& [worker, silent_ms] : silences)
+    load.complaints.push_back({worker, silent_ms});
+  return load;
+}
+
 caf::result<scheduler_status> on_status(pointer self) {
   if (!self->state.scheduler)
     return make_error(ec::not_ready, "the scheduler is away");
@@ -324,22 +359,18 @@ gateway_actor::behavior_type gateway(pointer self, gateway_config config) {
   return {
       [self](const admission_request& request) { return on_admission(self, request); },
       [self](done_atom, request_id id) { on_done(self, id); },
+      [self](silent_atom, request_id id, uint64_t silent_ms) {
+        if (auto found = self->state.places.find(id); found != self->state.places.end()) {
+          found->second.told = self->clock().now();
+          found->second.last_word = found->second.told - std::chrono::milliseconds{silent_ms};
+        }
+      },
       [self](caf::resolve_atom, const worker_address& worker) { return on_resolve(self, worker); },
       [self](const cluster_view& view) { on_view(self, view); },
       [self](scheduler_atom, const caf::strong_actor_ptr& handle) { on_scheduler(self, handle); },
       [self](caf::tick_atom) { on_tick(self); },
-      [self](caf::join_atom) {
-        worker_hello hello;
-        hello.address = self->state.config.address;
-        return hello;
-      },
-      [self](load_atom) {
-        lease_renewal load;
-        load.id = self->state.config.address.id;
-        load.running = self->state.places.size();
-        load.waiting = self->state.open.size();
-        return load;
-      },
+      [self](caf::join_atom) { return hello_of(self->state); },
+      [self](load_atom) { return load_of(self->state, self->clock().now()); },
       [self](caf::get_atom) -> caf::result<cluster_view, bool> { return on_get(self); },
       [self](status_atom) { return on_status(self); },
   };

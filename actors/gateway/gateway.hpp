@@ -23,6 +23,10 @@ using gateway_actor = caf::typed_actor<
     caf::replies_to<admission_request>::with<assignment>,
     // A session is over (or wants another worker): its place is free.
     caf::reacts_to<done_atom, request_id>,
+    // A session has heard nothing from its worker for so many milliseconds (more than
+    // defaults::engine_stall); it says so again at each defaults::session_tick until it does. The renewals of
+    // this gateway complain of that worker.
+    caf::reacts_to<silent_atom, request_id, uint64_t>,
     // The handle of an attention worker; fails with ec::peer_down.
     caf::replies_to<caf::resolve_atom, worker_address>::with<caf::strong_actor_ptr>,
     // Workers and placement changed (from the member actor).

@@ -282,6 +282,10 @@ void on_tick(pointer self) {
     ask_for_place(self);
   else if (state.now == phase::running && now - state.last_word >= defaults::token_wait)
     replay(self, make_error(ec::peer_down, "the worker has been silent for too long"));
+  else if (state.now == phase::running && now - state.last_word > defaults::engine_stall)
+    self->send(state.gateway, silent_atom_v, state.request.id,
+               static_cast<uint64_t>(
+                   std::chrono::duration_cast<std::chrono::milliseconds>(now - state.last_word).count()));
 }
 
 session_actor::behavior_type session(pointer self, const gateway_actor& gateway, session_request request,

@@ -25,6 +25,7 @@ struct admission_request {
   /// Another prompt of this HTTP request has produced tokens: never refuse, queue until the deadline.
   bool follows = false;
   std::vector<worker_id> avoid; ///< workers that just failed it
+  worker_id gateway{};          ///< whose request it is; the gateway actor fills it in
   bool operator==(const admission_request&) const = default;
 };
 
@@ -50,7 +51,8 @@ struct assignment {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, admission_request& x) {
   return f(caf::meta::type_name("admission_request"), x.id, x.prompt_tokens, x.max_new_tokens,
-           x.min_new_tokens, x.num_choices, x.priority, x.deadline_ms, x.attempt, x.follows, x.avoid);
+           x.min_new_tokens, x.num_choices, x.priority, x.deadline_ms, x.attempt, x.follows, x.avoid,
+           x.gateway);
 }
 
 template <class Inspector>

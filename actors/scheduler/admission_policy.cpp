@@ -9,9 +9,10 @@ namespace troupe {
 
 namespace {
 
-/// Requests that may end while a restarted scheduler still waits for their worker: as many as can have a
-/// place in a large cluster.
+/// Requests that may end, or be named by their gateway, while a restarted scheduler still waits for their
+/// worker: as many as can have a place in a large cluster.
 constexpr size_t max_released_early = 4096;
+constexpr size_t max_adopted_early = 4096; // of others an even share is taken
 
 } // namespace
 
@@ -95,6 +96,16 @@ void admission_policy::add_worker(const worker_hello& hello) {
   worker.budget.max_num_seqs = hello.max_num_seqs;
   worker.budget.kv_capacity_tokens = hello.kv_capacity_tokens;
   worker.budget.max_model_len = hello.max_model_len;
+  for (auto entry = adopted_early_.begin(); entry != adopted_early_.end();) {
+    const auto place = entry->second;
+    if (place.worker != id) {
+      ++entry;
+      continue;
+    }
+    entry = adopted_early_.erase(entry);
+    if (!has_request(place.request))
+      take_place(place.request, {.worker = id, .num_seqs = place.num_seqs, .kv_tokens = place.kv_tokens});
+  }
   std::map<request_id, uint64_t> running;
   for (const auto& sequence : hello.running)
     ++running[sequence.request];
@@ -107,6 +118,15 @@ void admission_policy::add_worker(const worker_hello& hello) {
     take_place(request,
                {.worker = id, .num_seqs = num_seqs, .kv_tokens = num_seqs * share, .restored = true});
   }
+}
+
+void admission_policy::adopt(const held_place& place) {
+  withdraw(place.request);
+  if (workers_.contains(place.worker))
+    take_place(place.request,
+               {.worker = place.worker, .num_seqs = place.num_seqs, .kv_tokens = place.kv_tokens});
+  else if (adopted_early_.size() < max_adopted_early)
+    adopted_early_.emplace(place.request, place);
 }
 
 void admission_policy::remove_worker(worker_id id) {
@@ -218,6 +238,8 @@ admission_policy::queue_map::iterator admission_policy::leave_queue(queue_map::i
 }
 
 bool admission_policy::withdraw(request_id id) {
+  if (adopted_early_.erase(id) > 0)
+    return false; // its worker may yet say that it runs
   if (auto found = queued_.find(id); found != queued_.end()) {
     leave_queue(queue_.find(found->second));
     return true;

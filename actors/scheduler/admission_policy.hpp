@@ -42,9 +42,14 @@ class admission_policy {
 
   explicit admission_policy(bounds most) : most_(most) {}
 
-  /// Adds an attention worker, or replaces what is known of it. Requests that it says to be running and that
-  /// have no place yet get one there: their true need is unknown, so each sequence takes an even share of KV.
+  /// Adds an attention worker, or replaces what is known of it. Requests that it says to be running, and that
+  /// neither have a place yet nor were named by a gateway (`adopt`), get one there: their true need is
+  /// unknown, so each sequence takes an even share of KV.
   void add_worker(const worker_hello& hello);
+
+  /// A gateway that joins (again) says what its request holds; whatever was known of it is replaced.
+  /// Remembered until the worker is here.
+  void adopt(const held_place& place);
 
   /// The worker is gone, and with it the places there: whoever had one asks again.
   void remove_worker(worker_id id);
@@ -130,6 +135,7 @@ class admission_policy {
   std::map<request_id, queue_key> queued_;
   std::map<request_id, place_entry> places_;
   std::map<worker_id, worker_entry> workers_;
+  std::map<request_id, held_place> adopted_early_; ///< their worker is not here yet
   std::deque<request_id> released_early_;
 };
 

@@ -175,8 +175,8 @@ std::string render(const stored_cluster& cluster) {
         << std::quoted(worker.name) << ' ' << std::quoted(worker.endpoint) << '\n';
   out << "layers " << experts.layers.size() << '\n';
   for (const auto& layer : experts.layers) {
-    out << "layer " << layer.version << ' ' << layer.experts.size() << '\n';
-    for (const auto& expert : layer.experts) {
+    out << "layer " << layer->version << ' ' << layer->experts.size() << '\n';
+    for (const auto& expert : layer->experts) {
       out << "hosts " << expert.hosts.size();
       for (auto host : expert.hosts)
         out << ' ' << host.value;
@@ -214,7 +214,7 @@ stored_cluster parse_stored_cluster(const std::string& text) {
   in.enter("layers");
   for (auto layers = in.count(); layers > 0; --layers) {
     in.enter("layer");
-    auto& layer = result.experts.layers.emplace_back();
+    layer_placement layer;
     layer.version = in.number();
     for (auto experts = in.count(); experts > 0; --experts) {
       in.enter("hosts");
@@ -222,6 +222,7 @@ stored_cluster parse_stored_cluster(const std::string& text) {
       for (auto left = in.count(); left > 0; --left)
         hosts.push_back({in.number()});
     }
+    result.experts.layers.push_back(std::make_shared<const layer_placement>(std::move(layer)));
   }
   return result;
 }

@@ -1,60 +1,189 @@
 #include "actors/scheduler/placement_rollout.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <iterator>
 #include <utility>
 
 #include "actors/defaults.hpp"
 
 namespace troupe {
 
+namespace {
+
+using id_list = std::vector<worker_id>; // ascending
+
+bool contains(const id_list& list, worker_id id) {
+  return std::binary_search(list.begin(), list.end(), id);
+}
+
+void insert(id_list& list, worker_id id) {
+  auto at = std::lower_bound(list.begin(), list.end(), id);
+  if (at == list.end() || *at != id)
+    list.insert(at, id);
+}
+
+void erase(id_list& list, worker_id id) {
+  auto at = std::lower_bound(list.begin(), list.end(), id);
+  if (at != list.end() && *at == id)
+    list.erase(at);
+}
+
+id_list difference(const id_list& left, const id_list& right) {
+  id_list result;
+  std::set_difference(left.begin(), left.end(), right.begin(), right.end(), std::back_inserter(result));
+  return result;
+}
+
+} // namespace
+
 void placement_rollout::set_layers(std::vector<uint32_t> layer_experts) {
   layer_experts_ = std::move(layer_experts);
-  first_.assign(1, 0);
-  for (auto experts : layer_experts_)
-    first_.push_back(first_.back() + experts);
+  first_.clear();
+  experts_.clear();
+  for (uint32_t layer = 0; layer < layer_experts_.size(); ++layer) {
+    first_.push_back(static_cast<uint32_t>(experts_.size()));
+    experts_.resize(experts_.size() + layer_experts_[layer], expert_entry{layer, {}, {}, {}});
+  }
   hosts_.clear();
-  routed_.assign(first_.back(), {});
-  versions_.assign(layer_experts_.size(), 0);
+  published_.assign(layer_experts_.size(), nullptr);
+  num_unhosted_ = experts_.size();
+  unpublished_.clear();
+  changed_.clear();
+  unrouted_yet_.clear();
+  gone_.clear();
+  unconfirmed_.clear();
+  with_orders_.clear();
+  num_stuck_ = 0;
+  num_awaiting_ = 0;
 }
 
-expert_id placement_rollout::unflat(size_t expert) const {
-  auto next = std::upper_bound(first_.begin(), first_.end(), expert);
-  auto layer = static_cast<size_t>(next - first_.begin()) - 1;
-  return {static_cast<uint32_t>(layer), static_cast<uint32_t>(expert - first_[layer])};
-}
-
-bool placement_rollout::is_known(expert_id id) const {
-  return id.layer < layer_experts_.size() && id.index < layer_experts_[id.layer];
-}
+// ---------------------------------------------------------------------------------------------------------------
+// Hosts
 
 void placement_rollout::add_host(worker_id id, uint64_t max_experts, const std::vector<expert_id>& hosted) {
   auto& host = hosts_[id];
   host.max_experts = max_experts;
-  host.retired = false;
-  host.target.assign(routed_.size(), false);
-  host.unrouted.assign(routed_.size(), 0);
-  reported(id, hosted);
+  host.first_epoch = epoch_;
+  for (auto& [expert, held] : host.experts)
+    held.unrouted = 0;
+  if (auto found = gone_.find(id); found != gone_.end()) {
+    for (auto expert : found->second)
+      host.experts[expert].routed = true;
+    gone_.erase(found);
+  }
+  if (epoch_ == 0)
+    unrouted_yet_.insert(id);
+  set_hosted(id, host, hosted);
+  changed_.insert(id);
+  examine_changed();
 }
 
 void placement_rollout::remove_host(worker_id id) {
-  hosts_.erase(id);
-}
-
-void placement_rollout::retire_host(worker_id id) {
-  if (auto found = hosts_.find(id); found != hosts_.end())
-    found->second.retired = true;
+  auto found = hosts_.find(id);
+  if (found == hosts_.end())
+    return;
+  auto& host = found->second;
+  for (const auto& [expert, held] : host.experts) {
+    erase(experts_[expert].hosted, id);
+    erase(experts_[expert].target, id);
+    if (held.routed)
+      gone_[id].push_back(expert);
+  }
+  num_stuck_ -= host.is_stuck ? 1 : 0;
+  num_awaiting_ -= host.is_awaiting ? 1 : 0;
+  with_orders_.erase(id);
+  unconfirmed_.erase(id);
+  unrouted_yet_.erase(id);
+  const auto held = std::move(host.experts);
+  hosts_.erase(found);
+  for (const auto& [expert, unused] : held)
+    touch(expert);
+  changed_.erase(id);
+  examine_changed();
 }
 
 void placement_rollout::reported(worker_id id, const std::vector<expert_id>& hosted) {
   auto found = hosts_.find(id);
   if (found == hosts_.end())
     return;
-  auto& flags = found->second.hosted;
-  flags.assign(routed_.size(), false);
+  set_hosted(id, found->second, hosted);
+  examine_changed();
+}
+
+void placement_rollout::set_hosted(worker_id id, host_entry& host, const std::vector<expert_id>& hosted) {
+  std::vector<uint32_t> now;
+  now.reserve(hosted.size());
   for (auto expert : hosted)
     if (is_known(expert))
-      flags[flat(expert)] = true;
+      now.push_back(flat(expert));
+  std::sort(now.begin(), now.end());
+  now.erase(std::unique(now.begin(), now.end()), now.end());
+  for (auto& [expert, held] : host.experts)
+    if (held.hosted && !std::binary_search(now.begin(), now.end(), expert)) {
+      held.hosted = false;
+      erase(experts_[expert].hosted, id);
+      touch(expert);
+      changed_.insert(id);
+    }
+  for (auto expert : now)
+    if (auto& held = host.experts[expert]; !std::exchange(held.hosted, true)) {
+      insert(experts_[expert].hosted, id);
+      touch(expert);
+    }
+}
+
+void placement_rollout::retarget(const std::vector<expert_target>& targets) {
+  for (const auto& [id, hosts] : targets) {
+    if (!is_known(id))
+      continue;
+    const auto expert = flat(id);
+    auto& entry = experts_[expert];
+    id_list wanted;
+    for (auto host : hosts)
+      if (hosts_.contains(host))
+        insert(wanted, host);
+    if (wanted == entry.target)
+      continue;
+    for (auto host : difference(entry.target, wanted)) {
+      hosts_.at(host).experts[expert].target = false;
+      changed_.insert(host);
+    }
+    for (auto host : difference(wanted, entry.target))
+      hosts_.at(host).experts[expert].target = true;
+    entry.target = std::move(wanted);
+    touch(expert);
+  }
+  examine_changed();
+}
+
+const std::vector<worker_id>& placement_rollout::routing_of(const expert_entry& expert) const {
+  const auto is_settled = !expert.target.empty()
+                          && std::includes(expert.hosted.begin(), expert.hosted.end(), expert.target.begin(),
+                                           expert.target.end());
+  return is_settled ? expert.target : expert.hosted;
+}
+
+void placement_rollout::touch(uint32_t expert) {
+  const auto& entry = experts_[expert];
+  if (routing_of(entry) == entry.routed)
+    unpublished_.erase(expert);
+  else
+    unpublished_.insert(expert);
+  changed_.insert(entry.hosted.begin(), entry.hosted.end());
+  changed_.insert(entry.target.begin(), entry.target.end());
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Routers
+
+void placement_rollout::add_router(worker_id id) {
+  confirmed_[id] = 0;
+  confirmations_changed();
+}
+
+void placement_rollout::remove_router(worker_id id) {
+  confirmed_.erase(id);
+  confirmations_changed();
 }
 
 bool placement_rollout::confirmed(worker_id id, uint64_t epoch) {
@@ -62,175 +191,199 @@ bool placement_rollout::confirmed(worker_id id, uint64_t epoch) {
   if (found == confirmed_.end() || found->second >= epoch)
     return false;
   found->second = epoch;
+  confirmations_changed();
   return true;
 }
 
 void placement_rollout::restart_epochs() {
+  epoch_ = 0;
   for (auto& [id, epoch] : confirmed_)
     epoch = 0;
-  for (auto& [id, host] : hosts_)
-    std::fill(host.unrouted.begin(), host.unrouted.end(), 0);
-}
-
-void placement_rollout::retarget(uint32_t num_replicas, bool rebalance) {
-  placement_problem problem{layer_experts_, {}, num_replicas, rebalance};
-  expert_placement planned(layer_experts_.size());
-  for (size_t layer = 0; layer < planned.size(); ++layer)
-    planned[layer].resize(layer_experts_[layer]);
-  auto loaded = planned;
-  for (const auto& [id, host] : hosts_) {
-    if (host.retired)
-      continue;
-    problem.workers.push_back({id, host.max_experts});
-    for (size_t expert = 0; expert < routed_.size(); ++expert) {
-      auto at = unflat(expert);
-      if (host.hosted[expert])
-        loaded[at.layer][at.index].push_back(id);
-      if (host.target[expert] && rebalance)
-        planned[at.layer][at.index].push_back(id);
-    }
+  for (auto& [id, host] : hosts_) {
+    host.first_epoch = 0;
+    for (auto& [expert, held] : host.experts)
+      held.unrouted = 0;
+    unrouted_yet_.insert(id);
+    changed_.insert(id);
   }
-  auto solution = place_experts(problem, planned, loaded);
-  for (auto& [id, host] : hosts_)
-    std::fill(host.target.begin(), host.target.end(), false);
-  for (size_t expert = 0; expert < routed_.size(); ++expert) {
-    auto at = unflat(expert);
-    for (auto id : solution[at.layer][at.index])
-      hosts_.at(id).target[expert] = true;
+  confirmations_changed();
+  examine_changed();
+}
+
+void placement_rollout::confirmations_changed() {
+  auto least = UINT64_MAX;
+  for (const auto& [id, epoch] : confirmed_)
+    least = std::min(least, epoch);
+  if (std::exchange(min_confirmed_, least) == least)
+    return;
+  changed_.insert(unconfirmed_.begin(), unconfirmed_.end());
+  changed_.insert(with_orders_.begin(), with_orders_.end()); // may no longer release
+  examine_changed();
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Publication
+
+placement_rollout::publication placement_rollout::route(uint64_t term, uint64_t epoch) {
+  const auto version = (term << 32U) + epoch;
+  epoch_ = epoch;
+  std::set<uint32_t> layers;
+  for (uint32_t layer = 0; layer < published_.size(); ++layer)
+    if (published_[layer] == nullptr)
+      layers.insert(layer);
+  for (auto id : std::exchange(unrouted_yet_, {})) {
+    hosts_.at(id).first_epoch = epoch;
+    changed_.insert(id);
   }
-}
-
-std::vector<worker_id> placement_rollout::routing_of(size_t expert) const {
-  std::vector<worker_id> all;
-  std::vector<worker_id> targets;
-  bool is_settled = true;
-  for (const auto& [id, host] : hosts_) {
-    if (host.hosted[expert])
-      all.push_back(id);
-    if (host.target[expert])
-      targets.push_back(id);
-    is_settled = is_settled && (!host.target[expert] || host.hosted[expert]);
-  }
-  return is_settled && !targets.empty() ? targets : all;
-}
-
-bool placement_rollout::wants_route() const {
-  for (size_t expert = 0; expert < routed_.size(); ++expert)
-    if (routing_of(expert) != routed_[expert])
-      return true;
-  return false;
-}
-
-placement placement_rollout::route(uint64_t term, uint64_t epoch) {
-  placement result{term, epoch, {}};
-  for (size_t layer = 0; layer < layer_experts_.size(); ++layer) {
-    auto changed = versions_[layer] == 0;
-    auto& published = result.layers.emplace_back();
-    for (auto expert = first_[layer]; expert < first_[layer + 1]; ++expert) {
-      auto hosts = routing_of(expert);
-      changed = changed || hosts != routed_[expert];
-      for (auto& [id, host] : hosts_) {
-        auto is_routed = std::binary_search(hosts.begin(), hosts.end(), id);
-        if (is_routed)
-          host.unrouted[expert] = 0;
-        else if (host.unrouted[expert] == 0)
-          host.unrouted[expert] = epoch;
+  for (auto expert : std::exchange(unpublished_, {})) {
+    auto& entry = experts_[expert];
+    const auto& hosts = routing_of(entry);
+    for (auto id : difference(entry.routed, hosts))
+      if (auto found = hosts_.find(id); found != hosts_.end()) {
+        auto& held = found->second.experts[expert];
+        held.routed = false;
+        held.unrouted = epoch;
+        changed_.insert(id);
       }
-      published.experts.push_back({hosts});
-      routed_[expert] = std::move(hosts);
-    }
-    if (changed)
-      versions_[layer] = (term << 32U) + epoch;
-    published.version = versions_[layer];
+    for (auto id : difference(hosts, entry.routed))
+      hosts_.at(id).experts[expert].routed = true;
+    num_unhosted_ += hosts.empty() ? 1 : 0;
+    num_unhosted_ -= entry.routed.empty() ? 1 : 0;
+    entry.routed = hosts;
+    layers.insert(entry.layer);
+    changed_.insert(hosts.begin(), hosts.end());
   }
-  return result;
+  gone_.clear();
+  for (auto layer : layers) {
+    auto next = std::make_shared<layer_placement>();
+    next->version = version;
+    next->experts.reserve(layer_experts_[layer]);
+    for (uint32_t index = 0; index < layer_experts_[layer]; ++index)
+      next->experts.push_back({experts_[first_[layer] + index].routed});
+    published_[layer] = std::move(next);
+  }
+  examine_changed();
+  return {{term, epoch, published_}, {layers.begin(), layers.end()}};
 }
 
-bool placement_rollout::is_complete() const {
-  return !layer_experts_.empty()
-         && std::none_of(routed_.begin(), routed_.end(), [](const auto& hosts) { return hosts.empty(); });
+// ---------------------------------------------------------------------------------------------------------------
+// Orders
+
+uint64_t placement_rollout::unrouted_since(const host_entry& host, const holding& expert) {
+  if (expert.routed)
+    return 0;
+  return expert.unrouted != 0 ? expert.unrouted : host.first_epoch;
 }
 
-bool placement_rollout::is_releasable(const host_entry& host, size_t expert) const {
-  auto epoch = host.unrouted[expert];
-  return epoch != 0 && !host.target[expert]
-         && std::all_of(confirmed_.begin(), confirmed_.end(),
-                        [epoch](const auto& entry) { return entry.second >= epoch; });
+bool placement_rollout::is_releasable(worker_id id, const host_entry& host, uint32_t expert,
+                                      const holding& held) const {
+  const auto since = unrouted_since(host, held);
+  // The last condition keeps what the host should hold, and what the next routing is about to send here
+  // again.
+  return held.hosted && since != 0 && since <= min_confirmed_ && !contains(routing_of(experts_[expert]), id);
 }
 
-uint64_t placement_rollout::num_keeping(const host_entry& host) const {
-  uint64_t result = 0;
-  for (size_t expert = 0; expert < routed_.size(); ++expert)
-    result += host.hosted[expert] && !is_releasable(host, expert) ? 1 : 0;
-  return result;
+void placement_rollout::examine_changed() {
+  for (auto id : std::exchange(changed_, {}))
+    if (auto found = hosts_.find(id); found != hosts_.end())
+      examine(id, found->second);
+}
+
+void placement_rollout::examine(worker_id id, host_entry& host) {
+  uint64_t num_releasable = 0;
+  uint64_t num_hosted = 0;
+  bool is_missing = false;
+  bool is_unconfirmed = false;
+  bool is_awaiting = false;
+  for (auto at = host.experts.begin(); at != host.experts.end();) {
+    const auto& held = at->second;
+    const auto since = unrouted_since(host, held);
+    const auto is_known_to_all = since <= min_confirmed_; // also when it is routed
+    is_unconfirmed = is_unconfirmed || !is_known_to_all;
+    if (held.hosted) {
+      ++num_hosted;
+      const auto releases = is_releasable(id, host, at->first, held);
+      num_releasable += releases ? 1 : 0;
+      is_awaiting = is_awaiting || (since != 0 && !releases);
+    } else if (held.target) {
+      is_missing = true;
+    } else if (!held.routed && is_known_to_all) {
+      at = host.experts.erase(at); // over and done
+      continue;
+    }
+    ++at;
+  }
+  host.num_keeping = num_hosted - num_releasable;
+  const auto has_room = host.num_keeping < host.max_experts;
+  host.has_order = num_releasable > 0 || (is_missing && has_room);
+  if (host.has_order)
+    with_orders_.insert(id);
+  else
+    with_orders_.erase(id);
+  if (is_unconfirmed)
+    unconfirmed_.insert(id);
+  else
+    unconfirmed_.erase(id);
+  num_stuck_ -= std::exchange(host.is_stuck, is_missing && !has_room) ? 1 : 0;
+  num_stuck_ += host.is_stuck ? 1 : 0;
+  num_awaiting_ -= std::exchange(host.is_awaiting, is_awaiting) ? 1 : 0;
+  num_awaiting_ += host.is_awaiting ? 1 : 0;
 }
 
 std::optional<std::vector<expert_id>> placement_rollout::next_order(worker_id id) {
-  auto found = hosts_.find(id);
-  if (found == hosts_.end())
+  if (!with_orders_.contains(id))
     return std::nullopt;
-  auto& host = found->second;
-  std::vector<std::pair<size_t, size_t>> missing; // hosts that the expert has, expert
-  std::vector<size_t> wanted;
-  bool changes = false;
-  for (size_t expert = 0; expert < routed_.size(); ++expert) {
-    if (host.hosted[expert] && is_releasable(host, expert)) {
-      host.hosted[expert] = false;
-      changes = true;
-    } else if (host.hosted[expert]) {
+  auto& host = hosts_.at(id);
+  std::vector<std::pair<size_t, uint32_t>> missing; // hosts that the expert has, expert
+  std::vector<uint32_t> wanted;
+  std::vector<uint32_t> released;
+  for (const auto& [expert, held] : host.experts)
+    if (is_releasable(id, host, expert, held))
+      released.push_back(expert);
+    else if (held.hosted)
       wanted.push_back(expert);
-    } else if (host.target[expert]) {
-      missing.emplace_back(routed_[expert].size(), expert);
-    }
-  }
+    else if (held.target)
+      missing.emplace_back(experts_[expert].routed.size(), expert);
   std::sort(missing.begin(), missing.end());
-  auto room = host.max_experts - std::min<uint64_t>(host.max_experts, wanted.size());
-  if (missing.size() > std::min<uint64_t>(room, defaults::max_experts_per_order))
-    missing.resize(std::min<uint64_t>(room, defaults::max_experts_per_order));
+  const auto room = host.max_experts - std::min<uint64_t>(host.max_experts, wanted.size());
+  missing.resize(std::min<uint64_t>({missing.size(), room, defaults::max_experts_per_order}));
   for (const auto& [num_hosts, expert] : missing)
     wanted.push_back(expert);
-  if (!changes && missing.empty())
-    return std::nullopt;
   std::sort(wanted.begin(), wanted.end());
   std::vector<expert_id> order;
   order.reserve(wanted.size());
   for (auto expert : wanted)
-    order.push_back(unflat(expert));
+    order.push_back(id_of(expert));
+  for (auto expert : released) {
+    host.experts[expert].hosted = false;
+    erase(experts_[expert].hosted, id);
+    touch(expert);
+  }
+  changed_.insert(id);
+  examine_changed();
   return order;
-}
-
-bool placement_rollout::is_stuck() const {
-  return std::any_of(hosts_.begin(), hosts_.end(), [this](const auto& entry) {
-    const auto& host = entry.second;
-    for (size_t expert = 0; expert < routed_.size(); ++expert)
-      if (host.target[expert] && !host.hosted[expert])
-        return num_keeping(host) >= host.max_experts;
-    return false;
-  });
-}
-
-bool placement_rollout::awaits_confirmation() const {
-  return std::any_of(hosts_.begin(), hosts_.end(), [this](const auto& entry) {
-    const auto& host = entry.second;
-    for (size_t expert = 0; expert < routed_.size(); ++expert)
-      if (host.hosted[expert] && host.unrouted[expert] != 0 && !is_releasable(host, expert))
-        return true;
-    return false;
-  });
 }
 
 bool placement_rollout::is_free(worker_id id) const {
   auto found = hosts_.find(id);
-  return found == hosts_.end() || num_keeping(found->second) == 0;
+  return found == hosts_.end() || found->second.num_keeping == 0;
 }
+
+// ---------------------------------------------------------------------------------------------------------------
+// What is
 
 std::vector<expert_id> placement_rollout::hosted(worker_id id) const {
   std::vector<expert_id> result;
   if (auto found = hosts_.find(id); found != hosts_.end())
-    for (size_t expert = 0; expert < routed_.size(); ++expert)
-      if (found->second.hosted[expert])
-        result.push_back(unflat(expert));
+    for (const auto& [expert, held] : found->second.experts)
+      if (held.hosted)
+        result.push_back(id_of(expert));
   return result;
+}
+
+std::span<const worker_id> placement_rollout::hosts_with(expert_id expert) const {
+  return is_known(expert) ? std::span<const worker_id>{experts_[flat(expert)].hosted}
+                          : std::span<const worker_id>{};
 }
 
 } // namespace troupe

@@ -36,6 +36,7 @@ scheduler_actor::behavior_type scheduler(scheduler_state::pointer self, schedule
         self->delayed_send(self, defaults::scheduler_tick, caf::tick_atom_v);
         self->state.tick();
       },
+      [self](gather_atom) { self->state.gathered(); },
       [self](status_atom) { return self->state.status(); },
   };
 }

@@ -37,6 +37,8 @@ using scheduler_actor = caf::typed_actor<
     caf::reacts_to<done_atom, request_id>,
     // Leases and deadlines (local only).
     caf::reacts_to<caf::tick_atom>,
+    // What workers have told has been gathered for long enough (local only).
+    caf::reacts_to<gather_atom>,
     // Everything, for /cluster.
     caf::replies_to<status_atom>::with<scheduler_status>>;
 

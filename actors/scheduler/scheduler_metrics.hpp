@@ -3,12 +3,32 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/error.hpp"
 
 namespace troupe {
+
+/// Why a worker was fenced: told that it is dead to the cluster, and to join again as new.
+enum class fence_reason : uint8_t {
+  lease,     ///< its actor has not renewed the lease
+  engine,    ///< its engine hangs, by its own word
+  unanswered ///< others have heard nothing from it
+};
+
+inline const char* to_string(fence_reason reason) {
+  switch (reason) {
+  case fence_reason::lease:
+    return "lease";
+  case fence_reason::engine:
+    return "engine";
+  case fence_reason::unanswered:
+    break;
+  }
+  return "unanswered";
+}
 
 /// Called on the actor's thread: an implementation counts or hands over and returns, it neither blocks nor
 /// throws.
@@ -20,6 +40,7 @@ struct scheduler_metrics {
   virtual void on_admitted(std::chrono::nanoseconds waited) = 0;
   virtual void on_refused(ec code) = 0;
   virtual void on_published(const placement& experts, bool ready) = 0;
+  virtual void on_fenced(fence_reason reason) = 0;
   /// Something an operator should read: a stable name ("worker-joined"), then a sentence.
   virtual void on_event(const char* name, const std::string& text) = 0;
 };

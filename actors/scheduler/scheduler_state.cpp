@@ -1,6 +1,7 @@
 #include "actors/scheduler/scheduler_state.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <caf/actor_cast.hpp>
@@ -13,6 +14,8 @@ namespace {
 
 /// Incarnations of workers that one scheduler remembers; forgetting costs a needless new term.
 constexpr size_t max_welcomed = 4096;
+
+constexpr auto unlimited_experts = std::numeric_limits<uint64_t>::max();
 
 uint64_t max_experts(const worker_hello& hello) {
   if (hello.expert_memory_bytes == 0 || hello.expert_bytes == 0)
@@ -35,6 +38,7 @@ void scheduler_state::start(pointer actor, scheduler_config settings, std::optio
   next_tick_ = now() + defaults::scheduler_tick;
   members_ = member_table{config_.allow_inexact};
   admission_ = admission_policy{{config_.max_queued_bytes, config_.max_num_queued_reqs}};
+  target_ = placement_target{{config_.num_replicas, {}}};
   if (!stored)
     return;
   members_.restore(stored->identity);
@@ -60,20 +64,25 @@ void scheduler_state::raise_term(uint64_t above, const std::string& who) {
   for (const auto& [id, member] : contacts_)
     welcomed_.insert(id);
   rollout_.restart_epochs();
-  hosting_changed_ = true;
   view_changed_ = true;
   event("term-raised",
         who + " has seen term " + std::to_string(above) + ", this is now " + std::to_string(term_));
 }
 
 void scheduler_state::adopt_model() {
-  if (rollout_.layer_experts() == members_.identity().layer_experts)
+  if (layer_experts_ == members_.identity().layer_experts)
     return;
-  rollout_.set_layers(members_.identity().layer_experts);
+  layer_experts_ = members_.identity().layer_experts;
+  target_.set_layers(layer_experts_);
+  rollout_.set_layers(layer_experts_);
   for (const auto& [id, member] : members_.all())
     if (member.hello.address.role == worker_role::expert)
-      rollout_.add_host(id, max_experts(member.hello), member.hello.hosted);
-  wants_target_ = true;
+      add_host(member.hello);
+}
+
+void scheduler_state::add_host(const worker_hello& hello) {
+  target_.add_host(hello.address.id, max_experts(hello));
+  rollout_.add_host(hello.address.id, max_experts(hello), hello.hosted);
 }
 
 void scheduler_state::watch_recovery(const worker_hello& hello) {
@@ -95,6 +104,8 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
     return refusal;
   }
   auto id = hello.address.id;
+  if (auto hangs = check_engine(hello))
+    return hangs;
   watch_recovery(hello);
   if (hello.term > term_ || (hello.term == term_ && !welcomed_.contains(id)))
     raise_term(hello.term, hello.address.name);
@@ -107,6 +118,7 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
     welcomed_.clear();
   welcomed_.insert(id);
   members_.join(hello, now());
+  hangs_.joined(hello, now());
   auto& entry = contacts_[id];
   if (entry.member)
     self_->demonitor(entry.member.address());
@@ -117,15 +129,18 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
   if (hello.address.role == worker_role::attention) {
     admission_.add_worker(hello);
     rollout_.add_router(id);
-  } else if (hello.address.role == worker_role::expert && !rollout_.layer_experts().empty()) {
-    rollout_.add_host(id, max_experts(hello), hello.hosted);
-    wants_target_ = true;
+  } else if (hello.address.role == worker_role::expert && !layer_experts_.empty()) {
+    add_host(hello);
   }
-  hosting_changed_ = true;
+  if (hello.address.role == worker_role::gateway)
+    adopt_places(hello);
   view_changed_ = true;
   event("worker-joined", described(hello.address));
+  act_soon();
   step();
-  return worker_welcome{term_, members_.identity().fingerprint, published_};
+  // Expert hosts go by their orders.
+  const auto is_host = hello.address.role == worker_role::expert;
+  return worker_welcome{term_, members_.identity().fingerprint, is_host ? cluster_view{} : published_};
 }
 
 void scheduler_state::renew(const lease_renewal& load, const caf::strong_actor_ptr& sender) {
@@ -135,11 +150,18 @@ void scheduler_state::renew(const lease_renewal& load, const caf::strong_actor_p
       self_->send(caf::actor_cast<member_actor>(sender), fence_atom_v);
     return;
   }
+  hangs_.renewed(load, now());
+  if (load.engine.is_stalled()) {
+    fence_hung(id, load.engine);
+    act_at_once();
+    step();
+    return;
+  }
   if (members_.find(id)->hello.address.role != worker_role::attention)
     return;
   admission_.reconcile(load);
-  if (load.term == term_)
-    hosting_changed_ = rollout_.confirmed(id, load.epoch) || hosting_changed_;
+  if (load.term == term_ && rollout_.confirmed(id, load.epoch))
+    act_soon();
   step();
 }
 
@@ -147,10 +169,9 @@ caf::result<void> scheduler_state::leave(worker_id id) {
   if (!members_.leave(id))
     return caf::unit;
   admission_.retire_worker(id);
-  rollout_.retire_host(id);
-  wants_target_ = true;
-  hosting_changed_ = true;
+  target_.remove_host(id); // the rollout keeps what it has until others have it
   view_changed_ = true;
+  act_soon();
   if (auto found = departures_.find(id); found != departures_.end())
     found->second.promise.deliver(make_error(ec::cancelled, "asked again"));
   auto promise = self_->make_response_promise<caf::unit_t>();
@@ -162,8 +183,11 @@ caf::result<void> scheduler_state::leave(worker_id id) {
 void scheduler_state::remove_worker(worker_id id, const std::string& why) {
   if (const auto* member = members_.find(id))
     event("worker-gone", described(member->hello.address) + " " + why);
+  orphan([id](const ownership& whose) { return whose.gateway == id && !whose.kept_until; }, false);
   members_.remove(id);
+  hangs_.removed(id);
   admission_.remove_worker(id);
+  target_.remove_host(id);
   rollout_.remove_host(id);
   rollout_.remove_router(id);
   if (auto found = contacts_.find(id); found != contacts_.end()) {
@@ -174,30 +198,26 @@ void scheduler_state::remove_worker(worker_id id, const std::string& why) {
     found->second.promise.deliver(caf::unit);
     departures_.erase(found);
   }
-  wants_target_ = true;
-  hosting_changed_ = true;
   view_changed_ = true;
 }
 
 void scheduler_state::down(const caf::actor_addr& source, const caf::error& reason) {
   // Whoever shuts down has no time to say good-bye when nobody needs it any more; that is no death.
   const auto has_left = reason == caf::exit_reason::user_shutdown;
+  // A process that has died looks the same as one to which the way is lost.
+  const auto is_cut = reason == caf::exit_reason::remote_link_unreachable;
   for (const auto& [id, entry] : contacts_)
     if (entry.member.address() == source) {
       if (!has_left && was_held_up())
         expect_back(id);
+      if (is_cut)
+        orphan([gateway = id](const ownership& whose) { return whose.gateway == gateway; }, true);
       remove_worker(id, has_left ? "has left" : "has died");
+      act_at_once();
       break;
     }
-  if (std::erase(watched_, source) > 0) {
-    std::vector<request_id> orphans;
-    for (const auto& [id, owner] : owners_)
-      if (owner == source)
-        orphans.push_back(id);
-    // All of them first: a free place is for somebody who still wants it.
-    for (auto id : orphans)
-      forget(id);
-  }
+  if (std::erase(watched_, source) > 0)
+    orphan([&source](const ownership& whose) { return whose.actor == source; }, is_cut);
   step();
 }
 
@@ -222,17 +242,23 @@ void scheduler_state::tick() {
   if (late > defaults::lease_interval) {
     held_up_until_ = now() + defaults::lease;
     members_.extend(late, now());
+    hangs_.extend(late, now());
+    for (auto& [id, whose] : owners_)
+      if (whose.kept_until)
+        *whose.kept_until += late;
     event("scheduler-late",
           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(late).count())
               + " ms in which no lease could run out");
   }
   next_tick_ = now() + defaults::scheduler_tick;
-  for (auto id : members_.expired(now())) {
-    self_->send(contacts_.at(id).member, fence_atom_v);
-    remove_worker(id, "has not renewed its lease");
-  }
+  for (auto id : members_.expired(now()))
+    fence(id, fence_reason::lease, "has not renewed its lease");
+  fence_the_accused();
+  orphan([time = now()](const ownership& whose) { return whose.kept_until && *whose.kept_until <= time; },
+         false);
   for (auto& [id, error] : admission_.expire(now(), published_.ready))
     refuse(id, error);
+  act(); // a pause may have passed, or a recovery ended
   step();
 }
 
@@ -247,8 +273,10 @@ void scheduler_state::finish_departures() {
   }
   for (auto id : free)
     remove_worker(id, "has left");
-  if (!free.empty())
-    step();
+  if (free.empty())
+    return;
+  act_soon();
+  step();
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -274,7 +302,7 @@ scheduler_state::admit(const admission_request& request,
       self_->monitor(owner);
       watched_.push_back(address);
     }
-    owners_[request.id] = std::move(address);
+    owners_[request.id] = {std::move(address), request.gateway, {}};
   }
   step();
   return promise;
@@ -288,6 +316,34 @@ void scheduler_state::refuse(request_id id, const caf::error& error) {
     found->second.deliver(error);
     waiting_.erase(found);
   }
+}
+
+void scheduler_state::adopt_places(const worker_hello& hello) {
+  const auto id = hello.address.id;
+  orphan([id](const ownership& whose) { return whose.gateway == id; }, false);
+  for (const auto& place : hello.places) {
+    if (auto found = waiting_.find(place.request); found != waiting_.end()) {
+      found->second.deliver(make_error(ec::cancelled, "the request has a place"));
+      waiting_.erase(found);
+    }
+    admission_.adopt(place);
+    owners_[place.request] = {{}, id, {}};
+  }
+}
+
+void scheduler_state::orphan(const std::function<bool(const ownership&)>& is_its, bool is_cut) {
+  std::vector<request_id> lost;
+  for (auto& [id, whose] : owners_) {
+    if (!is_its(whose))
+      continue;
+    if (is_cut && !waiting_.contains(id))
+      whose.kept_until = now() + defaults::lease;
+    else
+      lost.push_back(id);
+  }
+  // All of them first: a free place is for somebody who still wants it.
+  for (auto id : lost)
+    forget(id);
 }
 
 void scheduler_state::forget(request_id id) {

@@ -1,7 +1,9 @@
 // The state of the scheduler actor: between messages and the pure parts that decide (members, admission,
-// placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp.
+// placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp; who is dead
+// though connected, in scheduler_state_fencing.cpp.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,8 +17,10 @@
 #include "actors/cluster/member.hpp"
 #include "actors/scheduler/admission_policy.hpp"
 #include "actors/scheduler/cluster_store_writer.hpp"
+#include "actors/scheduler/hang_policy.hpp"
 #include "actors/scheduler/member_table.hpp"
 #include "actors/scheduler/placement_rollout.hpp"
+#include "actors/scheduler/placement_target.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/scheduler/scheduler_metrics.hpp"
 
@@ -45,6 +49,13 @@ struct scheduler_state {
     time_point deadline;
   };
 
+  /// Who asked for a request's place.
+  struct ownership {
+    caf::actor_addr actor; ///< the gateway actor, as long as it is under monitor for this request
+    worker_id gateway;     ///< of a gateway that has not said so: 0
+    std::optional<time_point> kept_until; ///< the way to the gateway is lost: it may come back until then
+  };
+
   void start(pointer actor, scheduler_config settings, std::optional<stored_cluster> stored,
              cluster_store_writer_actor disk);
 
@@ -55,6 +66,8 @@ struct scheduler_state {
   caf::result<assignment> admit(const admission_request& request, caf::strong_actor_ptr owner);
   void done(request_id id);
   void tick();
+  /// What has been gathered is to be acted on.
+  void gathered();
   /// A member or a gateway has ended, for `reason`.
   void down(const caf::actor_addr& source, const caf::error& reason);
   void shut_down();
@@ -67,23 +80,48 @@ struct scheduler_state {
 
   void raise_term(uint64_t above, const std::string& name);
   void adopt_model();
+  void add_host(const worker_hello& hello);
   void watch_recovery(const worker_hello& hello);
   void remove_worker(worker_id id, const std::string& why);
+  /// A worker whose engine hangs may not join.
+  caf::error check_engine(const worker_hello& hello);
+  /// False when the operator has been told of it already.
+  bool tell_hung(worker_id id);
+  void fence_hung(worker_id id, const engine_progress& engine);
+  /// Declares a worker dead though it is still connected: it has to join again.
+  void fence(worker_id id, fence_reason reason, const std::string& why);
+  void fence_the_accused();
+  /// Would the cluster go on without this worker?
+  bool is_replaceable(worker_id id) const;
   /// Whether this process did not run just now, so that peers have taken it for dead.
   bool was_held_up() const;
   /// Waits for a worker that has lost its connection, as after a restart.
   void expect_back(worker_id id);
   void refuse(request_id id, const caf::error& error);
+  /// A gateway that joins says which of its requests have places; of its others nothing is left.
+  void adopt_places(const worker_hello& hello);
+  /// The end of a gateway. @param is_cut  only the way to it has ended: what has a place keeps it for a lease
+  void orphan(const std::function<bool(const ownership&)>& is_its, bool is_cut);
   /// Takes a request out, wherever it is, without giving its place to another yet.
   void forget(request_id id);
 
-  /// Does whatever the last message made possible: recovery ends, target, publication, orders, places,
-  /// departures.
+  /// Does at once what the last message made possible for requests and departures.
   void step();
   bool is_recovering();
+  /// Something has changed that placement, view or orders depend on: act on it when more has come.
+  void act_soon();
+  /// Acts on it now, unless something has just been published.
+  void act_at_once();
+  /// From what has changed to target, publication and orders.
+  void act();
   void publish();
   void broadcast();
   void issue_orders();
+
+  /// False when it has to wait: for the answer to the last one, or for a pause to pass.
+  bool may_order(const contact& to) const { return !to.in_flight && now() >= to.retry_at; }
+
+  void settle_if_stuck();
   void issue_order(worker_id id, contact& to, std::vector<expert_id> experts);
   void order_done(worker_id id, uint64_t order, const host_report* report, const std::string& error);
   void place_requests();
@@ -100,23 +138,28 @@ struct scheduler_state {
   time_point next_tick_;     ///< when it is due
   time_point held_up_until_; ///< until then, lost connections are blamed on our own pause
   admission_policy admission_{{}};
-  placement_rollout rollout_;
+  std::vector<uint32_t> layer_experts_;                   ///< that target and rollout have been told
+  placement_target target_{placement_target::settings{}}; ///< who should hold what
+  placement_rollout rollout_;                             ///< from there to who holds it
   std::map<worker_id, contact> contacts_;
   std::map<worker_id, departure> departures_;
   std::set<worker_id> welcomed_; ///< in this term
+  hang_policy hangs_;
+  std::set<worker_id> told_hung_; ///< the operator knows; until they join
 
   std::map<request_id, caf::typed_response_promise<assignment>> waiting_;
-  std::map<request_id, caf::actor_addr> owners_; ///< gateway actors of requests that wait or have a place
-  std::vector<caf::actor_addr> watched_;         ///< gateway actors under monitor
+  std::map<request_id, ownership> owners_; ///< of requests that wait or have a place
+  std::vector<caf::actor_addr> watched_;   ///< gateway actors under monitor
 
   std::optional<time_point> recovery_end_;
   std::vector<worker_address>
       expected_;               ///< workers that are not back yet, of the last scheduler or of this one
   bool knows_workers_ = false; ///< recovery ends early once all of expected_ are back
-  bool wants_target_ = false;  ///< the target no longer fits the workers
   bool has_target_ = false;
-  bool hosting_changed_ = false; ///< look at routing and orders again
-  bool view_changed_ = false;    ///< workers came or went since the last publication
+  bool is_gathering_ = false; ///< gather_atom is on its way
+  bool has_settled_ = false;  ///< and nothing has changed since then
+  std::optional<time_point> last_publication_;
+  bool view_changed_ = false; ///< workers came or went since the last publication
   bool is_saving_ = false;
   cluster_view next_;      ///< the newest view; being made durable while is_saving_
   cluster_view published_; ///< what members have been sent

@@ -16,28 +16,48 @@ bool scheduler_state::is_recovering() {
 }
 
 void scheduler_state::step() {
-  if (!is_recovering()) {
-    has_target_ = has_target_ || members_.count(worker_role::expert) >= config_.min_expert_workers;
-    if (wants_target_ && has_target_ && !rollout_.layer_experts().empty()) {
-      rollout_.retarget(config_.num_replicas, true);
-      wants_target_ = false;
-      hosting_changed_ = true;
-    }
-    if (!is_saving_ && (view_changed_ || (hosting_changed_ && rollout_.wants_route())))
-      publish();
-    if (hosting_changed_)
-      issue_orders();
-  }
   place_requests();
   finish_departures();
   if (config_.metrics)
     config_.metrics->on_requests(admission_.num_queued(), admission_.num_placed());
 }
 
+void scheduler_state::act_soon() {
+  has_settled_ = false;
+  if (!std::exchange(is_gathering_, true))
+    self_->delayed_send(self_, defaults::gather_changes, gather_atom_v);
+}
+
+void scheduler_state::act_at_once() {
+  has_settled_ = false;
+  if (last_publication_ && now() - *last_publication_ < defaults::gather_changes)
+    act_soon();
+  else
+    act();
+}
+
+void scheduler_state::gathered() {
+  is_gathering_ = false;
+  act();
+  step();
+}
+
+void scheduler_state::act() {
+  if (is_recovering())
+    return;
+  has_target_ = has_target_ || members_.count(worker_role::expert) >= config_.min_expert_workers;
+  if (has_target_ && target_.wants_repair())
+    rollout_.retarget(target_.repair([this](expert_id expert) { return rollout_.hosts_with(expert); }));
+  if (!is_saving_ && (view_changed_ || rollout_.wants_route()))
+    publish();
+  issue_orders();
+  settle_if_stuck();
+}
+
 void scheduler_state::publish() {
   view_changed_ = false;
-  hosting_changed_ = true;
-  next_.experts = rollout_.route(term_, ++epoch_);
+  last_publication_ = now();
+  next_.experts = rollout_.route(term_, ++epoch_).experts;
   next_.workers.clear();
   for (const auto& [id, member] : members_.all())
     next_.workers.push_back(member.hello.address);
@@ -55,8 +75,8 @@ void scheduler_state::publish() {
   auto self = self_;
   auto saved = [self] {
     self->state.is_saving_ = false;
-    self->state.hosting_changed_ = true; // whatever came meanwhile has not been looked at
     self->state.broadcast();
+    self->state.act_soon(); // whatever came meanwhile has not been published
     self->state.step();
   };
   self_
@@ -74,30 +94,30 @@ void scheduler_state::broadcast() {
   if (config_.metrics)
     config_.metrics->on_published(published_.experts, published_.ready);
   auto message = caf::make_message(published_);
+  // Expert hosts have no use for it: they go by their orders, which carry the term.
   for (const auto& [id, entry] : contacts_)
-    caf::anon_send(caf::actor_cast<caf::actor>(entry.member), message);
+    if (members_.find(id)->hello.address.role != worker_role::expert)
+      caf::anon_send(caf::actor_cast<caf::actor>(entry.member), message);
 }
 
 void scheduler_state::issue_orders() {
-  hosting_changed_ = false;
-  bool is_busy = false;
-  for (auto& [id, entry] : contacts_) {
-    if (entry.in_flight || now() < entry.retry_at) {
-      is_busy = true;
-      hosting_changed_ = hosting_changed_ || !entry.in_flight;
-      continue;
-    }
-    if (auto experts = rollout_.next_order(id)) {
-      issue_order(id, entry, std::move(*experts));
-      is_busy = true;
-    }
-  }
-  if (!is_busy && !is_saving_ && rollout_.is_stuck() && !rollout_.awaits_confirmation()) {
-    // Full workers that wait for one another's room: serve everything first, balance gives way.
-    rollout_.retarget(config_.num_replicas, false);
-    hosting_changed_ = rollout_.wants_route();
-    event("placement-unbalanced", "workers have no room to exchange experts");
-  }
+  const auto hosts = rollout_.hosts_with_orders(); // a copy: an order changes for whom there are others
+  for (auto id : hosts)
+    if (auto& entry = contacts_.at(id); may_order(entry))
+      if (auto experts = rollout_.next_order(id))
+        issue_order(id, entry, std::move(*experts));
+}
+
+void scheduler_state::settle_if_stuck() {
+  if (has_settled_ || is_saving_ || !rollout_.is_stuck() || rollout_.awaits_confirmation()
+      || !std::all_of(contacts_.begin(), contacts_.end(),
+                      [this](const auto& entry) { return may_order(entry.second); }))
+    return;
+  // Full workers that wait for one another's room: serve everything first, balance gives way.
+  rollout_.retarget(target_.settle([this](expert_id expert) { return rollout_.hosts_with(expert); }));
+  act_soon();
+  has_settled_ = true;
+  event("placement-unbalanced", "workers have no room to exchange experts");
 }
 
 void scheduler_state::issue_order(worker_id id, contact& to, std::vector<expert_id> experts) {
@@ -119,11 +139,14 @@ void scheduler_state::order_done(worker_id id, uint64_t order, const host_report
     return;
   auto& entry = found->second;
   entry.in_flight = false;
-  hosting_changed_ = true;
+  act_soon();
   if (report != nullptr)
     rollout_.reported(id, report->hosted);
   if (error.empty()) {
     entry.pause = defaults::reconnect_min;
+    // It need not wait for the others with what it has yet to load.
+    if (auto experts = is_recovering() ? std::nullopt : rollout_.next_order(id))
+      issue_order(id, entry, std::move(*experts));
   } else {
     event("host-order-failed", described(members_.find(id)->hello.address) + ": " + error);
     entry.retry_at = now() + entry.pause;

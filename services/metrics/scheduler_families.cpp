@@ -9,19 +9,14 @@
 namespace troupe::metrics {
 
 double balancedness(const placement& experts) {
-  std::map<worker_id, double> all_workers;
-  for (const layer_placement& layer : experts.layers)
-    for (const expert_hosts& expert : layer.experts)
-      for (const worker_id host : expert.hosts)
-        all_workers[host] = 0;
   double sum = 0;
   size_t num_layers = 0;
-  for (const layer_placement& layer : experts.layers) {
-    if (layer.experts.empty())
+  for (const layer_placement_ptr& layer : experts.layers) {
+    if (layer->experts.empty())
       continue; // dense
-    // A worker without an expert of this layer has load 0 and counts.
-    std::map<worker_id, double> load = all_workers;
-    for (const expert_hosts& expert : layer.experts) {
+    // A layer lives on as few workers as its messages are worth; the others have no part in it.
+    std::map<worker_id, double> load;
+    for (const expert_hosts& expert : layer->experts) {
       if (expert.hosts.empty())
         return 0;
       for (const worker_id host : expert.hosts)
@@ -30,7 +25,7 @@ double balancedness(const placement& experts) {
     double most = 0;
     for (const auto& [worker, share] : load)
       most = std::max(most, share);
-    sum += static_cast<double>(layer.experts.size()) / static_cast<double>(load.size()) / most;
+    sum += static_cast<double>(layer->experts.size()) / static_cast<double>(load.size()) / most;
     ++num_layers;
   }
   return num_layers == 0 ? 0 : sum / static_cast<double>(num_layers);
@@ -72,6 +67,14 @@ void scheduler_families::on_published(const placement& experts, bool ready) {
   epoch_.Set(static_cast<double>(experts.epoch));
   ready_.Set(ready ? 1 : 0);
   balancedness_.Set(balancedness(experts));
+}
+
+void scheduler_families::on_fenced(fence_reason reason) {
+  families_
+      ->counter("fenced_workers_total",
+                "Workers that were declared dead though their connection stood, by reason",
+                {{"reason", to_string(reason)}})
+      .Increment();
 }
 
 void scheduler_families::on_event(const char* name, const std::string& text) {

@@ -26,6 +26,7 @@ class scheduler_families final : public scheduler_metrics {
   void on_admitted(std::chrono::nanoseconds waited) override;
   void on_refused(ec code) override;
   void on_published(const placement& experts, bool ready) override;
+  void on_fenced(fence_reason reason) override;
   void on_event(const char* name, const std::string& text) override;
 
  private:

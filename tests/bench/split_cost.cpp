@@ -257,10 +257,11 @@ class attention_side {
     view_.workers = experts;
     view_.ready = true;
     for (const auto count : here.shape().layer_experts) {
-      auto& layer = view_.experts.layers.emplace_back();
+      layer_placement layer;
       layer.version = 1;
       for (uint32_t expert = 0; expert < count; ++expert)
         layer.experts.push_back({{experts[expert % experts.size()].id}});
+      view_.experts.layers.push_back(std::make_shared<const layer_placement>(std::move(layer)));
     }
   }
 

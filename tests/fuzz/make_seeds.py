@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Writes the seeds of the frame, handshake, HTTP and packed-file fuzzers into tests/fuzz/corpus: well-formed inputs to start from.
 
-The message contents are the agreed layouts of tests/unit/actors/message_layouts.txt, so run this again when one changes.
+The message contents are the agreed layouts of tests/unit/actors/message_layouts.txt, and records have the protocol version of
+actors/transport/wire/record.hpp, so run this again when one of them changes.
 """
 import json
 import pathlib
+import re
 import struct
 
 HERE = pathlib.Path(__file__).resolve().parent
 LAYOUTS = HERE.parent / "unit" / "actors" / "message_layouts.txt"
+RECORD = HERE.parent.parent / "actors" / "transport" / "wire" / "record.hpp"
+PROTOCOL_VERSION = int(re.search(r"protocol_version = (\d+);", RECORD.read_text())[1])
 # What the layouts hold as their payload: in a frame it stands in the data part.
 PAYLOAD = bytes(value * 7 % 256 for value in range(24))
 
@@ -48,7 +52,7 @@ def frames():
     write("frame_fuzz", "metadata_in_data", frame(1, b"", 128, 1, 100))
 
 
-def record(kind, body, version=2):
+def record(kind, body, version=PROTOCOL_VERSION):
     """A record of the rendezvous socket (actors/transport/wire/record.hpp)."""
     return struct.pack("<IHBBI", 0x48505254, version, kind, 0, len(body)) + body
 

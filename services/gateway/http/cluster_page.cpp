@@ -44,7 +44,7 @@ ordered_json address_of(const worker_address& address) {
 ordered_json experts_of(const placement& experts, const worker_names& names) {
   ordered_json layers = ordered_json::array();
   for (size_t layer = 0; layer < experts.layers.size(); ++layer) {
-    const layer_placement& placed = experts.layers[layer];
+    const layer_placement& placed = *experts.layers[layer];
     ordered_json hosts_of_experts = ordered_json::array();
     for (const expert_hosts& expert : placed.experts) {
       ordered_json hosts = ordered_json::array();
@@ -75,6 +75,7 @@ ordered_json worker_of(const worker_status& worker) {
   load["running"] = worker.load.running;
   load["waiting"] = worker.load.waiting;
   load["kv_tokens_used"] = worker.load.kv_tokens_used;
+  load["oldest_step_ms"] = worker.load.engine.oldest_step_ms;
   if (worker.address.role == worker_role::attention) {
     result["max_num_seqs"] = worker.max_num_seqs;
     result["kv_capacity_tokens"] = worker.kv_capacity_tokens;

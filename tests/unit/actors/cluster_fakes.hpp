@@ -2,6 +2,7 @@
 // they are told, and answer as the test says.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -43,6 +44,11 @@ struct fake_member_log {
   uint64_t epoch() const { return views.empty() ? 0 : views.back().experts.epoch; }
 
   uint64_t term() const { return views.empty() ? 0 : views.back().experts.term; }
+
+  /// Of everything that the scheduler has said.
+  uint64_t newest_term() const {
+    return std::max({term(), welcome ? welcome->term : 0, orders.empty() ? 0 : orders.back().term});
+  }
 };
 
 struct fake_member_state {
@@ -133,6 +139,7 @@ struct recording_metrics : scheduler_metrics {
   size_t num_placed = 0;
   std::vector<std::chrono::nanoseconds> waits;
   std::map<ec, size_t> refusals;
+  std::map<fence_reason, size_t> fences;
   std::vector<std::pair<std::string, std::string>> events;
   std::vector<placement> placements;
 
@@ -146,6 +153,8 @@ struct recording_metrics : scheduler_metrics {
   void on_refused(ec code) override { ++refusals[code]; }
 
   void on_published(const placement& experts, bool) override { placements.push_back(experts); }
+
+  void on_fenced(fence_reason reason) override { ++fences[reason]; }
 
   void on_event(const char* what, const std::string& text) override { events.emplace_back(what, text); }
 

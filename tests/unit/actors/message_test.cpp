@@ -14,6 +14,7 @@
 
 #include "actors/type_ids.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
+#include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
 namespace {
@@ -95,7 +96,7 @@ expert_batch sample() {
 
 template <>
 expert_result sample() {
-  return {1, 4, sample_payload(), 1000, 2000};
+  return {1, sample_payload(), 1000, 2000};
 }
 
 template <>
@@ -116,12 +117,14 @@ worker_hello sample() {
           {sample<sequence_id>()},
           1U << 30U,
           1U << 20U,
-          {sample<expert_id>()}};
+          {sample<expert_id>()},
+          {5, 6, 7},
+          {{sample<request_id>(), sample<worker_id>(), 2, 300}}};
 }
 
 template <>
 cluster_view sample() {
-  return {{3, 4, {{(3ULL << 32U) + 4, {{{sample<worker_id>()}}, {}}}, {1, {}}}},
+  return {{3, 4, {shared_layer({(3ULL << 32U) + 4, {{{sample<worker_id>()}}, {}}}), shared_layer({1, {}})}},
           {sample<worker_address>()},
           true,
           4096};
@@ -144,12 +147,12 @@ host_report sample() {
 
 template <>
 lease_renewal sample() {
-  return {sample<worker_id>(), 3, 4, 5, 6, 7, {{1, 2}, {}, {3}}};
+  return {sample<worker_id>(), 3, 4, 5, 6, 7, {{1, 2}, {}, {3}}, {8, 9, 10}, 11, {{sample<worker_id>(), 12}}};
 }
 
 template <>
 admission_request sample() {
-  return {sample<request_id>(), 100, 200, 50, 3, -1, 5000, 2, true, {sample<worker_id>()}};
+  return {sample<request_id>(), 100, 200, 50, 3, -1, 5000, 2, true, {sample<worker_id>()}, {77}};
 }
 
 template <>

@@ -19,6 +19,7 @@
 #include "actors/expert/expert_host.hpp"
 #include "actors/expert/expert_host_metrics.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
+#include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
 
@@ -117,8 +118,7 @@ class serving_system : public deterministic_system {
     directory = root(system.spawn(local_directory));
     experts.term = 1;
     for (const auto count : model.shape.layer_experts) {
-      experts.layers.push_back({1, {}});
-      experts.layers.back().experts.resize(count);
+      experts.layers.push_back(shared_layer({1, std::vector<expert_hosts>(count)}));
     }
   }
 
@@ -182,7 +182,7 @@ class serving_system : public deterministic_system {
   /// Says in the placement, truly or not, that `at` hosts `wanted`.
   void place(const host& at, const std::vector<expert_id>& wanted) {
     for (const auto id : wanted) {
-      auto& hosts = experts.layers[id.layer].experts[id.index].hosts;
+      auto& hosts = edit(experts.layers[id.layer]).experts[id.index].hosts;
       if (std::find(hosts.begin(), hosts.end(), at.address.id) == hosts.end())
         hosts.push_back(at.address.id);
     }
@@ -192,7 +192,7 @@ class serving_system : public deterministic_system {
   void remove(const worker_address& gone) {
     std::erase_if(members, [&](const worker_address& member) { return member.id == gone.id; });
     for (auto& layer : experts.layers)
-      for (auto& hosts : layer.experts)
+      for (auto& hosts : edit(layer).experts)
         std::erase(hosts.hosts, gone.id);
   }
 
@@ -201,7 +201,7 @@ class serving_system : public deterministic_system {
   void publish(const Receivers&... receivers) {
     ++experts.epoch;
     for (auto& layer : experts.layers)
-      ++layer.version;
+      ++edit(layer).version;
     const cluster_view view{experts, members, true};
     (caf::anon_send(receivers.actor, view), ...);
     run();

@@ -74,6 +74,15 @@ class whole_cluster : public serving_system {
     later(restart_pause(), [this, index] { start_worker(index); });
   }
 
+  /// The engine of a process computes nothing from now on, while its actors go on.
+  void hang_host(size_t index) { hosts_[index].device->hang(); }
+
+  void resume_host(size_t index) { hosts_[index].device->resume(); }
+
+  void hang_worker(size_t index) { workers_[index].device->hang(); }
+
+  void resume_worker(size_t index) { workers_[index].device->resume(); }
+
   void kill_scheduler() {
     die(scheduler_process_);
     later(restart_pause(), [this] { start_scheduler(); });
@@ -182,6 +191,14 @@ class whole_cluster : public serving_system {
     }
   }
 
+  /// Of all requests.
+  std::vector<caf::error> errors() const {
+    std::vector<caf::error> result;
+    for (const auto& request : requests_)
+      result.insert(result.end(), request.listener->errors.begin(), request.listener->errors.end());
+    return result;
+  }
+
   /// Nothing is left behind of requests that are over, on whichever process.
   void expect_nothing_left() {
     for (const auto& request : requests_)
@@ -270,12 +287,30 @@ class whole_cluster : public serving_system {
     return result;
   }
 
+  /// The workers that an event is about, in their order: the first words of its texts.
+  std::vector<std::string> named_by(const std::string& event) const {
+    std::vector<std::string> result;
+    for (const auto& [what, text] : metrics_->events)
+      if (what == event)
+        result.push_back(text.substr(0, text.find(' ')));
+    return result;
+  }
+
+  bool serves() { return scheduler_says().ready; }
+
+  bool has_member(const std::string& name) {
+    const auto status = scheduler_says();
+    return std::any_of(status.workers.begin(), status.workers.end(),
+                       [&](const auto& one) { return one.address.name == name; });
+  }
+
   const std::vector<std::pair<std::string, std::string>>& events() const { return metrics_->events; }
 
  private:
   struct process {
     std::string name;
-    std::vector<caf::actor> actors; ///< the worker first; empty while it is dead
+    std::vector<caf::actor> actors;             ///< the worker first; empty while it is dead
+    std::shared_ptr<simulated_device> device{}; ///< of its engine
   };
 
   struct client {
@@ -327,7 +362,8 @@ class whole_cluster : public serving_system {
     const auto member = add_member(worker_role::expert, caf::actor_cast<caf::strong_actor_ptr>(added.actor));
     hosts_[index] = {name,
                      {caf::actor_cast<caf::actor>(added.actor), caf::actor_cast<caf::actor>(member),
-                      added.device->executor(), added.loader->executor()}};
+                      added.device->executor(), added.loader->executor()},
+                     added.device};
   }
 
   void start_worker(size_t index) {
@@ -342,7 +378,8 @@ class whole_cluster : public serving_system {
     attention_counts_.push_back(added.metrics);
     workers_[index] = {name,
                        {caf::actor_cast<caf::actor>(added.actor), caf::actor_cast<caf::actor>(member),
-                        added.device->executor()}};
+                        added.device->executor()},
+                       added.device};
   }
 
   void start_gateway() {

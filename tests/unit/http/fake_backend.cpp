@@ -129,7 +129,8 @@ void fake_backend::status(std::function<void(std::variant<scheduler_status, back
   worker.hosted = {{0, 0}, {0, 1}};
   status.workers = {worker};
   status.experts.epoch = 2;
-  status.experts.layers = {{5, {{{{7}}}, {{{7}, {8}}}}}};
+  status.experts.layers = {
+      std::make_shared<const layer_placement>(layer_placement{5, {{{{7}}}, {{{7}, {8}}}}})};
   then(status);
 }
 

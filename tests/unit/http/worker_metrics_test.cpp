@@ -25,7 +25,8 @@ placement two_workers(std::vector<expert_hosts> experts) {
   placement result;
   result.term = 4;
   result.epoch = 9;
-  result.layers = {{}, {1, std::move(experts)}};
+  result.layers = {std::make_shared<const layer_placement>(),
+                   std::make_shared<const layer_placement>(layer_placement{1, std::move(experts)})};
   return result;
 }
 
@@ -111,6 +112,11 @@ TEST(scheduler_families, placement_and_queue) {
   reports.on_requests(6, 2);
   reports.on_published(two_workers({{{{1}}}, {{{2}}}}), true);
   reports.on_event("worker-joined", "expert-0");
+  reports.on_fenced(fence_reason::engine);
+  reports.on_fenced(fence_reason::engine);
+  reports.on_fenced(fence_reason::unanswered);
+  EXPECT_TRUE(has(*families, "troupe_fenced_workers_total{reason=\"engine\"} 2"));
+  EXPECT_TRUE(has(*families, "troupe_fenced_workers_total{reason=\"unanswered\"} 1"));
   EXPECT_TRUE(has(*families, "troupe_num_requests_waiting 6"));
   EXPECT_TRUE(has(*families, "troupe_placement_epoch 9"));
   EXPECT_TRUE(has(*families, "troupe_placement_balancedness 1"));

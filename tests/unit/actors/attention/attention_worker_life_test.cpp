@@ -118,17 +118,52 @@ TEST_F(attention_worker_test, a_newer_attempt_replaces_the_older_one_and_an_olde
 }
 
 TEST_F(attention_worker_test, tells_those_that_hear_nothing_that_it_gets_on) {
-  start();
-  one.device->slow_down(15'000);
-  auto request = make_request(1, 40, 50);
+  attention_worker_config config;
+  config.max_num_seqs = 1;
+  start(config);
+  one.device->slow_down(2'000); // a token takes more than half a second
+  auto request = make_request(1, 10, 60);
   submit_expecting(request);
-  const auto words = [&] { return of(1).attempts.size() - of(1).output.tokens.size(); };
+  submit_expecting(make_request(2, 10, 2));
+  const auto words = [&](uint64_t number) {
+    return of(number).attempts.size() - of(number).output.tokens.size();
+  };
+  ASSERT_TRUE(run_until([&] { return of(1).output.tokens.size() == 1; }, 60s));
+  const auto words_before = words(1);
   const auto before = now();
-  ASSERT_TRUE(run_until([&] { return words() >= 3; }, 600s)) << of(1).failure_text;
-  EXPECT_GE(now() - before, 3 * defaults::progress_interval);
+  const auto others_before = words(2);
+  ASSERT_TRUE(run_until([&] { return words(2) == others_before + 3; }, 60s)) << "it waits behind the other";
+  EXPECT_GE(now() - before, 2 * defaults::progress_interval);
   EXPECT_LT(now() - before, 4 * defaults::progress_interval);
-  ASSERT_TRUE(run_until([&] { return of(1).finished; }, 600s));
+  EXPECT_EQ(words(1), words_before) << "tokens say enough";
+  ASSERT_TRUE(run_until([&] { return of(2).finished; }, 600s));
   finish_all();
+}
+
+TEST_F(attention_worker_test, a_worker_whose_engine_hangs_does_not_say_that_it_gets_on) {
+  start();
+  submit_expecting(make_request(1, 5, 20));
+  submit_expecting(make_request(2, 5, 20));
+  ASSERT_TRUE(run_until([&] { return of(2).output.tokens.size() == 2; }));
+  attention.device->hang();
+  advance(1s);
+  const auto updates = of(1).attempts.size() + of(2).attempts.size();
+  const auto steps = ask<lease_renewal>(attention.actor, load_atom_v)->engine.steps;
+  for (int i = 0; i < 22; ++i) {
+    advance(500ms);
+    ASSERT_TRUE(ask<lease_renewal>(attention.actor, load_atom_v)) << "the actor is well";
+  }
+  EXPECT_EQ(of(1).attempts.size() + of(2).attempts.size(), updates);
+  const auto load = ask<lease_renewal>(attention.actor, load_atom_v);
+  EXPECT_EQ(load->engine.steps, steps);
+  EXPECT_TRUE(load->engine.is_stalled());
+  EXPECT_EQ(load->at_experts, 0U);
+  EXPECT_TRUE(ask<worker_hello>(attention.actor, caf::join_atom_v)->engine.is_stalled());
+  attention.device->resume();
+  finish_all();
+  const auto after = ask<lease_renewal>(attention.actor, load_atom_v);
+  EXPECT_GT(after->engine.steps, steps);
+  EXPECT_EQ(after->engine.oldest_step_ms, 0U);
 }
 
 TEST_F(attention_worker_test, exit_while_busy_leaves_nothing_behind) {

@@ -123,7 +123,7 @@ TEST_F(expert_dispatcher_test, a_parked_micro_batch_does_not_hold_up_others) {
   }
   results.clear();
   wanted.clear();
-  std::erase(experts.layers[3].experts[7].hosts, one.address.id);
+  std::erase(edit(experts.layers[3]).experts[7].hosts, one.address.id);
   publish(attention);
   const auto parked = examples.at(true);
   submit(attention, client, parked);
@@ -175,7 +175,7 @@ TEST_F(expert_dispatcher_test, an_expert_has_moved_and_a_newer_view_says_where) 
   load(two, all_experts(moved));
   // The worker is told the old placement, in which `one` still has it.
   auto truth = experts;
-  std::erase(experts.layers[2].experts[1].hosts, two.address.id);
+  std::erase(edit(experts.layers[2]).experts[1].hosts, two.address.id);
   place(one, all_experts(moved));
   start_worker();
   publish(attention, one, two);
@@ -189,7 +189,7 @@ TEST_F(expert_dispatcher_test, an_expert_has_moved_and_a_newer_view_says_where) 
   truth.epoch = experts.epoch;
   experts = truth;
   for (auto& layer : experts.layers)
-    layer.version = 7;
+    edit(layer).version = 7;
   const auto before = now();
   publish(attention, one, two);
   finish_all();
@@ -225,12 +225,12 @@ TEST_F(expert_dispatcher_test, a_view_of_another_shape_hosts_nothing_and_breaks_
   start_requests();
   const auto right = experts.layers;
   experts.layers.resize(2);
-  experts.layers[0].experts.resize(1);
+  edit(experts.layers[0]).experts.resize(1);
   publish(attention);
   advance(2s);
   experts.layers = right;
   for (auto& layer : experts.layers)
-    layer.version += 10;
+    edit(layer).version += 10;
   publish(attention);
   finish_all();
 }

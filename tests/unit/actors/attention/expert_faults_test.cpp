@@ -50,7 +50,7 @@ TEST_F(expert_dispatcher_test, a_mute_host_times_out_and_another_answers) {
   load(two, all_experts());
   add_mute_host();
   // Only the mute one has layer 0 at first, so that nothing can be hedged.
-  for (auto& expert : experts.layers[0].experts)
+  for (auto& expert : edit(experts.layers[0]).experts)
     expert.hosts = {one.address.id};
   start_worker();
   publish(attention, two);
@@ -74,6 +74,41 @@ TEST_F(expert_dispatcher_test, a_mute_host_without_a_replica_is_asked_again) {
   advance(2s);
   EXPECT_EQ(mute_batches, 2U);
   EXPECT_EQ(attention.metrics->retries[ec::none], 1U);
+}
+
+TEST_F(expert_dispatcher_test, complains_of_a_mute_host_that_replicas_cover_for) {
+  two = add_host("expert-1");
+  load(two, all_experts());
+  add_mute_host();
+  place(one, all_experts());
+  start_worker();
+  publish(attention, two);
+  start_requests();
+  finish_all();
+  ASSERT_GT(mute_batches, 0U);
+  const auto complaints = [this] { return ask<lease_renewal>(attention.actor, load_atom_v)->complaints; };
+  EXPECT_TRUE(complaints().empty()) << "it may be slow";
+  advance(defaults::engine_stall + 1s);
+  ASSERT_EQ(complaints().size(), 1U) << "also once nobody waits for that answer any more";
+  EXPECT_EQ(complaints()[0].about, one.address.id);
+  EXPECT_GE(complaints()[0].silent_ms, 10'000U);
+  remove(one.address);
+  publish(attention, two);
+  EXPECT_TRUE(complaints().empty()) << "whoever is gone owes nothing";
+}
+
+TEST_F(expert_dispatcher_test, a_host_that_answers_with_errors_is_not_mute) {
+  one = add_host("expert-0");
+  load(one, all_experts([](expert_id id) { return id.layer != 3; }));
+  place(one, all_experts());
+  start_worker();
+  publish(attention, one);
+  submit(attention, client, make_request(1, 5, 5));
+  advance(defaults::engine_stall + 5s);
+  const auto load = ask<lease_renewal>(attention.actor, load_atom_v);
+  EXPECT_TRUE(load->complaints.empty());
+  EXPECT_EQ(load->at_experts, 1U);
+  EXPECT_EQ(load->engine.oldest_step_ms, 0U) << "what waits for experts is not at the engine";
 }
 
 TEST_F(expert_dispatcher_test, batches_that_nobody_waits_for_are_given_up_too) {
@@ -168,7 +203,7 @@ TEST_F(expert_dispatcher_test, a_host_that_cannot_be_found_is_like_a_dead_one) {
   worker_address ghost{{55}, worker_role::expert, "ghost", ""};
   members.push_back(ghost);
   for (auto& layer : experts.layers)
-    for (auto& hosts : layer.experts)
+    for (auto& hosts : edit(layer).experts)
       hosts.hosts.push_back(ghost.id);
   publish(attention, one, two);
   start_requests();

@@ -89,6 +89,7 @@ scheduler_actor::behavior_type fake_scheduler(scheduler_actor::stateful_pointer<
       [](const admission_request&) -> caf::result<assignment> { return make_error(ec::not_ready, "fake"); },
       [](done_atom, request_id) {},
       [](caf::tick_atom) {},
+      [](gather_atom) {},
       [](status_atom) { return scheduler_status{}; },
   };
 }
@@ -243,6 +244,22 @@ TEST_F(member_test, joins_again_when_fenced) {
   EXPECT_EQ(schedule->hellos.size(), 2U);
   advance(1s);
   EXPECT_GT(schedule->renewals.size(), 2U);
+}
+
+TEST_F(member_test, a_fenced_worker_that_may_not_join_yet_asks_again_ever_less_often) {
+  start_scheduler();
+  start_member();
+  schedule->refusal = make_error(ec::not_ready, "its engine has been in one step for 12.3 s");
+  from_scheduler(fence_atom_v);
+  schedule->renewals.clear();
+  advance(3s);
+  EXPECT_EQ(schedule->hellos.size(), 1U + 7U) << "after 0, 50, 150, 350, 750, 1550 and 2550 ms";
+  EXPECT_TRUE(schedule->renewals.empty()) << "it is no member";
+  schedule->refusal = {};
+  advance(defaults::reconnect_max);
+  EXPECT_EQ(schedule->hellos.size(), 1U + 8U);
+  advance(1s);
+  EXPECT_GE(schedule->renewals.size(), 2U);
 }
 
 TEST_F(member_test, a_gateway_hears_of_the_scheduler) {

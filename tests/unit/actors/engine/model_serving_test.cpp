@@ -24,6 +24,7 @@
 #include "kernels/model/local_forward.hpp"
 #include "kernels/self_test.hpp"
 #include "tests/reference/random_model.hpp"
+#include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
 namespace {
@@ -68,8 +69,7 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
     directory_ = system_.spawn(local_directory);
     view_.experts.term = 1;
     for (const auto count : shape_.layer_experts) {
-      view_.experts.layers.push_back({1, {}});
-      view_.experts.layers.back().experts.resize(count);
+      view_.experts.layers.push_back(shared_layer({1, std::vector<expert_hosts>(count)}));
     }
   }
 
@@ -96,7 +96,7 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
       for (uint32_t index = 0; index < shape_.layer_experts[layer]; ++index)
         if (wanted({layer, index})) {
           experts.push_back({layer, index});
-          view_.experts.layers[layer].experts[index].hosts.push_back(config.address.id);
+          edit(view_.experts.layers[layer]).experts[index].hosts.push_back(config.address.id);
         }
     caf::scoped_actor self{system_};
     self->request(host, 30s, host_order{1, 1, experts})

@@ -156,7 +156,8 @@ TEST_F(expert_host_test, says_that_an_expert_is_elsewhere) {
   ASSERT_FALSE(result);
   EXPECT_EQ(code_of(result.error()), ec::not_hosted);
   EXPECT_EQ(text_of(result.error()),
-            "expert 4 of layer 0 is not hosted by expert-0 (placement version 2, the batch has 1)");
+            "expert 4 of layer 0 is not hosted by expert-0 (the batch goes by version 1 of the layer's "
+            "placement)");
 }
 
 TEST_F(expert_host_test, refuses_more_rows_than_it_may_queue) {

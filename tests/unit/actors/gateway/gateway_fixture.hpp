@@ -54,6 +54,7 @@ scripted_scheduler(scripted_scheduler_actor::stateful_pointer<scripted_scheduler
       },
       [script](done_atom, request_id id) { script->done.push_back(id); },
       [](caf::tick_atom) {},
+      [](gather_atom) {},
       [self, script](status_atom) -> caf::result<scheduler_status> {
         scheduler_status status;
         status.term = 4;

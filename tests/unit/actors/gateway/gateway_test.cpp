@@ -10,7 +10,10 @@ TEST_F(gateway_test, passes_the_question_and_the_answer_on) {
   auto& first = admit(request_of(1));
   auto& second = admit(request_of(2));
   ASSERT_EQ(script->asked.size(), 2U);
-  EXPECT_EQ(script->asked[0], request_of(1));
+  auto passed_on = request_of(1);
+  passed_on.gateway = script->asked[0].gateway; // says whose it is
+  EXPECT_EQ(script->asked[0], passed_on);
+  EXPECT_NE(passed_on.gateway.value, 0U);
   EXPECT_FALSE(first.is_here);
   scheduler_answers(place(2, 5));
   EXPECT_EQ(second.worker(), 5U);
@@ -273,6 +276,44 @@ TEST_F(gateway_test, sessions_hear_that_their_worker_has_left_the_cluster) {
   tell(view_of({5, 6}));
   EXPECT_EQ(*fenced, (std::vector<worker_id>{{4}}));
   EXPECT_EQ(known().first.workers.size(), 2U);
+}
+
+TEST_F(gateway_test, complains_of_workers_from_which_sessions_hear_nothing) {
+  start_scheduler();
+  for (const auto& [id, worker] : {std::pair{1U, 3U}, {2U, 3U}, {3U, 4U}, {4U, 5U}}) {
+    admit(request_of(id));
+    scheduler_answers(place(id, worker));
+  }
+  EXPECT_TRUE(load().complaints.empty());
+  tell(silent_atom_v, request_id{1}, uint64_t{11'000});
+  tell(silent_atom_v, request_id{2}, uint64_t{12'000});
+  tell(silent_atom_v, request_id{3}, uint64_t{10'500});
+  tell(silent_atom_v, request_id{9}, uint64_t{99'000}); // it has ended meanwhile
+  advance(500ms);
+  EXPECT_EQ(load().complaints, (std::vector<complaint>{{{3}, 12'500}, {{4}, 11'000}}));
+  tell(silent_atom_v, request_id{1}, uint64_t{11'500});
+  tell(done_atom_v, request_id{3});
+  advance(1600ms);
+  EXPECT_EQ(load().complaints, (std::vector<complaint>{{{3}, 13'100}})) << "request 2 has heard something";
+  advance(2s);
+  EXPECT_TRUE(load().complaints.empty());
+}
+
+TEST_F(gateway_test, says_what_its_requests_hold_when_it_joins_again) {
+  start_scheduler();
+  auto request = request_of(1, 100, 50);
+  request.num_choices = 3;
+  admit(request);
+  EXPECT_EQ(script->asked.back().gateway, worker_id{70});
+  scheduler_answers(place(1, 3));
+  admit(request_of(2));
+  scheduler_answers(place(2, 4));
+  admit(request_of(3)); // waits
+  tell(scheduler_atom_v, caf::strong_actor_ptr{});
+  tell(done_atom_v, request_id{2});
+  const auto hello = ask<worker_hello>(gateway, caf::join_atom_v);
+  ASSERT_TRUE(hello);
+  EXPECT_EQ(hello->places, (std::vector<held_place>{{{1}, {3}, 3, 450}}));
 }
 
 TEST_F(gateway_test, says_that_the_scheduler_is_away_once_new_requests_are_refused) {

@@ -52,6 +52,7 @@ scripted_worker(attention_worker_actor::stateful_pointer<scripted_state> self,
 struct counter_log {
   std::vector<admission_request> asked;
   std::vector<request_id> done;
+  std::vector<uint64_t> silences;
   caf::error refusal;
   bool answers = true;
   uint32_t most_choices = 100;                       ///< that get a place side by side
@@ -82,6 +83,7 @@ inline gateway_actor::behavior_type counter(gateway_actor::stateful_pointer<coun
                           std::min(request.num_choices, log->most_choices)};
       },
       [log](done_atom, request_id id) { log->done.push_back(id); },
+      [log](silent_atom, request_id, uint64_t silent_ms) { log->silences.push_back(silent_ms); },
       [log](caf::resolve_atom, const worker_address& worker) -> caf::result<caf::strong_actor_ptr> {
         auto found = log->workers.find(worker.id.value);
         if (found == log->workers.end() || !found->second)

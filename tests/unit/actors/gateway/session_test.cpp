@@ -205,6 +205,20 @@ TEST_F(session_test, a_silent_worker_is_left_in_the_end) {
   EXPECT_EQ(second->submitted.size(), 1U);
 }
 
+TEST_F(session_test, tells_the_gateway_that_it_hears_nothing_until_it_does) {
+  add_worker(1);
+  open(make_request());
+  advance(defaults::engine_stall + 100ms);
+  EXPECT_TRUE(log->silences.empty());
+  advance(2s);
+  EXPECT_EQ(log->silences, (std::vector<uint64_t>{11'000, 12'000}));
+  tell(update(0, 0, 0)); // it gets on
+  advance(defaults::engine_stall - 1s);
+  EXPECT_EQ(log->silences.size(), 2U);
+  advance(3s);
+  EXPECT_EQ(log->silences.size(), 4U);
+}
+
 TEST_F(session_test, a_worker_that_gets_on_is_not_silent) {
   add_worker(1);
   auto second = add_worker(2);

@@ -6,12 +6,14 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/actors/placement_edits.hpp"
+
 namespace troupe {
 namespace {
 
 stored_cluster sample_cluster() {
   return {.identity = {"model \"a\"", "cpu/float32", "cuda/float32", {2, 0}},
-          .experts = {3, 4, {{(3ULL << 32U) + 4, {{{{11}, {12}}}, {}}}, {1, {}}}},
+          .experts = {3, 4, {shared_layer({(3ULL << 32U) + 4, {{{{11}, {12}}}, {}}}), shared_layer({1, {}})}},
           .workers = {{{11}, worker_role::expert, "expert-0", "10.0.0.1:7000"},
                       {{1}, worker_role::attention, "attention-0", ""}}};
 }

@@ -43,6 +43,9 @@ class scheduler_fixture : public deterministic_system {
     run();
   }
 
+  /// Lets pass what the scheduler takes to gather changes and to act on them, and what follows from that.
+  void settle() { advance(6 * defaults::gather_changes); }
+
   peer& join(worker_hello hello) {
     auto& added = peers.emplace_back();
     added.hello = std::move(hello);
@@ -56,9 +59,9 @@ class scheduler_fixture : public deterministic_system {
   void join_again(peer& who) {
     auto hello = who.hello;
     hello.hosted = who.log->hosted;
-    hello.term = std::max(hello.term, who.log->term());
+    hello.term = std::max(hello.term, who.log->newest_term());
     caf::anon_send(who.member, caf::connect_atom_v, caf::actor_cast<caf::strong_actor_ptr>(scheduler), hello);
-    run();
+    settle();
   }
 
   void renew(peer& who) {
@@ -78,12 +81,14 @@ class scheduler_fixture : public deterministic_system {
         if (who.renews)
           renew(who);
     }
+    settle();
   }
 
   /// Dies as a process does.
   void die(peer& who) {
     who.renews = false;
     kill(who.member);
+    settle();
   }
 
   /// Asks for places on behalf of any number of requests, and stays.

@@ -1,0 +1,51 @@
+#include "actors/engine/engine_watch.hpp"
+
+#include <algorithm>
+
+#include "actors/defaults.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// A step beyond the limit makes the next limit so many times its own time: an engine that needs that long
+/// even when it is well must not be given up again and again, and one that has hung must not be trusted for
+/// hours.
+constexpr int beyond_limit_factor = 2;
+
+uint64_t milliseconds(engine_watch::duration time) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+}
+
+} // namespace
+
+void engine_watch::end(uint64_t step, time_point now) {
+  const auto found = begun_.find(step);
+  if (found == begun_.end())
+    return;
+  auto took = now - found->second;
+  begun_.erase(found);
+  ++steps_;
+  if (took > limit())
+    took = took * beyond_limit_factor / defaults::engine_stall_factor;
+  longest_ = std::max(took, longest_ - longest_ / 1000);
+}
+
+engine_progress engine_watch::look(time_point now) {
+  if (looked_ != time_point{} && now - looked_ > defaults::lease)
+    for (auto& [step, since] : begun_)
+      since = std::min(since + (now - looked_), now);
+  looked_ = now;
+  engine_progress result;
+  result.steps = steps_;
+  result.step_limit_ms = milliseconds(limit());
+  for (const auto& [step, since] : begun_)
+    result.oldest_step_ms = std::max(result.oldest_step_ms, milliseconds(now - since));
+  return result;
+}
+
+engine_watch::duration engine_watch::limit() const {
+  return std::max<duration>(defaults::engine_stall, longest_ * defaults::engine_stall_factor);
+}
+
+} // namespace troupe

@@ -1,0 +1,135 @@
+// What a real scheduler sends and how long it takes in a cluster of modelled workers under virtual time.
+//
+//   control_plane_scale [hosts] [attention workers] [layers] [experts of a layer]
+//
+// 1,000 hosts, 64 attention workers and 60 layers of 256 experts unless told otherwise. Workers join within
+// one second, load any order in 50 ms, and renew twice a second. Bytes are those that remote workers would
+// get. Fails when the cluster starts or hosts the experts of a dead worker again later than it should.
+#include <cstdio>
+#include <cstdlib>
+
+#include <sys/resource.h>
+
+#include "tests/unit/actors/scheduler/large_cluster.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using namespace troupe;
+
+constexpr auto start_limit = 5s;       // virtual
+constexpr auto start_real_limit = 60s; // of one core
+constexpr auto death_limit = 300ms;    // virtual
+
+double milliseconds_of(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+
+class bench_cluster : public large_cluster {
+ public:
+  int run_all(shape wanted) {
+    SetUp();
+    print_header();
+    begin();
+    start(std::move(wanted));
+    const auto is_up = run_until([this] { return is_ready(); }, 60s);
+    const auto start_time = now();
+    const auto start_real = std::chrono::steady_clock::now() - real_begin_;
+    print("start, to ready");
+    begin();
+    advance(5s);
+    print("after it, 5 s");
+    begin();
+    advance(60s);
+    print("idle minute");
+    begin();
+    add(false, 0s);
+    advance(10s);
+    print("a host joins, 10 s");
+    begin();
+    add(true, 0s);
+    advance(10s);
+    print("an attention worker joins, 10 s");
+    begin();
+    const auto epoch = newest_epoch;
+    const auto dead = hosts.begin()->second;
+    hosts.erase(hosts.begin());
+    kill(dead);
+    const auto is_back = run_until([&] { return is_ready(epoch); }, 60s);
+    const auto death_time = now() - begin_;
+    print("a host dies, to re-hosted");
+    begin();
+    advance(10s);
+    print("after it, 10 s");
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    std::printf(
+        "\nready %.0f virtual ms after the start, %.1f s of one core; experts of a dead host are back after "
+        "%.0f virtual ms; %ld MiB at most\n",
+        milliseconds_of(start_time), std::chrono::duration<double>(start_real).count(),
+        milliseconds_of(death_time), usage.ru_maxrss / 1024);
+    TearDown();
+    return is_up && is_back && start_time <= start_limit && start_real <= start_real_limit
+                   && death_time <= death_limit
+               ? EXIT_SUCCESS
+               : EXIT_FAILURE;
+  }
+
+ private:
+  void TestBody() override {}
+
+  void begin() {
+    take_sent();
+    publications_ = num_publications;
+    begin_ = now();
+    real_begin_ = std::chrono::steady_clock::now();
+  }
+
+  static void print_header() {
+    std::printf("| what | virtual ms | real ms of all | publications | welcomes | views | orders | bytes of "
+                "welcomes | "
+                "of views | of orders |\n|---|---|---|---|---|---|---|---|---|---|\n");
+  }
+
+  void print(const char* what) {
+    const auto real = std::chrono::steady_clock::now() - real_begin_;
+    auto sent = take_sent();
+    const auto count = [&sent](const char* kind) {
+      return static_cast<unsigned long long>(sent[kind].messages);
+    };
+    const auto bytes = [&sent](const char* kind) {
+      return static_cast<unsigned long long>(sent[kind].bytes);
+    };
+    std::printf("| %s | %.0f | %.0f | %llu | %llu | %llu | %llu | %llu | %llu | %llu |\n", what,
+                milliseconds_of(now() - begin_), milliseconds_of(real),
+                static_cast<unsigned long long>(num_publications - publications_), count("welcome"),
+                count("view"), count("order"), bytes("welcome"), bytes("view"), bytes("order"));
+    std::fflush(stdout);
+  }
+
+  uint64_t publications_ = 0;
+  duration begin_{};
+  std::chrono::steady_clock::time_point real_begin_;
+};
+
+uint32_t number(int argc, char** argv, int index, uint32_t otherwise) {
+  return index < argc ? static_cast<uint32_t>(std::strtoul(argv[index], nullptr, 10)) : otherwise;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  bench_cluster cluster;
+  bench_cluster::shape wanted;
+  wanted.num_hosts = number(argc, argv, 1, 1000);
+  wanted.num_routers = number(argc, argv, 2, 64);
+  wanted.layer_experts.assign(number(argc, argv, 3, 60), number(argc, argv, 4, 256));
+  if (wanted.num_hosts == 0 || wanted.num_routers == 0 || wanted.layer_experts.empty()) {
+    std::fprintf(stderr,
+                 "control_plane_scale: hosts, attention workers and layers must be numbers above 0\n");
+    return EXIT_FAILURE;
+  }
+  // Twice the memory that all experts need.
+  wanted.max_experts = 2 * wanted.layer_experts.size() * wanted.layer_experts.front() / wanted.num_hosts + 1;
+  return cluster.run_all(std::move(wanted));
+}

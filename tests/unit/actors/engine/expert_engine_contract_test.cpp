@@ -1,0 +1,301 @@
+// What every expert engine does with orders, be it real or simulated: drop, then load, one order after
+// another. Actors and simulations rely on both engines being alike in this.
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <caf/actor_system.hpp>
+#include <gtest/gtest.h>
+
+#include "actors/engine/model_expert_engine.hpp"
+#include "actors/engine/simulated_engine.hpp"
+#include "actors/type_ids.hpp"
+#include "kernels/model/checkpoint.hpp"
+#include "kernels/model/config.hpp"
+#include "kernels/model/weight_source.hpp"
+#include "kernels/self_test.hpp"
+#include "tests/reference/random_model.hpp"
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What this long has not come does not come.
+constexpr auto patience = 30s;
+
+/// An engine with layer 1 of experts, and its disk in the test's hands.
+struct engine_under_test {
+  virtual ~engine_under_test() = default;
+  virtual expert_engine& engine() = 0;
+  /// From now on no load gets on.
+  virtual void block_loads() = 0;
+  virtual void unblock_loads() = 0;
+  /// Waits until the engine loads and is blocked.
+  virtual void await_blocked() = 0;
+  /// From now on expert 3 cannot be loaded.
+  virtual void break_loads() = 0;
+};
+
+// -----------------------------------------------------------------------------------------------------------------
+
+/// Weights behind a gate.
+class gated_weights : public model::weight_source {
+ public:
+  explicit gated_weights(std::shared_ptr<const model::weight_source> from)
+      : weight_source(from->config(), from->type(), from->quant()), from_(std::move(from)) {}
+
+  std::string fingerprint() const override { return from_->fingerprint(); }
+
+  std::string description() const override { return from_->description(); }
+
+  std::vector<float> floats(const std::string& name) const override { return from_->floats(name); }
+
+  kernels::packed_matrix matrix(std::span<const std::string> names, bool plain) const override {
+    return from_->matrix(names, plain);
+  }
+
+  kernels::expert_weights mlp(const std::string& prefix) const override { return from_->mlp(prefix); }
+
+  model::embedding_rows embeddings() const override { return from_->embeddings(); }
+
+  kernels::expert_weights expert(std::size_t layer, std::size_t expert) const override {
+    {
+      std::unique_lock lock{mutex_};
+      is_waiting_ = true;
+      changed_.notify_all();
+      if (!changed_.wait_for(lock, patience, [this] { return is_open_; }))
+        ADD_FAILURE() << "the gate stayed closed";
+      is_waiting_ = false;
+      if (is_broken_ && expert == 3)
+        throw std::runtime_error("tensor is missing");
+    }
+    return from_->expert(layer, expert);
+  }
+
+  void forget(std::size_t layer, std::size_t expert) const noexcept override { from_->forget(layer, expert); }
+
+  void set_open(bool is_open) {
+    const std::lock_guard lock{mutex_};
+    is_open_ = is_open;
+    changed_.notify_all();
+  }
+
+  void await_visitor() {
+    std::unique_lock lock{mutex_};
+    EXPECT_TRUE(changed_.wait_for(lock, patience, [this] { return is_waiting_; }));
+  }
+
+  void break_one() {
+    const std::lock_guard lock{mutex_};
+    is_broken_ = true;
+  }
+
+ private:
+  std::shared_ptr<const model::weight_source> from_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  mutable bool is_waiting_ = false;
+  bool is_open_ = true;
+  bool is_broken_ = false;
+};
+
+class model_engine_under_test : public engine_under_test {
+ public:
+  model_engine_under_test() {
+    const auto config = model::load_config(folder_.folder());
+    weights_ = std::make_shared<gated_weights>(std::make_shared<model::checkpoint_source>(
+        std::make_shared<const model::checkpoint>(model::checkpoint::open(folder_.folder())), config,
+        kernels::dtype::f32));
+    model_expert_config settings;
+    settings.shape.row_bytes = static_cast<uint32_t>(config.hidden * sizeof(float));
+    for (const auto& layer : config.layers) {
+      const auto* moe = layer.moe();
+      settings.shape.layer_experts.push_back(moe == nullptr ? 0 : static_cast<uint32_t>(moe->num_experts));
+    }
+    settings.store = std::make_shared<model::expert_store>(weights_);
+    settings.queue = std::make_shared<compute_queue>(1, kernels::select_isa().chosen);
+    engine_ = make_model_expert_engine(std::move(settings));
+  }
+
+  ~model_engine_under_test() override { weights_->set_open(true); }
+
+  expert_engine& engine() override { return *engine_; }
+
+  void block_loads() override { weights_->set_open(false); }
+
+  void unblock_loads() override { weights_->set_open(true); }
+
+  void await_blocked() override { weights_->await_visitor(); }
+
+  void break_loads() override { weights_->break_one(); }
+
+ private:
+  test::random_model folder_{"qwen2_dense_layers"}; // layer 1 is routed, the others are dense
+  std::shared_ptr<gated_weights> weights_;
+  std::shared_ptr<expert_engine> engine_;
+};
+
+// -----------------------------------------------------------------------------------------------------------------
+
+class simulated_engine_under_test : public engine_under_test {
+ public:
+  simulated_engine_under_test() {
+    simulated_expert_engine::config settings;
+    settings.model.shape.layer_experts = {0, 8};
+    settings.model.shape.row_bytes = 64;
+    settings.costs.expert_load = 1us;
+    loader_ = std::make_shared<simulated_device>(system_);
+    engine_ = std::make_shared<simulated_expert_engine>(std::make_shared<simulated_device>(system_), loader_,
+                                                        settings);
+  }
+
+  expert_engine& engine() override { return *engine_; }
+
+  void block_loads() override { loader_->hang(); }
+
+  void unblock_loads() override { loader_->resume(); }
+
+  void await_blocked() override {} // an order is taken up as it is given
+
+  void break_loads() override { engine_->fail_loads("tensor is missing"); }
+
+ private:
+  struct quiet_config : caf::actor_system_config {
+    quiet_config() {
+      configure(*this);
+      set("scheduler.max-threads", 1);
+    }
+  };
+
+  quiet_config config_;
+  caf::actor_system system_{config_};
+  std::shared_ptr<simulated_device> loader_;
+  std::shared_ptr<simulated_expert_engine> engine_;
+};
+
+// -----------------------------------------------------------------------------------------------------------------
+
+using maker = std::unique_ptr<engine_under_test> (*)();
+
+class expert_engine_contract : public ::testing::TestWithParam<std::pair<const char*, maker>> {
+ protected:
+  static std::vector<expert_id> of(std::initializer_list<uint32_t> indices) {
+    std::vector<expert_id> result;
+    for (const auto index : indices)
+      result.push_back({1, index});
+    return result;
+  }
+
+  std::future<expert_load_result> order(std::initializer_list<uint32_t> indices) {
+    auto promise = std::make_shared<std::promise<expert_load_result>>();
+    under_test->engine().host(
+        of(indices), [promise](expert_load_result result) { promise->set_value(std::move(result)); });
+    return promise->get_future();
+  }
+
+  static expert_load_result result_of(std::future<expert_load_result> order) {
+    if (order.wait_for(patience) == std::future_status::ready)
+      return order.get();
+    ADD_FAILURE() << "the order was not answered";
+    return {};
+  }
+
+  /// Can the expert be used? Otherwise the engine says that it is not loaded.
+  bool computes(uint32_t index) {
+    const auto row_bytes = under_test->engine().shape().row_bytes;
+    expert_step step;
+    step.layer = 1;
+    auto row = payload::allocate(row_bytes);
+    std::fill_n(row.mutable_data(), row_bytes, std::byte{0});
+    step.batches.push_back({1, std::move(row)});
+    step.work.push_back({index, 0, 0, {0}});
+    auto promise = std::make_shared<std::promise<expert_step_result>>();
+    under_test->engine().submit(
+        std::move(step), [promise](expert_step_result result) { promise->set_value(std::move(result)); });
+    auto future = promise->get_future();
+    if (future.wait_for(patience) != std::future_status::ready) {
+      ADD_FAILURE() << "the step was not answered";
+      return false;
+    }
+    const auto result = future.get();
+    if (result.error.empty())
+      return true;
+    EXPECT_EQ(result.error, "layer 1, expert " + std::to_string(index) + " is not loaded");
+    return false;
+  }
+
+  std::unique_ptr<engine_under_test> under_test = GetParam().second();
+};
+
+TEST_P(expert_engine_contract, while_a_load_is_under_way_what_it_dropped_is_gone_and_what_it_keeps_computes) {
+  EXPECT_EQ(result_of(order({1, 2})).hosted, of({1, 2}));
+  EXPECT_TRUE(computes(1));
+  EXPECT_FALSE(computes(3));
+  under_test->block_loads();
+  auto next = order({2, 3});
+  under_test->await_blocked();
+  EXPECT_FALSE(computes(1));
+  EXPECT_TRUE(computes(2));
+  EXPECT_FALSE(computes(3));
+  under_test->unblock_loads();
+  const auto result = result_of(std::move(next));
+  EXPECT_EQ(result.hosted, of({2, 3}));
+  EXPECT_EQ(result.error, "");
+  EXPECT_TRUE(computes(3));
+  EXPECT_FALSE(computes(1));
+}
+
+TEST_P(expert_engine_contract, orders_are_carried_out_one_after_another) {
+  result_of(order({1, 2}));
+  under_test->block_loads();
+  auto first = order({2, 3});
+  auto second = order({1, 2});
+  under_test->await_blocked();
+  EXPECT_FALSE(computes(1)) << "the order that takes it back waits";
+  EXPECT_TRUE(computes(2));
+  under_test->unblock_loads();
+  EXPECT_EQ(result_of(std::move(first)).hosted, of({2, 3})) << "as it was when it was carried out";
+  EXPECT_EQ(result_of(std::move(second)).hosted, of({1, 2}));
+  EXPECT_TRUE(computes(1));
+  EXPECT_TRUE(computes(2));
+  EXPECT_FALSE(computes(3));
+}
+
+TEST_P(expert_engine_contract, a_load_that_fails_says_why_and_leaves_what_was_kept) {
+  result_of(order({1, 2}));
+  under_test->break_loads();
+  const auto result = result_of(order({2, 3}));
+  EXPECT_EQ(result.hosted, of({2}));
+  EXPECT_NE(result.error.find("tensor is missing"), std::string::npos) << result.error;
+  EXPECT_FALSE(computes(1));
+  EXPECT_TRUE(computes(2));
+  EXPECT_FALSE(computes(3));
+}
+
+TEST_P(expert_engine_contract, an_order_for_nothing_drops_everything) {
+  result_of(order({1, 2}));
+  EXPECT_EQ(result_of(order({})).hosted, of({}));
+  EXPECT_FALSE(computes(1));
+  EXPECT_FALSE(computes(2));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    engines, expert_engine_contract,
+    ::testing::Values(std::pair<const char*, maker>{"model",
+                                                    []() -> std::unique_ptr<engine_under_test> {
+                                                      return std::make_unique<model_engine_under_test>();
+                                                    }},
+                      std::pair<const char*, maker>{"simulated",
+                                                    []() -> std::unique_ptr<engine_under_test> {
+                                                      return std::make_unique<simulated_engine_under_test>();
+                                                    }}),
+    [](const auto& parameter) { return std::string{parameter.param.first}; });
+
+} // namespace
+} // namespace troupe

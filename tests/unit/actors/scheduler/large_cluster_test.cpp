@@ -1,0 +1,82 @@
+// What the scheduler of many workers sends: in proportion to what changes, and little of it.
+#include "tests/unit/actors/scheduler/large_cluster.hpp"
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+
+class large_cluster_test : public large_cluster {
+ protected:
+  /// 40 hosts and 3 attention workers with 4 layers of 64 experts and a dense one, all loaded; seconds later.
+  void start_ready(duration join_within = 1s) {
+    start({.num_hosts = 40,
+           .num_routers = 3,
+           .layer_experts = {64, 0, 64, 64, 64},
+           .max_experts = 16,
+           .join_within = join_within});
+    ASSERT_TRUE(run_until([this] { return is_ready(); }, 5s));
+    advance(5s);
+    take_sent();
+  }
+};
+
+TEST_F(large_cluster_test, many_who_join_at_once_make_few_publications) {
+  start_ready(0s);
+  EXPECT_EQ(num_publications, 2U) << "who is there, and where the experts are";
+}
+
+TEST_F(large_cluster_test, starts_soon_after_the_last_has_joined) {
+  start({.num_hosts = 40, .num_routers = 3, .layer_experts = {64, 0, 64, 64, 64}, .max_experts = 16});
+  ASSERT_TRUE(run_until([this] { return is_ready(); }, 5s));
+  EXPECT_LE(now(), 1s + chosen.load_time + 2 * defaults::gather_changes);
+}
+
+TEST_F(large_cluster_test, nothing_is_sent_while_nothing_changes) {
+  start_ready();
+  advance(60s);
+  EXPECT_EQ(total(), tally{});
+}
+
+TEST_F(large_cluster_test, a_death_is_acted_on_at_once) {
+  start_ready();
+  const auto died = now();
+  const auto before = newest_epoch;
+  const auto dead = hosts.begin()->second;
+  hosts.erase(hosts.begin());
+  kill(dead);
+  EXPECT_EQ(newest_epoch, before + 1) << "without a wait";
+  EXPECT_FALSE(newest_ready);
+  ASSERT_TRUE(run_until([&] { return is_ready(before); }, 1s));
+  EXPECT_EQ(now() - died, chosen.load_time + defaults::gather_changes);
+}
+
+TEST_F(large_cluster_test, deaths_at_once_make_few_publications) {
+  start_ready();
+  const auto before = num_publications;
+  for (int i = 0; i < 10; ++i) {
+    const auto dead = hosts.begin()->second;
+    hosts.erase(hosts.begin());
+    kill(dead);
+  }
+  ASSERT_TRUE(run_until([&] { return num_publications > before && is_ready(); }, 1s));
+  EXPECT_LE(num_publications, before + 4) << "the first, the others, and that the experts of each are back";
+}
+
+TEST_F(large_cluster_test, a_join_concerns_those_who_give_something_and_who_route) {
+  start_ready();
+  const auto before = num_publications;
+  add(false, 0s);
+  advance(10s);
+  const auto sent = take_sent();
+  EXPECT_EQ(sent.at("welcome").messages, 1U);
+  EXPECT_EQ(sent.at("view").messages, (num_publications - before) * routers.size())
+      << "expert hosts are sent none";
+  EXPECT_LE(num_publications - before, 2U) << "the worker, and where its experts are";
+  // A host more than the layers have use for is sent no order.
+  EXPECT_LE(sent.contains("order") ? sent.at("order").messages : 0, 20U)
+      << "it loads its share, and few others give and take";
+}
+
+} // namespace
+} // namespace troupe
