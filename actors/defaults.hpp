@@ -62,8 +62,8 @@ inline constexpr auto host_order_timeout = seconds{600};
 inline constexpr auto host_order_retry_max = seconds{10};
 /// How often a session looks at its deadlines, and the longest that its memory outlives it.
 inline constexpr auto session_tick = seconds{1};
-/// How often an attention worker that gets on reassures sessions that get no tokens; twice before they would
-/// take it for hung.
+/// How often an attention worker that gets on reassures sessions that get no tokens: a word may be late by a
+/// long step, and still comes before they take the worker for hung.
 inline constexpr auto progress_interval = engine_stall / 2;
 /// A session that hears nothing for so long replays elsewhere: the safeguard behind connections and leases.
 inline constexpr auto token_wait = seconds{600};

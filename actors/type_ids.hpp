@@ -1,5 +1,5 @@
-// The type ids and atoms of all messages between actors; the messages are in the *_messages.hpp of whoever
-// takes them. Ids travel on the wire: append only.
+// The type ids and atoms of all messages between actors. Ids travel on the wire, and follow the order here:
+// whoever changes it raises wire::protocol_version.
 #pragma once
 
 #include <caf/actor_system_config.hpp>

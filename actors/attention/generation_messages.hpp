@@ -21,7 +21,7 @@ struct biased_token {
   bool operator==(const biased_token&) const = default;
 };
 
-/// Bounds of what a request may list; each costs time or memory in every step.
+/// Bounds of `allowed_token_ids` and `bad_words`, which cost time and memory in every step.
 inline constexpr size_t max_allowed_tokens = 16384;
 inline constexpr size_t max_bad_word_sequences = 1024;
 inline constexpr size_t max_bad_word_tokens = 64; ///< of one sequence

@@ -19,7 +19,20 @@ uint64_t milliseconds(engine_watch::duration time) {
 
 } // namespace
 
+void engine_watch::awake(time_point now) {
+  if (awake_ != time_point{} && now - awake_ > defaults::lease)
+    for (auto& [step, since] : begun_)
+      since = std::min(since + (now - awake_), now);
+  awake_ = now;
+}
+
+void engine_watch::begin(uint64_t step, time_point now) {
+  awake(now);
+  begun_[step] = now;
+}
+
 void engine_watch::end(uint64_t step, time_point now) {
+  awake(now);
   const auto found = begun_.find(step);
   if (found == begun_.end())
     return;
@@ -32,10 +45,7 @@ void engine_watch::end(uint64_t step, time_point now) {
 }
 
 engine_progress engine_watch::look(time_point now) {
-  if (looked_ != time_point{} && now - looked_ > defaults::lease)
-    for (auto& [step, since] : begun_)
-      since = std::min(since + (now - looked_), now);
-  looked_ = now;
+  awake(now);
   engine_progress result;
   result.steps = steps_;
   result.step_limit_ms = milliseconds(limit());

@@ -57,7 +57,6 @@ struct expert_host_state {
   std::map<uint64_t, pending_order> orders;
   uint64_t last_order = 0;                ///< our own count, not the scheduler's
   std::pair<uint64_t, uint64_t> newest{}; ///< (term, order) of the newest order
-  uint64_t term = 0;                      ///< the newest scheduler term seen
   std::vector<std::vector<uint64_t>> activations;
   bool linger_armed = false;
   expert_host_status status;
@@ -258,13 +257,12 @@ caf::result<host_report> obey(host_pointer self, const host_order& order) {
   auto& st = self->state;
   auto promise = self->make_response_promise<host_report>();
   const auto age = std::pair{order.term, order.order};
-  if (order.term < st.term || age < st.newest) {
+  if (age < st.newest) {
     promise.deliver(make_error(ec::stale_term, "order " + std::to_string(order.order) + " of term "
                                                    + std::to_string(order.term)
                                                    + " is older than one that is known"));
     return promise;
   }
-  st.term = order.term;
   st.newest = age;
   if (const auto flaw = flaw_of(order, st.config); !flaw.empty()) {
     promise.deliver(report_of(st, order, flaw));
@@ -310,7 +308,6 @@ worker_hello hello_of(expert_host_state& state, time_point now) {
   result.address = state.config.address;
   result.fingerprint = shape.fingerprint;
   result.numerics_class = shape.numerics_class;
-  result.term = state.term;
   result.layer_experts = shape.layer_experts;
   result.expert_memory_bytes = state.config.expert_memory_bytes;
   result.expert_bytes = state.config.engine->expert_bytes();
@@ -359,7 +356,6 @@ expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_conf
         auto& st = self->state;
         lease_renewal result;
         result.id = st.config.address.id;
-        result.term = st.term;
         result.running = st.batches.size();
         result.waiting = st.queue.queued_rows();
         result.engine = st.watch.look(self->clock().now());
@@ -367,7 +363,7 @@ expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_conf
         clear_activations(st);
         return result;
       },
-      [self](const cluster_view& view) { self->state.term = std::max(self->state.term, view.experts.term); },
+      [](const cluster_view&) {},
       [self](const expert_step_ptr& done) { finish_step(self, *done); },
       [self](const expert_load_ptr& done) { finish_load(self, *done); },
       [self](linger_atom) {

@@ -32,7 +32,7 @@ using expert_host_actor = caf::typed_actor<
     caf::replies_to<caf::join_atom>::with<worker_hello>,
     // The load since the last such question.
     caf::replies_to<load_atom>::with<lease_renewal>,
-    // Of a view it needs no more than the term, which it tells when it joins again.
+    // What a member passes on to every worker. A host goes by its orders, and is sent none.
     caf::reacts_to<cluster_view>,
     // An engine step is complete (local only).
     caf::reacts_to<expert_step_ptr>,

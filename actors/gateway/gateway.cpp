@@ -56,6 +56,7 @@ struct gateway_state {
   uint64_t next_flight = 0;
   time_point next_tick = time_point::max(); ///< the earliest that is on its way
   std::map<request_id, open_admission> open;
+  uint64_t open_bytes = 0; ///< by `held_bytes_of`, of all of them
   std::map<request_id, gateway_place> places;
   /// Ended while the scheduler was away; at most as many as it had been asked for.
   std::set<request_id> unsent_done;
@@ -65,10 +66,21 @@ struct gateway_state {
 
 using pointer = gateway_state::pointer;
 
+/// What an open admission takes of the room for requests that are held: nothing when it is promised.
+uint64_t held_bytes_of(const admission_request& request) {
+  return is_promised(request) ? 0 : queue_bytes_of(request);
+}
+
+/// Forgets an admission that has been answered.
+void close(pointer self, std::map<request_id, open_admission>::iterator found) {
+  self->state.open_bytes -= held_bytes_of(found->second.request);
+  self->state.open.erase(found);
+}
+
 void answer(pointer self, request_id id, const caf::error& error) {
   auto found = self->state.open.find(id);
   found->second.promise.deliver(error);
-  self->state.open.erase(found);
+  close(self, found);
 }
 
 /// Makes sure that a tick comes at `when`, or earlier.
@@ -130,15 +142,10 @@ void forward(pointer self, open_admission& admission) {
             auto found = self->state.open.find(id);
             if (found == self->state.open.end() || found->second.flight != flight)
               return;
-            const auto& asked = found->second.request;
-            const auto seq_tokens = uint64_t{asked.prompt_tokens} + asked.max_new_tokens;
             self->state.places[id] = {
-                found->second.session,
-                {id, place.worker.id, asked.num_choices, asked.num_choices * seq_tokens},
-                {},
-                {}};
+                found->second.session, {id, place.worker.id, place.num_choices, place.kv_tokens}, {}, {}};
             found->second.promise.deliver(std::move(place));
-            self->state.open.erase(found);
+            close(self, found);
           },
           [self, id, flight](const caf::error& error) { admission_failed(self, id, flight, error); });
 }
@@ -149,16 +156,14 @@ caf::result<assignment> on_admission(pointer self, const admission_request& requ
   auto promise = self->make_response_promise<assignment>();
   if (state.open.contains(request.id))
     answer(self, request.id, make_error(ec::cancelled, "the request was made again"));
-  if (!state.scheduler && !is_promised(request)) {
-    uint64_t held_bytes = 0;
-    for (const auto& [id, other] : state.open)
-      held_bytes += is_promised(other.request) ? 0 : queue_bytes_of(other.request);
-    if (held_bytes > 0 && held_bytes + queue_bytes_of(request) > defaults::max_held_bytes) {
-      promise.deliver(make_error(ec::overloaded, std::to_string(state.open.size())
-                                                     + " requests wait for the scheduler, which is away"));
-      return promise;
-    }
+  const auto bytes = held_bytes_of(request);
+  if (!state.scheduler && bytes > 0 && state.open_bytes > 0
+      && state.open_bytes + bytes > defaults::max_held_bytes) {
+    promise.deliver(make_error(ec::overloaded, std::to_string(state.open.size())
+                                                   + " requests wait for the scheduler, which is away"));
+    return promise;
   }
+  state.open_bytes += bytes;
   auto& admission = state.open[request.id];
   admission.request = request;
   admission.request.gateway = state.config.address.id;

@@ -45,6 +45,7 @@ struct assignment {
   request_id id;
   worker_address worker;    ///< an attention worker
   uint32_t num_choices = 1; ///< that may run there at the same time
+  uint64_t kv_tokens = 0;   ///< that are set aside for them together
   bool operator==(const assignment&) const = default;
 };
 
@@ -57,7 +58,7 @@ typename Inspector::result_type inspect(Inspector& f, admission_request& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, assignment& x) {
-  return f(caf::meta::type_name("assignment"), x.id, x.worker, x.num_choices);
+  return f(caf::meta::type_name("assignment"), x.id, x.worker, x.num_choices, x.kv_tokens);
 }
 
 } // namespace troupe

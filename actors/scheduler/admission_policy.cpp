@@ -12,7 +12,7 @@ namespace {
 /// Requests that may end, or be named by their gateway, while a restarted scheduler still waits for their
 /// worker: as many as can have a place in a large cluster.
 constexpr size_t max_released_early = 4096;
-constexpr size_t max_adopted_early = 4096; // of others an even share is taken
+constexpr size_t max_adopted_early = 4096; // beyond it, a sequence that runs is taken to hold an even share
 
 } // namespace
 
@@ -159,9 +159,9 @@ void admission_policy::reconcile(const lease_renewal& load) {
 
 caf::error admission_policy::enqueue(const admission_request& request, time_point now) {
   auto is_replay = request.attempt > 0;
+  withdraw(request.id); // also when it is refused now: whoever asks again does not wait any more
   if (request.num_choices == 0 || request.prompt_tokens == 0 || request.max_new_tokens == 0)
     return make_error(ec::bad_request, "a request needs a prompt, a choice and a new token");
-  withdraw(request.id); // also when it is refused now: whoever asks again does not wait any more
   if (auto need = need_of(request); !is_replay && has_workers() && !can_ever_place(need))
     return too_long(need);
   if (!is_promised(request)) {
@@ -202,7 +202,7 @@ std::vector<admission_policy::placed> admission_policy::place(time_point now) {
       }
     }
     take_place(request.id, {.worker = *worker, .num_seqs = need.num_seqs, .kv_tokens = need.kv_tokens()});
-    result.push_back({request.id, *worker, need.num_seqs, now - entry->second.since});
+    result.push_back({request.id, *worker, need.num_seqs, need.kv_tokens(), now - entry->second.since});
     entry = leave_queue(entry);
   }
   return result;

@@ -26,6 +26,7 @@ class admission_policy {
     request_id id;
     worker_id worker;
     uint32_t num_choices = 1; ///< that may run there at the same time
+    uint64_t kv_tokens = 0;   ///< set aside for them together
     std::chrono::nanoseconds waited{0};
   };
 
@@ -61,9 +62,9 @@ class admission_policy {
   /// less what is placed there otherwise. The surplus of freeing early queues at the worker.
   void reconcile(const lease_renewal& load);
 
-  /// Takes a request into the queue. Errors: ec::overloaded (the queue of new requests is full; replays and
-  /// followers do not count), ec::context_exceeded (one sequence of it fits no worker that is here, however
-  /// idle). A known id replaces the earlier request.
+  /// Takes a request into the queue. Errors: ec::bad_request (nothing is asked for), ec::overloaded (the
+  /// queue of new requests is full; replays and followers do not count), ec::context_exceeded (one sequence
+  /// of it fits no worker that is here, however idle). A known id replaces the earlier request.
   caf::error enqueue(const admission_request& request, time_point now);
 
   /// Gives places to the first in the queue, until one has to wait. Where no worker could ever hold all

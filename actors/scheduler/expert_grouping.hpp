@@ -34,9 +34,8 @@ class coactivation {
 ///
 /// @param experts  indices of the layer; each is put into exactly one group
 /// @param sizes    [groups]; their sum is the number of experts
-/// @param max_skew the most loaded group may have so many times its fair share of all loads; where the
-/// experts'
-///                 own loads allow no such division, it has as little more as the greedy choice finds
+/// @param max_skew the most loaded group may have so many times its fair share of all loads; where the loads
+///                 of single experts allow no such division, it has as little more as the greedy choice finds
 /// @return [groups] ascending indices; equal arguments give equal groups
 std::vector<std::vector<uint32_t>> group_experts(const coactivation& counts,
                                                  const std::vector<uint32_t>& experts,

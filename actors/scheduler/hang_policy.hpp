@@ -36,9 +36,9 @@ class hang_policy {
 
   /// The next worker to be fenced for what others say of it. With L = max(defaults::engine_stall, the
   /// worker's own limit for a step), it is accused when
-  /// - at least half of those who could complain of it (attention workers of expert hosts, gateways of
-  /// attention
-  ///   workers) have heard nothing from it for L, or one of them for defaults::lone_complaint_factor × L, and
+  /// - at least half of those who could complain of it (attention workers complain of expert
+  ///   hosts, gateways of attention workers) have heard nothing from it for L, or one of them for
+  ///   defaults::lone_complaint_factor × L, and
   /// - its own renewals have shown no progress for L: its engine has given no step back, and it did not wait
   ///   for expert hosts itself.
   /// Who complains of more than half of two or more workers is taken to be the trouble, and is not counted.

@@ -86,6 +86,7 @@ void hosting_table::pin(uint32_t expert, bool pinned) {
 void hosting_table::add(uint32_t expert, host& to) {
   auto& entry = experts_[expert];
   entry.hosts.insert(position(entry.hosts, to.id), &to);
+  num_replicated_ += entry.hosts.size() == 2 ? 1 : 0;
   unlist_by_total(to);
   ++to.total;
   list_by_total(to);
@@ -103,6 +104,7 @@ void hosting_table::add(uint32_t expert, host& to) {
 void hosting_table::remove(uint32_t expert, host& from) {
   auto& entry = experts_[expert];
   entry.hosts.erase(position(entry.hosts, from.id));
+  num_replicated_ -= entry.hosts.size() == 1 ? 1 : 0;
   unlist_by_total(from);
   --from.total;
   list_by_total(from);

@@ -83,6 +83,9 @@ class hosting_table {
 
   uint64_t num_placed() const { return total_placed_; }
 
+  /// Experts with more than one host.
+  uint32_t num_replicated() const { return num_replicated_; }
+
   void add(uint32_t expert, host& to);
   void remove(uint32_t expert, host& from);
 
@@ -119,6 +122,7 @@ class hosting_table {
   std::vector<uint32_t> num_placed_;    // [layers]
   std::vector<uint32_t> num_pinned_;    // [layers]
   uint64_t total_placed_ = 0;
+  uint32_t num_replicated_ = 0;
   std::map<worker_id, host> hosts_;
   std::map<std::pair<uint64_t, worker_id>, host*> with_room_; // by total
   std::vector<uint32_t> touched_;

@@ -62,13 +62,7 @@ caf::error member_table::check(const worker_hello& hello) const {
   return {};
 }
 
-std::optional<worker_id> member_table::join(worker_hello hello, time_point now) {
-  std::optional<worker_id> replaced;
-  for (const auto& [id, other] : members_)
-    if (id != hello.address.id && other.hello.address.name == hello.address.name)
-      replaced = id;
-  if (replaced)
-    members_.erase(*replaced);
+void member_table::join(worker_hello hello, time_point now) {
   if (hello.address.role != worker_role::gateway) {
     if (!has_model() && identity_.fingerprint != hello.fingerprint)
       identity_ = {hello.fingerprint, {}, {}, {}};
@@ -84,7 +78,6 @@ std::optional<worker_id> member_table::join(worker_hello hello, time_point now) 
   entry.load.running = entry.hello.running.size();
   entry.renewed = now;
   entry.leaving = false;
-  return replaced;
 }
 
 bool member_table::renew(lease_renewal load, time_point now) {

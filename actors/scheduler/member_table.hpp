@@ -39,9 +39,8 @@ class member_table {
   /// a hello that cannot be; ec::not_ready while a live worker elsewhere has the same name.
   caf::error check(const worker_hello& hello) const;
 
-  /// Adds or renews a worker that has passed `check`. Returns the worker that it replaces: an earlier
-  /// incarnation of the same name at the same endpoint.
-  std::optional<worker_id> join(worker_hello hello, time_point now);
+  /// Adds or renews a worker that has passed `check`; whoever had its name before has been removed.
+  void join(worker_hello hello, time_point now);
 
   /// False when the worker is not here and has to join again.
   bool renew(lease_renewal load, time_point now);

@@ -27,14 +27,12 @@ struct placement_hints {
 /// Moves experts that are not pinned, as few as these aims need:
 /// 1. Each layer lives on spreads[layer].low to .high hosts.
 /// 2. Its experts are spread over these within one of each other.
-/// 3. Totals differ little: no expert is left, and within max_share_moves no host's whole share of a layer
-/// and no
-///    further host for a layer (or one less), that would bring the totals nearer to each other by as much as
-///    it moves. Where a layer lives on all hosts, the totals are then within one of each other.
+/// 3. Totals differ little: no expert is left whose move would bring the totals nearer to each other by as
+///    much as it moves, and, within max_share_moves, no host's whole share of a layer and no further host for
+///    a layer (or one less). Where a layer lives on all hosts, the totals are then within one of each other.
 /// Full hosts and pinned experts can keep any aim from being reached; no host is filled beyond its room.
-/// @param max_share_moves  moves of experts that do no more than bring the totals nearer by whole shares: a
-/// bound
-///                         on what one small change can set going
+/// @param max_share_moves  moves of experts that do no more than bring the totals nearer by whole shares:
+///                         a bound on what one small change can set going
 void balance_placement(hosting_table& table, const std::vector<spread_range>& spreads,
                        const placement_hints& hints, uint64_t max_share_moves);
 

@@ -275,6 +275,8 @@ bool placement_target::place(uint32_t expert, bool is_new_layer) {
 }
 
 bool placement_target::make_room_for(uint32_t expert) {
+  if (table_.num_replicated() == 0) // as while most hosts have yet to join: asked for each missing expert
+    return false;
   // Some other expert's further replica gives way, a planner's last.
   std::tuple<bool, size_t> best_key;
   host* best = nullptr;

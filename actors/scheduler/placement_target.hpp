@@ -60,7 +60,7 @@ class placement_target {
 
   /// Makes good, in one go, what all changes since the last call have left undone.
   /// @param loaded  prefers hosts that have the weights; may be empty
-  /// @return the experts that have got or lost a host since the last call, ascending; the hosts of some may
+  /// @return the experts that have got or lost a host since the last call, ascending. The hosts of some may
   /// be
   ///         what they were, so that an observer which forgets the experts of removed hosts learns them again
   std::vector<expert_target> repair(loaded_lookup loaded);

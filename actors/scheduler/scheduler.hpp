@@ -22,7 +22,8 @@ struct scheduler_metrics; // scheduler_metrics.hpp
 /// The SCHEDULER interface.
 using scheduler_actor = caf::typed_actor<
     // A worker joins; the sender is its MEMBER. Fails with ec::incompatible (another model, or another
-    // numerics class than the workers of its role), saying both.
+    // numerics class than the workers of its role), saying both, and with ec::not_ready while its engine
+    // hangs or a live worker elsewhere has its name: it may ask again.
     caf::replies_to<caf::join_atom, worker_hello>::with<worker_welcome>,
     // A worker lives.
     caf::reacts_to<lease_renewal>,
@@ -31,7 +32,8 @@ using scheduler_actor = caf::typed_actor<
     caf::replies_to<caf::leave_atom, worker_id>::with<void>,
     // May this request run, where, and how many of its choices at the same time? Waits in a bounded queue by
     // priority, then arrival. Fails with ec::overloaded (queue full), ec::context_exceeded (never fits),
-    // ec::not_ready (no worker in time), ec::deadline_exceeded.
+    // ec::not_ready (no worker in time), ec::deadline_exceeded, ec::bad_request (it asks for nothing),
+    // ec::cancelled (taken back, or made again), ec::shutting_down.
     caf::replies_to<admission_request>::with<assignment>,
     // The request is over: its place is free.
     caf::reacts_to<done_atom, request_id>,

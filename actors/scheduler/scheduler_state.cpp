@@ -194,6 +194,7 @@ void scheduler_state::remove_worker(worker_id id, const std::string& why) {
     self_->demonitor(found->second.member.address());
     contacts_.erase(found);
   }
+  has_settled_ = false;
   if (auto found = departures_.find(id); found != departures_.end()) {
     found->second.promise.deliver(caf::unit);
     departures_.erase(found);
@@ -292,6 +293,7 @@ scheduler_state::admit(const admission_request& request,
   if (auto error = admission_.enqueue(request, now())) {
     if (config_.metrics)
       config_.metrics->on_refused(code_of(error));
+    owners_.erase(request.id); // a replay that is refused has lost its earlier place
     promise.deliver(error);
     return promise;
   }
@@ -363,11 +365,11 @@ void scheduler_state::done(request_id id) {
 void scheduler_state::place_requests() {
   if (!published_.ready)
     return;
-  for (const auto& [id, worker, num_choices, waited] : admission_.place(now())) {
+  for (const auto& [id, worker, num_choices, kv_tokens, waited] : admission_.place(now())) {
     if (config_.metrics)
       config_.metrics->on_admitted(waited);
     auto found = waiting_.find(id);
-    found->second.deliver(assignment{id, members_.find(worker)->hello.address, num_choices});
+    found->second.deliver(assignment{id, members_.find(worker)->hello.address, num_choices, kv_tokens});
     waiting_.erase(found);
   }
 }

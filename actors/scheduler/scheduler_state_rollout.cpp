@@ -10,7 +10,10 @@
 namespace troupe {
 
 bool scheduler_state::is_recovering() {
-  if (recovery_end_ && (now() >= *recovery_end_ || (knows_workers_ && expected_.empty())))
+  const auto is_over = recovery_end_ && now() >= *recovery_end_;
+  if (is_over)
+    expected_.clear(); // who has not come back by now is not waited for the next time either
+  if (is_over || (recovery_end_ && knows_workers_ && expected_.empty()))
     recovery_end_.reset();
   return recovery_end_.has_value();
 }

@@ -294,8 +294,11 @@ class attention_side {
       caf::send_as(sessions, worker, std::move(request));
     }
     self->receive([](const caf::down_msg&) {});
-    // The sessions are gone, so the worker drops its sequences; then nothing is under way.
-    for (bool is_busy = true; is_busy; std::this_thread::sleep_for(1ms))
+    // The sessions are gone, so the worker drops its sequences; then nothing is under way. It tells nobody
+    // when, so it is asked, for 30 s at most.
+    const auto patience = std::chrono::steady_clock::now() + 30s;
+    for (bool is_busy = true; is_busy && std::chrono::steady_clock::now() < patience;
+         std::this_thread::sleep_for(1ms))
       self->request(worker, 30s, status_atom_v)
           .receive([&](const attention_status& x) { is_busy = x.running + x.waiting > 0; },
                    [&](const caf::error&) { is_busy = false; });

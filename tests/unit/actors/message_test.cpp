@@ -157,7 +157,7 @@ admission_request sample() {
 
 template <>
 assignment sample() {
-  return {sample<request_id>(), sample<worker_address>(), 3};
+  return {sample<request_id>(), sample<worker_address>(), 3, 700};
 }
 
 template <>

@@ -99,5 +99,13 @@ TEST_F(engine_watch_test, a_process_that_stood_still_does_not_take_its_engine_fo
   EXPECT_TRUE(seen.is_stalled()) << "but the engine has had ten seconds of its own";
 }
 
+TEST_F(engine_watch_test, a_standstill_is_no_step_time_when_the_step_comes_back_before_anybody_asks) {
+  watch.begin(2, now);
+  pass(1s);
+  now += 60s;
+  watch.end(2, now); // an engine's answer runs its actor at once
+  EXPECT_EQ(watch.look(now).step_limit_ms, 20'000U) << "20 times the one second";
+}
+
 } // namespace
 } // namespace troupe

@@ -305,7 +305,10 @@ TEST_F(gateway_test, says_what_its_requests_hold_when_it_joins_again) {
   request.num_choices = 3;
   admit(request);
   EXPECT_EQ(script->asked.back().gateway, worker_id{70});
-  scheduler_answers(place(1, 3));
+  auto granted = place(1, 3);
+  granted.num_choices = 2; // fewer than asked for, and less room than they may grow to
+  granted.kv_tokens = 210;
+  scheduler_answers(granted);
   admit(request_of(2));
   scheduler_answers(place(2, 4));
   admit(request_of(3)); // waits
@@ -313,7 +316,7 @@ TEST_F(gateway_test, says_what_its_requests_hold_when_it_joins_again) {
   tell(done_atom_v, request_id{2});
   const auto hello = ask<worker_hello>(gateway, caf::join_atom_v);
   ASSERT_TRUE(hello);
-  EXPECT_EQ(hello->places, (std::vector<held_place>{{{1}, {3}, 3, 450}}));
+  EXPECT_EQ(hello->places, (std::vector<held_place>{{{1}, {3}, 2, 210}}));
 }
 
 TEST_F(gateway_test, says_that_the_scheduler_is_away_once_new_requests_are_refused) {

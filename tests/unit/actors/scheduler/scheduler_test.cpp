@@ -154,6 +154,14 @@ TEST_F(scheduler_test, a_scheduler_that_was_held_up_waits_for_those_who_took_it_
   pass(defaults::scheduler_recovery + 1s);
   EXPECT_TRUE(peers[0].log->is_ready()) << "its experts have moved";
   EXPECT_EQ(status().workers.size(), peers.size() - 1);
+  // And not the next time either: as soon as the others are back, things go on.
+  const auto later = peers[0].log->epoch();
+  coordinator.advance_time(3s);
+  die(peers[2]);
+  run();
+  peers[2].member = root(system.spawn(fake_member, peers[2].log));
+  join_again(peers[2]);
+  EXPECT_GT(peers[0].log->epoch(), later);
 }
 
 TEST_F(scheduler_test, joining_twice_is_joining_once) {
@@ -330,6 +338,17 @@ TEST_F(scheduler_test, asking_again_for_too_much_takes_the_earlier_question_back
   EXPECT_EQ(status().queued, 0U);
   join(expert_hello(11));
   EXPECT_EQ(status().assigned, 0U);
+}
+
+TEST_F(scheduler_test, asking_again_for_nothing_takes_the_earlier_question_back) {
+  start();
+  auto& first = admit(request_of(1));
+  EXPECT_EQ(admit(request_of(1, 10, 0)).code(), ec::bad_request);
+  EXPECT_EQ(first.code(), ec::cancelled);
+  EXPECT_EQ(status().queued, 0U);
+  join(attention_hello(1));
+  join(expert_hello(11));
+  EXPECT_EQ(status().assigned, 0U) << "and the scheduler lives";
 }
 
 TEST_F(scheduler_test, asking_again_replaces_the_earlier_question) {

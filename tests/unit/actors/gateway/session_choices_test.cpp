@@ -84,6 +84,58 @@ TEST_F(session_choices_test, a_choice_that_is_stopped_makes_room_wherever_it_is)
   EXPECT_TRUE(has_ended());
 }
 
+TEST_F(session_choices_test, a_second_place_may_have_less_room) {
+  add_worker(1);
+  log->most_choices = 3;
+  open(make_request(4));
+  auto second = add_worker(2);
+  log->most_choices = 1;
+  fail_sequence(0, ec::engine_failed, 1);
+  advance(1ms);
+  EXPECT_EQ(choices_of(*second), (std::vector<uint32_t>{0}));
+  for (uint32_t choice = 0; choice < 4; ++choice)
+    end_choice(1, choice);
+  EXPECT_EQ(choices_of(*second), (std::vector<uint32_t>{0, 1, 2, 3}));
+  EXPECT_TRUE(has_ended());
+}
+
+TEST_F(session_choices_test, a_choice_that_is_stopped_between_two_places_asks_for_none) {
+  auto first = add_worker(1);
+  log->most_choices = 2;
+  open(make_request(3));
+  ASSERT_EQ(choices_of(*first), (std::vector<uint32_t>{0, 1}));
+  auto second = add_worker(2);
+  fail_sequence(0, ec::engine_failed, 1);
+  const auto cancelled = first->cancelled.size();
+  tell(stop_atom_v, uint32_t{1}); // the session waits before it asks for another place
+  EXPECT_EQ(first->cancelled.size(), cancelled) << "there is no worker to tell";
+  EXPECT_TRUE(second->submitted.empty());
+  advance(1ms);
+  EXPECT_EQ(log->asked.at(1).num_choices, 2U);
+  EXPECT_EQ(choices_of(*second), (std::vector<uint32_t>{0, 2}));
+  end_choice(1, 0);
+  end_choice(1, 2);
+  EXPECT_TRUE(has_ended());
+}
+
+TEST_F(session_choices_test, logprobs_of_the_prompt_are_asked_for_until_they_are_here) {
+  auto worker = add_worker(1);
+  log->most_choices = 1;
+  auto request = make_request(2);
+  request.sampling.prompt_logprobs = 1;
+  open(request);
+  ASSERT_EQ(worker->submitted.size(), 1U);
+  EXPECT_EQ(worker->submitted[0].sampling.prompt_logprobs, 1);
+  auto whole = update(0, 0, 2, 0, finish_reason::stop);
+  whole.prompt_logprobs = {{.token = 2, .logprob = -1.0F, .rank = 1, .top = {}}};
+  tell(whole);
+  ASSERT_EQ(worker->submitted.size(), 2U);
+  EXPECT_EQ(worker->submitted[1].sampling.prompt_logprobs, -1) << "the client has them";
+  end_choice(0, 1);
+  EXPECT_TRUE(has_ended());
+  EXPECT_EQ(listener->prompt_logprobs.size(), 1U);
+}
+
 TEST_F(session_choices_test, an_open_ended_request_says_how_few_tokens_will_do) {
   add_worker(1);
   auto request = make_request(2);

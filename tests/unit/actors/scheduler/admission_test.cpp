@@ -48,6 +48,7 @@ TEST(admission_policy, more_choices_than_a_worker_holds_get_a_place_for_as_many_
   places = policy.place({});
   ASSERT_EQ(places.size(), 1U);
   EXPECT_EQ(places[0].num_choices, 2U) << "two of 400 tokens fit in 1000";
+  EXPECT_EQ(places[0].kv_tokens, 800U);
   EXPECT_EQ(policy.budget({1})->kv_tokens, 800U);
 }
 
