@@ -81,15 +81,17 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   config.limits.max_connections = connections_of(options, site.log);
   config.warn = [log = site.log](const std::string& line) { log.line("request-warning", line); };
   auto codec = openai::make_text_codec(std::move(tokenizer), load_template(model, options));
-  // The workers' KV caches may hold less than the model was made for; what they hold is known once they join.
+  // The workers may take less than the model was made for: what their KV caches hold, or what their own
+  // --max-model-len says. The longest that one of them takes is known once they join.
   auto max_model_len = std::make_shared<std::atomic<uint32_t>>(0);
   auto on_context = [max_model_len, log = site.log,
                      wanted = config.requests.max_model_len](uint32_t longest) {
     *max_model_len = longest;
-    log.line("context", "requests may have " + std::to_string(std::min(longest, wanted)) + " tokens"
-                            + (longest < wanted ? ", not " + std::to_string(wanted)
-                                                      + ": the KV cache of a worker holds no more"
-                                                : ""));
+    log.line("context",
+             "requests may have " + std::to_string(std::min(longest, wanted)) + " tokens"
+                 + (longest < wanted ? ", not " + std::to_string(wanted)
+                                           + ": no worker takes more (its KV cache, or its --max-model-len)"
+                                     : ""));
   };
   actor_ = spawn_gateway(
       site.system,

@@ -12,6 +12,18 @@ namespace troupe {
 
 namespace {
 
+/// What no server reads and people may have in their environment all the same, as flags are named.
+/// tests/unit/services/command_flags_test.cpp compares with what the commands declare.
+constexpr std::array<std::string_view, 25> elsewhere{
+    // flags of troupe status, quantize and tokenize
+    "json", "out", "special-tokens", "text", "to", "url",
+    // flags of troupe-load
+    "burstiness", "goodput", "heldout", "max-concurrency", "model", "num-prompts", "output", "prompts",
+    "random-input-len", "random-output-len", "random-vocab-size", "request-rate", "seed", "temperature",
+    "timeout",
+    // no flags: tests/run.sh and the tests of golden answers read these
+    "fuzz-seconds", "fuzz-seed", "test-jobs", "write-golden"};
+
 /// Takes `end` off `text`. @returns false when it does not end so
 bool take_end(std::string_view& text, std::string_view end) {
   bool has = text.size() > end.size() && text.ends_with(end);
@@ -49,8 +61,8 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Of every program that takes its flags from variables.
-option_parser every_flag() {
+/// Of the servers and of `troupe up`.
+option_parser every_flag_of_servers() {
   option_parser parser("troupe", "");
   static model_options model;
   static gateway_options gateway;
@@ -69,6 +81,11 @@ option_parser every_flag() {
   return parser;
 }
 
+/// Whether a server has this flag, or another program something of the name.
+bool is_known(const option_parser& servers, std::string_view flag) {
+  return servers.has(flag) || std::find(elsewhere.begin(), elsewhere.end(), flag) != elsewhere.end();
+}
+
 } // namespace
 
 bool is_service_link(std::string_view name, std::string_view value) {
@@ -79,7 +96,7 @@ bool is_service_link(std::string_view name, std::string_view value) {
 
 unread_variables find_unread_variables(const option_parser& parser) {
   unread_variables found;
-  option_parser others = every_flag();
+  option_parser servers = every_flag_of_servers();
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     std::string_view text = *entry;
     std::string_view name = text.substr(0, text.find('='));
@@ -93,7 +110,7 @@ unread_variables find_unread_variables(const option_parser& parser) {
     });
     if (is_service_link(name, value)) {
       found.service_links.emplace_back(name);
-    } else if (!parser.has(flag) && !others.has(flag)) {
+    } else if (!parser.has(flag) && !is_known(servers, flag)) {
       found.unknown.emplace_back(name);
     }
   }

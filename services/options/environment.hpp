@@ -18,7 +18,7 @@ bool is_service_link(std::string_view name, std::string_view value);
 /// Those variables that begin with TROUPE_ and that this program does not read.
 struct unread_variables {
   std::vector<std::string> service_links; ///< by name, in the order of the environment
-  std::vector<std::string> unknown; ///< that belong to no flag of any of our programs: misspelt, perhaps
+  std::vector<std::string> unknown;       ///< that nothing of ours reads: misspelt, perhaps
 
   /// A sentence for each kind that there is, for the log.
   std::vector<std::string> notes() const;
@@ -26,7 +26,7 @@ struct unread_variables {
   void remove() const;
 };
 
-/// @param parser  of this program; flags that only other programs have are not reported either
+/// @param parser  of this program; what other programs of ours read, or our tests, is not reported either
 unread_variables find_unread_variables(const option_parser& parser);
 
 } // namespace troupe

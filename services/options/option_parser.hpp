@@ -22,8 +22,7 @@ const char* program_version();
 
 /// Collects flags bound to variables, then parses. Every flag `--max-num-seqs` can also be given as the
 /// environment variable `TROUPE_MAX_NUM_SEQS` and as the key `"max-num-seqs"` of the JSON object in the file
-/// named by
-/// `--config`. What the variables hold before parse() are the defaults, and `--help` prints them.
+/// named by `--config`. What the variables hold before parse() are the defaults, and `--help` prints them.
 class option_parser {
  public:
   /// @param program  name in the usage line, e.g. "troupe serve"

@@ -67,7 +67,7 @@ void model_options::declare(option_parser& parser) {
   parser.text(
       "cores", "LIST|any|auto",
       "processors that the compute threads are pinned to, such as 0-3,8; any: none; auto: as `any`, but "
-      "`troupe up` pins where it has all processors",
+      "pinned when `troupe up` computes on all processors that it may run on",
       &cores);
   parser.number("max-model-len", "longest prompt plus answer in tokens; 0: what the model was made for",
                 &max_model_len, 0, 1U << 24);

@@ -95,7 +95,8 @@ int quantize_command(const std::vector<std::string>& arguments) {
       "memory, without loss, which is faster with AMX and with AVX-512's BF16 on AMD's processors, and "
       "slower elsewhere",
       &model.weight_coding);
-  parser.number("threads", "threads that quantize; 0: one per processor", &model.threads, 0, 1024);
+  parser.number("threads", "threads that quantize; 0: one per processor, within the cgroup's CPU quota",
+                &model.threads, 0, 1024);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }

@@ -199,6 +199,12 @@ int up_command(const std::vector<std::string>& arguments) {
   if (model.cores == "auto" && cores == usable_processors().size()) {
     pinned = usable_processors();
   }
+  if (size_t usable = usable_processors().size();
+      model.threads == 0 && model.cores_list().empty() && cores < usable) {
+    log.line("compute", std::to_string(cores) + (cores == 1 ? " thread" : " threads") + " of "
+                            + std::to_string(usable) + " processors"
+                            + (model.cores == "auto" ? ", not pinned" : "") + ": the cgroup's CPU quota");
+  }
 
   uint32_t next_metrics_port = up.metrics_port;
   auto add_metrics = [&](flag_words& flags) {

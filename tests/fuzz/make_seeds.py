@@ -8,6 +8,7 @@ import json
 import pathlib
 import re
 import struct
+import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 LAYOUTS = HERE.parent / "unit" / "actors" / "message_layouts.txt"
@@ -100,6 +101,19 @@ def requests():
          b"Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n\r\n")
     seed("head", b"HEAD /metrics?x=%41 HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\nConnection: close\r\n\r\n")
     seed("not_found", b"GET /v1/%6Done HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer k\r\n\r\n")
+    # Bodies that are compressed, in every frame that is taken, and one whose end is missing.
+    def packed(content, frame):
+        deflate = zlib.compressobj(9, zlib.DEFLATED, frame)
+        return deflate.compress(content) + deflate.flush()
+
+    gzip, gzip_header, deflate_header = zlib.MAX_WBITS + 16, b"Content-Encoding: gzip\r\n", b"Content-Encoding: deflate\r\n"
+    whole = packed(completion, gzip)
+    seed("gzip", post(b"/v1/completions", whole, gzip_header))
+    seed("gzip_cut", post(b"/v1/completions", whole[:-5], gzip_header))
+    members = packed(completion[:20], gzip) + packed(completion[20:], gzip)
+    seed("gzip_two_members", post(b"/v1/completions", members, gzip_header), 40)
+    seed("deflate", post(b"/tokenize", packed(b'{"prompt":"ab"}', zlib.MAX_WBITS), deflate_header))
+    seed("deflate_without_frame", post(b"/tokenize", packed(b'{"prompt":"ab"}', -zlib.MAX_WBITS), deflate_header))
     seed("unknown_encoding", b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n")
 
 

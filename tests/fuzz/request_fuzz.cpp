@@ -45,7 +45,7 @@ void answer(const generation_plan& plan, std::string_view bytes, const http_test
     if (!nlohmann::json::accept(text))
       std::abort();
   };
-  for (const char byte : bytes.substr(0, static_cast<size_t>(plan.prompts[0].sampling.max_tokens))) {
+  for (const char byte : bytes.substr(0, static_cast<size_t>(plan.prompts[0].max_tokens))) {
     choice_delta delta = state.push(token_of(static_cast<unsigned char>(byte)));
     check(
         writer.token_chunk({0, delta, &state, &plan.prompts[0], &prompt_logprobs}, state.num_tokens() == 1));

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""The programs as containers run them: /dev/shm read-only, of 1 MiB, or of Docker's 64 MiB; the variables that Kubernetes
-sets for a Service named `troupe`; pages of browsers; and what every program says to --version and to a mistake.
+"""The programs as containers run them: the variables that Kubernetes sets for a Service named `troupe`; pages of browsers
+whose origin is named, and others; and what every program says to --version and to a mistake.
 
 usage: container_test.py BINARIES MODEL_DIR WORK_DIR
 """
+import contextlib
+import http.client
+import json
 import pathlib
 import shutil
 import subprocess
@@ -12,6 +15,7 @@ import sys
 from cluster import Cluster
 
 QUESTION = {"model": "m", "prompt": [1, 2, 3], "max_tokens": 4, "temperature": 0, "ignore_eos": True}
+ORIGIN = "https://a.example"  # of the pages that may use the API
 PROGRAMS = ["troupe", "troupe-attention", "troupe-expert", "troupe-gateway", "troupe-load", "troupe-scheduler"]
 SERVICE = {"TROUPE_PORT": "tcp://10.0.0.1:8000", "TROUPE_SERVICE_HOST": "10.0.0.1", "TROUPE_SERVICE_PORT": "8000",
            "TROUPE_PORT_8000_TCP": "tcp://10.0.0.1:8000", "TROUPE_PORT_8000_TCP_PROTO": "tcp",
@@ -23,32 +27,18 @@ def main():
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     command_lines(binaries)
-    expected = as_a_service(binaries, model, work)
-    unshare = next((words for words in (["unshare", "-m"], ["unshare", "-rm"])
-                    if subprocess.run([*words, "mount", "-t", "tmpfs", "none", "/dev/shm"], capture_output=True).returncode == 0),
-                   None)
-    if unshare is None:
-        print("skipped: mounts over /dev/shm are not permitted here")
-        sys.exit(77)
-    for name, mount, flags in (("read-only", "-o ro", []), ("1-MiB", "-o size=1m", []),
-                               ("1-MiB-wanted", "-o size=1m", ["--shared-memory"]),
-                               ("docker", "-o size=64m", ["--shared-memory"])):
-        wrapped = with_shared_memory(binaries, work / name, unshare, mount)
-        log = work / f"{name}.log"
-        with Cluster(wrapped, "up", model, "--served-model-name", "m", *flags, run_dir=work / f"run-{name}", log=log) as up:
-            assert up.post("/v1/completions", QUESTION)["choices"][0]["text"] == expected, name
-        refusals = [line for line in log.read_text().splitlines() if "no-shared-memory" in line]
-        # One line from each process that wanted some.
-        assert len({line.split()[1] for line in refusals}) == len(refusals), refusals
-        assert bool(refusals) == bool(flags), refusals
-        assert all("give /dev/shm more, in a container with --shm-size" in line for line in refusals), refusals
-    print("containers: 6 programs' versions and mistakes, variables of a Service, 4 kinds of /dev/shm")
+    as_a_service(binaries, model, work)
+    print(f"containers: {len(PROGRAMS)} programs' versions and mistakes, variables of a Service, pages of two origins")
 
 
 def command_lines(binaries):
     for program in PROGRAMS:
         told = subprocess.run([binaries / program, "--version"], capture_output=True, text=True, check=True).stdout
         assert told.startswith(program + " ") and told.count(".") == 2, told
+        refused = subprocess.run([binaries / program, "--bogus"], capture_output=True, text=True)
+        assert refused.returncode == 2, refused
+        assert refused.stderr.startswith(f"{program}: unknown flag '--bogus'"), refused.stderr
+        assert refused.stderr.endswith(f"; see '{program} --help'\n"), refused.stderr
     for program, names in (("troupe", "serve, up, status, quantize, tokenize"), ("troupe-load", "run, eval")):
         refused = subprocess.run([binaries / program, "bogus"], capture_output=True, text=True)
         assert refused.returncode == 2, refused
@@ -57,12 +47,12 @@ def command_lines(binaries):
 
 
 def as_a_service(binaries, model, work):
-    """@returns what the model answers"""
     log = work / "service.log"
-    variables = {**SERVICE, "TROUPE_MAX_NUM_SEQUENCES": "4", "TROUPE_ALLOWED_ORIGINS": "https://a.example"}
+    variables = {**SERVICE, "TROUPE_MAX_NUM_SEQUENCES": "4", "TROUPE_ALLOWED_ORIGINS": ORIGIN}
     with Cluster(binaries, "up", model, "--served-model-name", "m", "--max-model-len", "1000000", run_dir=work / "run",
                  log=log, env=variables) as up:
-        text = up.post("/v1/completions", QUESTION)["choices"][0]["text"]
+        assert up.post("/v1/completions", QUESTION)["usage"]["completion_tokens"] == QUESTION["max_tokens"]
+        pages(up)
         status = subprocess.run([binaries / "troupe", "status", "--url", f"http://127.0.0.1:{up.port}"],
                                 capture_output=True, text=True, check=True).stdout
     lines = log.read_text().splitlines()
@@ -75,17 +65,28 @@ def as_a_service(binaries, model, work):
     for worker in ("attention-0", "expert-0", "expert-1"):
         assert any(line.startswith(worker + " ") for line in status.splitlines()), status
     assert ", all hosted\n" in status, status
-    return text
 
 
-def with_shared_memory(binaries, folder, unshare, mount):
-    """@returns a folder with a `troupe` that has such a /dev/shm"""
-    folder.mkdir()
-    script = folder / "troupe"
-    script.write_text(f"#!/bin/sh\nexec {' '.join(unshare)} sh -c 'mount -t tmpfs {mount} none /dev/shm && exec \"$@\"' sh "
-                      f"{binaries}/troupe \"$@\"\n")
-    script.chmod(0o755)
-    return folder
+def pages(cluster):
+    """What a browser looks at before it lets a page send, or read: whether its origin is named."""
+    for origin, named in ((ORIGIN, ORIGIN), ("https://b.example", None)):
+        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        status, headers = from_page(cluster, "OPTIONS", asked)
+        assert (status, headers["Access-Control-Allow-Origin"]) == (204, named), (origin, status, headers.items())
+        assert (headers["Access-Control-Allow-Methods"] is None) == (named is None), (origin, headers.items())
+        status, headers = from_page(cluster, "POST", {"Origin": origin, "Content-Type": "application/json"}, QUESTION)
+        assert (status, headers["Access-Control-Allow-Origin"]) == (200, named), (origin, status, headers.items())
+        assert headers["Vary"] == "origin", headers.items()
+
+
+def from_page(cluster, method, headers, body=None):
+    """@returns (status, headers) of what a browser sends to /v1/completions"""
+    connection = http.client.HTTPConnection("127.0.0.1", cluster.port, timeout=120)
+    with contextlib.closing(connection):
+        connection.request(method, "/v1/completions", None if body is None else json.dumps(body), headers)
+        response = connection.getresponse()
+        response.read()
+        return response.status, response.headers
 
 
 if __name__ == "__main__":

@@ -84,11 +84,15 @@ def score_pairs(cluster):
 
 
 def check_places(choice):
-    """Every token stands at its offset, as far as the text goes."""
+    """Every token stands at its offset, as far as the text goes, and none before or far behind the one before it."""
     logprobs = choice["logprobs"]
+    assert len(logprobs["tokens"]) == len(logprobs["text_offset"]), choice
+    least = most = 0
     for token, offset in zip(logprobs["tokens"], logprobs["text_offset"]):
         at = choice["text"][offset:offset + len(token)]
         assert token.startswith(at) or "\ufffd" in token, (token, choice)
+        assert least <= offset <= most, (token, offset, choice)
+        least, most = offset, offset + len(token)
 
 
 def joined(chunks):

@@ -238,6 +238,23 @@ response error_response(const api_error& error) {
   return answer;
 }
 
+api_error refused_for_room(const api& shared, const std::string& text) {
+  shared.metrics->rejected(reason_of(ec::overloaded));
+  return api_error_of(ec::overloaded, text);
+}
+
+response answer_to_exception(const api& shared) {
+  try {
+    throw;
+  } catch (const api_error& e) {
+    return error_response(e);
+  } catch (const background::too_busy& e) {
+    return error_response(refused_for_room(shared, e.what()));
+  } catch (const std::exception& e) {
+    return error_response(api_error(500, "server_error", std::string("internal error: ") + e.what()));
+  }
+}
+
 std::string served_model(const api& shared, const std::string& asked) {
   const auto& names = shared.config.model_names;
   if (asked.empty())
@@ -253,13 +270,8 @@ task<void> handle(exchange& client, api& shared, const route& where) {
   std::optional<response> refusal;
   try {
     co_await answer(client, shared, where);
-  } catch (const api_error& e) {
-    refusal = error_response(e);
-  } catch (const background::too_busy& e) {
-    shared.metrics->rejected(reason_of(ec::overloaded));
-    refusal = error_response(api_error_of(ec::overloaded, e.what()));
-  } catch (const std::exception& e) {
-    refusal = error_response(api_error(500, "server_error", std::string("internal error: ") + e.what()));
+  } catch (const std::exception&) {
+    refusal = answer_to_exception(shared);
   }
   // A handler that failed may have left a watch that calls into it.
   co_await client.unwatch();

@@ -63,6 +63,12 @@ task<void> handle(exchange& client, api& shared, const route& where);
 /// The answer that tells an error.
 response error_response(const openai::api_error& error);
 
+/// The refusal of a request for which there is no room now, counted as one.
+openai::api_error refused_for_room(const api& shared, const std::string& text);
+
+/// The answer to what a step of a request has thrown. Call it where that is caught.
+response answer_to_exception(const api& shared);
+
 /// The model that answers; `asked` may be empty.
 /// @throws openai::api_error 404 when it is not served here
 std::string served_model(const api& shared, const std::string& asked);

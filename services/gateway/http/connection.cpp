@@ -7,7 +7,6 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/request_id.hpp"
 #include "services/gateway/http/request_target.hpp"
 
@@ -32,6 +31,8 @@ constexpr auto linger_time = std::chrono::seconds{5};
 constexpr size_t linger_bytes = 64 << 20;
 /// What one read may bring.
 constexpr size_t read_bytes = 64 << 10;
+/// What a client is told whose body finds no room among those of others.
+constexpr const char* no_room = "too many large requests are being read";
 
 std::string_view view(beast::string_view text) {
   return {text.data(), text.size()};
@@ -156,13 +157,8 @@ task<bool> connection::serve_request() {
   } else {
     try {
       co_await decode_body();
-    } catch (const api_error& e) {
-      refusal = error_response(e);
-    } catch (const background::too_busy& e) {
-      shared_.metrics->rejected(reason_of(ec::overloaded));
-      refusal = error_response(api_error_of(ec::overloaded, e.what()));
-    } catch (const std::exception& e) {
-      refusal = error_response(api_error(500, "server_error", std::string("internal error: ") + e.what()));
+    } catch (const std::exception&) {
+      refusal = answer_to_exception(shared_);
     }
     if (refusal) {
       drop_body();
@@ -369,7 +365,7 @@ void connection::drop_body() {
 task<bool> connection::prepare_body() {
   const auto length = parser_->content_length();
   if (length && limits_.buffered_body_bytes + *length > limits_.bounds.max_buffered_body_bytes) {
-    const api_error full = api_error_of(ec::overloaded, "too many large requests are being read");
+    const api_error full = refused_for_room(shared_, no_room);
     co_await refuse_and_close(error_response(full));
     co_return false;
   }
@@ -404,7 +400,7 @@ task<bool> connection::read_body() {
       refusal = invalid_request("malformed HTTP body: " + error.message());
     }
     if (!refusal && !account_body(parser_->get().body().size()))
-      refusal = api_error_of(ec::overloaded, "too many large requests are being read");
+      refusal = refused_for_room(shared_, no_room);
   }
   if (refusal) {
     std::string{}.swap(parser_->get().body());
@@ -425,7 +421,7 @@ task<void> connection::decode_body() {
       incoming_.body.size(), [this] { return decode_content(incoming_.body, coding_, body_limit_); });
   incoming_.body = std::move(decoded);
   if (!account_body(incoming_.body.size()))
-    throw api_error_of(ec::overloaded, "too many large requests are being read");
+    throw refused_for_room(shared_, no_room);
 }
 
 api_error connection::too_large() const {

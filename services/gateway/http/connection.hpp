@@ -47,7 +47,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
 
   task<void> send(response answer) override;
   task<bool> begin_stream(std::string content_type, header_list headers) override;
-  task<bool> write(std::string part) override;
+  task<bool> write(std::string more) override;
   task<void> end_stream() override;
 
   void abandon() override { gone_ = true; }
@@ -90,6 +90,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   template <class Fields>
   void add_common_headers(Fields& fields, const header_list& own) const;
   bool origin_is_allowed() const;
+  task<bool> write_parts(std::string_view bytes);
   task<bool> write_bytes(std::string_view bytes);
   void note_write_error(const boost::system::error_code& error);
   bool keeps_alive() const;

@@ -23,8 +23,6 @@ namespace {
 
 /// How often a connection whose read-ahead is full is looked at for its end.
 constexpr auto full_buffer_look = std::chrono::milliseconds{100};
-/// Of a whole answer, what the client has one write's time for.
-constexpr size_t part_bytes = 256 << 10;
 
 /// Status line and header fields, up to the body.
 template <class Message>
@@ -88,11 +86,8 @@ task<void> connection::send(response answer) {
   first += rest.substr(0, part_bytes);
   rest.remove_prefix(std::min(part_bytes, rest.size()));
   bool taken = co_await write_bytes(first);
-  while (taken && !rest.empty()) {
-    const std::string_view part = rest.substr(0, part_bytes);
-    rest.remove_prefix(part.size());
-    taken = co_await write_bytes(part);
-  }
+  if (taken)
+    taken = co_await write_parts(rest);
   if (!taken)
     shared_.metrics->client_gone(too_slow_);
   shared_.metrics->responded(route_name_, answer.status);
@@ -117,19 +112,19 @@ task<bool> connection::begin_stream(std::string content_type, header_list header
   co_return !gone_;
 }
 
-task<bool> connection::write(std::string part) {
+task<bool> connection::write(std::string more) {
   std::string bytes = std::move(stream_head_);
   stream_head_.clear();
   if (chunked_) {
     char size[20];
-    std::snprintf(size, sizeof size, "%zx\r\n", part.size());
+    std::snprintf(size, sizeof size, "%zx\r\n", more.size());
     bytes += size;
-    bytes += part;
+    bytes += more;
     bytes += "\r\n";
   } else {
-    bytes += part;
+    bytes += more;
   }
-  const bool written = co_await write_bytes(bytes);
+  const bool written = co_await write_parts(bytes);
   co_return written;
 }
 
@@ -138,6 +133,18 @@ task<void> connection::end_stream() {
     const std::string last_chunk = "0\r\n\r\n";
     co_await write_bytes(last_chunk);
   }
+}
+
+/// Each part has a write's time.
+task<bool> connection::write_parts(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::string_view part = bytes.substr(0, part_bytes);
+    bytes.remove_prefix(part.size());
+    const bool taken = co_await write_bytes(part);
+    if (!taken)
+      co_return false;
+  }
+  co_return true;
 }
 
 task<bool> connection::write_bytes(std::string_view bytes) {

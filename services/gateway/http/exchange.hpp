@@ -38,6 +38,9 @@ inline response json_response(unsigned status, std::string body) {
   return answer;
 }
 
+/// Of an answer, what the client has one write's time for.
+inline constexpr size_t part_bytes = 256 << 10;
+
 /// Exactly one of send, or begin_stream and end_stream, is called for a request. Everything runs on the
 /// connection's executor.
 class exchange {
@@ -48,14 +51,14 @@ class exchange {
   virtual void drop_body() = 0;
   virtual boost::asio::any_io_executor executor() = 0;
 
-  /// Sends a whole answer, in parts, each of them before the write deadline. After begin_stream it is too
+  /// Sends a whole answer, each `part_bytes` of it before the write deadline. After begin_stream it is too
   /// late for one: the connection is cut.
   virtual task<void> send(response answer) = 0;
 
   /// Sends the head of an answer of unknown length. False when the client is gone or does not read.
   virtual task<bool> begin_stream(std::string content_type, header_list headers) = 0;
-  /// Sends a part of it, all of it before the write deadline; false as begin_stream.
-  virtual task<bool> write(std::string part) = 0;
+  /// Sends more of it, in time as send does; false as begin_stream.
+  virtual task<bool> write(std::string more) = 0;
   virtual task<void> end_stream() = 0;
   /// The answer will not be completed: the connection ends with what was sent.
   virtual void abandon() = 0;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/event_queue.hpp"
@@ -122,7 +123,7 @@ class run {
       const openai::planned_prompt& prompt = plan_.prompts[job];
       shared_.metrics->prompt_started(prompt.tokens.size());
       generation_job ordered{prompt.tokens,
-                             prompt.sampling,
+                             openai::sampling_of(plan_, prompt),
                              num_choices(),
                              plan_.options.priority,
                              /*open_ended=*/!plan_.options.max_tokens.has_value(),
@@ -140,18 +141,26 @@ class run {
       shared_.metrics->rejected(reason_of(ec::shutting_down));
       co_return false;
     }
-    if (queue_.overflowed()) {
-      too_slow_ = true;
-      client_.abandon();
-      co_return false;
-    }
+    if (queue_.overflowed())
+      co_return fall_behind();
     if (events.empty()) {
       error_ = api_error(504, "timeout_error", "the request was not completed in time", {}, "timeout");
       co_return false;
     }
     std::string out;
-    for (const generation_event& event : events)
+    for (const generation_event& event : events) {
       take(event, out);
+      if (!streams() || out.size() < part_bytes)
+        continue;
+      // What has come is sent before more is rendered: for as long as the client takes to read it, more
+      // comes.
+      std::string part = std::exchange(out, {});
+      const bool taken = co_await send(std::move(part));
+      if (!taken)
+        co_return false;
+      if (queue_.overflowed())
+        co_return fall_behind();
+    }
     if (!error_)
       start_prompts();
     if (streams() && !out.empty()) {
@@ -160,6 +169,13 @@ class run {
         co_return false;
     }
     co_return !error_ && num_ended_ < tracks_.size();
+  }
+
+  /// The client reads too slowly: false, since nothing more is to come.
+  bool fall_behind() {
+    too_slow_ = true;
+    client_.abandon();
+    return false;
   }
 
   task<bool> send(std::string events) {

@@ -144,6 +144,10 @@ json template_variables(const fields& body) {
   return extra;
 }
 
+/// Of a request's own template. It is compiled for this request alone, and the largest that models come with
+/// are some tens of KiB.
+constexpr size_t max_template_bytes = 1 << 20;
+
 /// The request's own template, which the operator has to allow: it is a program that runs here.
 std::string parse_chat_template(const fields& body, json& extra, const request_limits& limits) {
   auto sent = body.string("chat_template");
@@ -164,6 +168,10 @@ std::string parse_chat_template(const fields& body, json& extra, const request_l
                       name);
   if (sent->empty())
     throw invalid_request(std::string("'") + name + "' must not be empty", name, "invalid_value");
+  if (sent->size() > max_template_bytes)
+    throw invalid_request(std::string("'") + name + "' may be at most " + std::to_string(max_template_bytes)
+                              + " bytes long, got " + std::to_string(sent->size()),
+                          name, "invalid_value");
   return *sent;
 }
 

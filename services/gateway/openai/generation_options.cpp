@@ -19,7 +19,8 @@ constexpr size_t max_stop_strings = 16;
 constexpr size_t max_stop_bytes = 1024; // of one stop string: bounds the text that is held back
 constexpr size_t max_stop_tokens = 256;
 constexpr size_t max_biased_tokens = 4096;
-constexpr size_t max_bad_words = 512; // each can become two token sequences
+constexpr size_t max_bad_words = 512;
+static_assert(2 * max_bad_words <= max_bad_word_sequences, "each word can become two token sequences");
 constexpr size_t max_bad_word_bytes = 256;
 constexpr auto any_int32 = std::numeric_limits<int32_t>::max();
 constexpr auto any_int64 = std::numeric_limits<int64_t>::max();
@@ -75,7 +76,11 @@ std::vector<int32_t> parse_allowed(const fields& body, int32_t vocab_size) {
 }
 
 void parse_truncation(const fields& body, generation_options& options) {
-  if (const auto most = body.integer("truncate_prompt_tokens", -1, any_int64))
+  const auto most = body.integer("truncate_prompt_tokens", -1, any_int64);
+  if (most == 0)
+    throw invalid_request("'truncate_prompt_tokens' must be -1 or at least 1, got 0: nothing would be left",
+                          "truncate_prompt_tokens", "invalid_value");
+  if (most)
     options.truncate_prompt = static_cast<int32_t>(std::min<int64_t>(*most, any_int32));
   const auto side = body.string("truncation_side");
   if (side && *side != "left" && *side != "right")

@@ -45,11 +45,12 @@ uint32_t resolve_max_tokens(size_t prompt_tokens, const generation_options& opti
 bool truncate(std::vector<int32_t>& tokens, const generation_options& options, const request_limits& limits) {
   if (!options.truncate_prompt)
     return false;
-  auto most = static_cast<size_t>(std::max(0, *options.truncate_prompt));
+  auto most = static_cast<size_t>(std::max(1, *options.truncate_prompt));
   if (*options.truncate_prompt < 0) {
-    // All that fits beside the new tokens, of which there is at least one.
+    // All that fits beside the new tokens, of which there is at least one. One token stays even where the new
+    // ones alone are too many: that is what the client is to be told, not that its prompt is empty.
     const auto reserved = static_cast<uint32_t>(std::max(1, options.max_tokens.value_or(1)));
-    most = limits.max_model_len - std::min(reserved, limits.max_model_len);
+    most = limits.max_model_len - std::min(reserved, limits.max_model_len - 1);
   }
   if (tokens.size() <= most)
     return false;
@@ -115,23 +116,36 @@ std::string cut_at_mark(std::string prompt) {
   return prompt;
 }
 
+/// What there is once for all prompts.
+/// @param drawn_seed  used when the client sent none
+generation_plan begin_plan(generation_options options, bool chat, const text_codec& codec,
+                           int64_t drawn_seed) {
+  generation_plan plan;
+  plan.chat = chat;
+  plan.options = std::move(options);
+  plan.seed = plan.options.seed.value_or(drawn_seed);
+  const int32_t logprobs = plan.options.logprobs.value_or(-1);
+  sampling_params& sampling = plan.options.sampling;
+  sampling.bad_words = bad_word_tokens(plan.options.bad_words, codec);
+  sampling.seed = static_cast<uint64_t>(plan.seed);
+  sampling.num_logprobs = logprobs;
+  sampling.prompt_logprobs =
+      std::max(plan.options.prompt_logprobs.value_or(-1), plan.options.echo ? logprobs : -1);
+  check_choices(sampling);
+  return plan;
+}
+
 planned_prompt plan_prompt(std::vector<int32_t> tokens, const generation_options& options, bool chat,
-                           int64_t seed, const request_limits& limits) {
+                           const request_limits& limits) {
   if (tokens.empty())
     throw invalid_request("the prompt is empty: it has no tokens", chat ? "messages" : "prompt",
                           "invalid_value");
   planned_prompt result;
-  result.sampling = options.sampling;
-  sampling_params& sampling = result.sampling;
-  sampling.max_tokens = static_cast<int32_t>(resolve_max_tokens(tokens.size(), options, chat, limits));
-  if (sampling.min_tokens > sampling.max_tokens)
-    throw invalid_request("'min_tokens' must not exceed the " + std::to_string(sampling.max_tokens)
-                              + " new tokens of this request, got " + std::to_string(sampling.min_tokens),
+  result.max_tokens = static_cast<int32_t>(resolve_max_tokens(tokens.size(), options, chat, limits));
+  if (const int32_t least = options.sampling.min_tokens; least > result.max_tokens)
+    throw invalid_request("'min_tokens' must not exceed the " + std::to_string(result.max_tokens)
+                              + " new tokens of this request, got " + std::to_string(least),
                           "min_tokens", "invalid_value");
-  sampling.seed = static_cast<uint64_t>(seed);
-  sampling.num_logprobs = options.logprobs.value_or(-1);
-  sampling.prompt_logprobs =
-      std::max(options.prompt_logprobs.value_or(-1), options.echo ? options.logprobs.value_or(-1) : -1);
   result.tokens = std::move(tokens);
   return result;
 }
@@ -193,20 +207,22 @@ std::vector<int32_t> encode_conversation(const conversation& chat, bool add_spec
   return encode_text(prompt, add_special_tokens, codec, "messages");
 }
 
+sampling_params sampling_of(const generation_plan& plan, const planned_prompt& prompt) {
+  sampling_params result = plan.options.sampling;
+  result.max_tokens = prompt.max_tokens;
+  return result;
+}
+
 generation_plan make_plan(completion_request request, const text_codec& codec, const request_limits& limits,
                           int64_t drawn_seed) {
-  generation_plan plan;
-  plan.options = std::move(request.options);
-  plan.seed = plan.options.seed.value_or(drawn_seed);
-  plan.options.sampling.bad_words = bad_word_tokens(plan.options.bad_words, codec);
-  check_choices(plan.options.sampling);
+  generation_plan plan = begin_plan(std::move(request.options), false, codec, drawn_seed);
   for (prompt_input& input : request.prompts) {
     std::vector<int32_t> tokens =
         input.text ? encode_text(*input.text, plan.options.add_special_tokens, codec, "prompt")
                    : std::move(input.tokens);
     const bool is_cut = truncate(tokens, plan.options, limits);
     planned_prompt& planned =
-        plan.prompts.emplace_back(plan_prompt(std::move(tokens), plan.options, false, plan.seed, limits));
+        plan.prompts.emplace_back(plan_prompt(std::move(tokens), plan.options, false, limits));
     if (!plan.options.echo)
       continue;
     // As vLLM: a text as it was sent, token ids, and what is left of a text that was cut, with special
@@ -221,15 +237,10 @@ generation_plan make_plan(completion_request request, const text_codec& codec, c
 
 generation_plan make_plan(chat_completion_request request, const text_codec& codec,
                           const request_limits& limits, int64_t drawn_seed) {
-  generation_plan plan;
-  plan.chat = true;
-  plan.options = std::move(request.options);
-  plan.seed = plan.options.seed.value_or(drawn_seed);
-  plan.options.sampling.bad_words = bad_word_tokens(plan.options.bad_words, codec);
-  check_choices(plan.options.sampling);
+  generation_plan plan = begin_plan(std::move(request.options), true, codec, drawn_seed);
   std::vector<int32_t> tokens = encode_conversation(request.chat, plan.options.add_special_tokens, codec);
   truncate(tokens, plan.options, limits);
-  plan.prompts.push_back(plan_prompt(std::move(tokens), plan.options, true, plan.seed, limits));
+  plan.prompts.push_back(plan_prompt(std::move(tokens), plan.options, true, limits));
   return plan;
 }
 

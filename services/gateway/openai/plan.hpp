@@ -16,12 +16,14 @@ struct planned_prompt {
   std::string echo;            ///< the text that `echo` repeats
   /// [tokens] where each of them begins in `echo`, in characters; only where logprobs of the echo are wanted
   std::vector<size_t> echo_offsets;
-  sampling_params sampling; ///< complete
+  int32_t max_tokens = 0; ///< new ones, at least 1
 };
 
 /// A whole request, ready to run.
 struct generation_plan {
   bool chat = false;
+  /// `sampling` is complete but for max_tokens. It is held once: what it lists can be hundreds of KiB, and
+  /// there can be hundreds of prompts.
   generation_options options;
   int64_t seed = 0; ///< the client's, or drawn; reported
   std::vector<planned_prompt> prompts;
@@ -35,6 +37,9 @@ generation_plan make_plan(completion_request request, const text_codec& codec, c
                           int64_t drawn_seed);
 generation_plan make_plan(chat_completion_request request, const text_codec& codec,
                           const request_limits& limits, int64_t drawn_seed);
+
+/// What the engine is asked for this prompt: a copy of the plan's sampling, complete.
+sampling_params sampling_of(const generation_plan& plan, const planned_prompt& prompt);
 
 /// The tokens of a conversation's prompt.
 /// @throws api_error as make_plan

@@ -40,7 +40,7 @@ struct prompt_input {
 /// What completions and chats have in common.
 struct generation_options {
   std::string model;                 ///< as sent; empty: the served one
-  sampling_params sampling;          ///< all but max_tokens, which depends on the prompt
+  sampling_params sampling;          ///< what the fields say by themselves; a plan completes it
   std::optional<int64_t> seed;       ///< as sent
   uint32_t num_choices = 1;          ///< per prompt
   std::optional<int32_t> max_tokens; ///< as sent; 0 only with echo
@@ -54,8 +54,9 @@ struct generation_options {
   bool include_usage = false;
   bool continuous_usage = false; ///< vLLM: usage in every chunk; only with include_usage
   bool add_special_tokens = true;
-  std::optional<int32_t> truncate_prompt; ///< keep so many tokens of each prompt; -1: as many as fit
-  bool truncate_left = true;              ///< keep the last ones
+  std::optional<int32_t>
+      truncate_prompt;       ///< keep so many tokens of each prompt, at least 1; -1: as many as fit
+  bool truncate_left = true; ///< keep the last ones
   std::vector<std::string> bad_words;
   bool skip_special_tokens = true;
   bool return_token_ids = false;

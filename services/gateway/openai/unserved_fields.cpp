@@ -21,9 +21,9 @@ struct unserved_field {
 constexpr unserved_field unserved[] = {
     // The shape of the answer.
     {"guided_json", "guided decoding"},
-    {"guided_regex", "guided decoding"},
+    {"guided_regex", "guided decoding", "\"\""},
     {"guided_choice", "guided decoding"},
-    {"guided_grammar", "guided decoding"},
+    {"guided_grammar", "guided decoding", "\"\""},
     {"structured_outputs", "structured outputs"},
     {"structural_tag", "structured outputs"},
     {"json_schema", "guided decoding"},

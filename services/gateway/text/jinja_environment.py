@@ -55,16 +55,8 @@ environment.filters["tojson"] = tojson
 environment.globals["raise_exception"] = raise_exception
 environment.globals["strftime_now"] = strftime_now
 
-compiled = {}
-MOST_COMPILED = 32
-
-
-def compile_template(source):
-    if source not in compiled:
-        if len(compiled) >= MOST_COMPILED:
-            compiled.clear()
-        compiled[source] = environment.from_string(source)
-    return compiled[source]
+# By their source, those that were checked: the model's own. One that comes with a request is compiled for it alone.
+kept = {}
 
 
 def parse(name, text, kind):
@@ -81,29 +73,32 @@ def one_line(error):
     return f"{type(error).__name__}: {error}"
 
 
-def flaw_of(source):
-    """What is wrong with the template itself, with its line where there is one; None: it is compiled."""
+def compiled(source):
+    """The template and None; or None and what is wrong with the template itself, with its line where there is one."""
+    if source in kept:
+        return kept[source], None
     try:
-        compile_template(source)
+        return environment.from_string(source), None
     except jinja2.exceptions.TemplateSyntaxError as error:
-        return f"line {error.lineno}: {error.message}"
+        return None, f"line {error.lineno}: {error.message}"
     except DeadlineExceeded:
         raise
     except Exception as error:
-        return one_line(error)
-    return None
+        return None, one_line(error)
 
 
 def check(source):
-    flaw = flaw_of(source)
-    return ("valid", "") if flaw is None else ("template", flaw)
+    template, flaw = compiled(source)
+    if flaw is not None:
+        return "template", flaw
+    kept[source] = template
+    return "valid", ""
 
 
 def render(source, messages, tools, variables, extra, add_generation_prompt, longest):
-    flaw = flaw_of(source)
+    template, flaw = compiled(source)
     if flaw is not None:
         return "template", flaw
-    template = compile_template(source)
     try:
         given = {
             "messages": parse("messages", messages, list),

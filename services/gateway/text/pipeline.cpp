@@ -48,8 +48,12 @@ void pipeline::add_ends(const tokenizer_config& config) {
       return std::nullopt;
     }
     if (!id) {
-      config.file().fail("add_" + std::string(token) + " is true, and '" + *name
-                         + "' is not in the vocabulary");
+      const auto file = config.file();
+      const auto said = "add_" + std::string(token);
+      const auto why = file.has(said)
+                           ? said + " is true"
+                           : std::string(token) + " is added by " + file.at("tokenizer_class").string();
+      file.fail(why + ", and '" + *name + "' is not in the vocabulary");
     }
     return id;
   };

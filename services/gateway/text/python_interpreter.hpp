@@ -26,10 +26,11 @@ class python_interpreter {
     std::chrono::milliseconds time_limit;
   };
 
-  /// Compiles a template. @throws text_error naming @p origin and the line when it is not valid, or when
-  /// compiling takes longer than @p time_limit.
+  /// Compiles a template and keeps it for render. @throws text_error naming @p origin and the line when it is
+  /// not valid, or when compiling takes longer than @p time_limit.
   void check(std::string_view source, std::string_view origin, std::chrono::milliseconds time_limit);
 
+  /// A template that was not checked is compiled for this call alone.
   /// @throws template_error and text_error as chat_template::render does. @p origin names the template in
   /// errors.
   std::string render(const render_arguments& arguments, std::string_view origin);

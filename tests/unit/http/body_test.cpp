@@ -1,4 +1,6 @@
 // What clients send behind the header: how much of it, in which pieces, and what refuses it.
+#include <future>
+
 #include "tests/unit/http/http_server_fixture.hpp"
 
 namespace troupe::http_test {
@@ -15,6 +17,8 @@ std::string large_body() {
 
 /// One of 213 bytes.
 const std::string small_body = R"({"prompt":")" + std::string(200, 'a') + "\"}";
+
+constexpr const char* overloaded = "troupe_admission_rejections_total{reason=\"overloaded\"}";
 
 class body_test : public http_server_test {};
 
@@ -47,12 +51,16 @@ TEST_F(body_test, bodies_of_all_connections_are_bounded_together) {
         tell("POST /tokenize HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 200\r\n\r\n");
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(refused.headers.at("retry-after"), "1");
+  EXPECT_EQ(error_of(refused)["message"], "too many large requests are being read");
+  EXPECT_EQ(metric(overloaded), 1);
   EXPECT_EQ(post("/tokenize", small_body).status, 429);
+  EXPECT_EQ(metric(overloaded), 2);
   // Chunks: as soon as they are too much.
   EXPECT_EQ(tell("POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nc8\r\n"
                  + std::string(200, 'a') + "\r\n")
                 .status,
             429);
+  EXPECT_EQ(metric(overloaded), 3);
   holder.send(body.substr(2899));
   EXPECT_EQ(holder.read().status, 200);
   get("/health"); // one thread does all: it has left the holder's request behind
@@ -69,6 +77,42 @@ TEST_F(body_test, a_body_that_is_only_announced_keeps_nobody_out) {
   get("/health"); // one thread does all: it has left that request behind
   holder.send(large_body());
   EXPECT_EQ(holder.read().status, 200);
+}
+
+// What waits for the tokenizer, or is with it, is bounded too.
+TEST_F(body_test, bodies_that_are_being_tokenized_are_bounded_together) {
+  config.limits.max_background_bytes = 4000;
+  std::promise<void> begun;
+  std::promise<void> release;
+  codec->before_encode = [&, go = release.get_future().share()](std::string_view text) {
+    if (text != "held")
+      return;
+    begun.set_value();
+    go.wait();
+  };
+  serve();
+  const std::string held = R"({"prompt":"held"})" + std::string(1500, ' ');
+  raw_client holder{port};
+  holder.request("POST", "/tokenize", held);
+  begun.get_future().wait();
+  for (const char* path : {"/tokenize", "/detokenize", "/v1/completions", "/v1/chat/completions"}) {
+    raw_client client{port};
+    client.request("POST", path, large_body());
+    const raw_response refused = client.read();
+    EXPECT_EQ(refused.status, 429) << path;
+    EXPECT_EQ(refused.headers.at("retry-after"), "1") << path;
+    EXPECT_EQ(error_of(refused)["type"], "overloaded_error") << path;
+    EXPECT_EQ(error_of(refused)["message"], "requests of 0 MiB are being read already") << path;
+    client.request("GET", "/health"); // the connection stays
+    EXPECT_EQ(client.read().status, 200) << path;
+  }
+  EXPECT_EQ(metric(overloaded), 4);
+  release.set_value();
+  EXPECT_EQ(holder.read().status, 200);
+  EXPECT_EQ(post("/tokenize", large_body()).status, 200);
+  EXPECT_EQ(post("/tokenize", std::string(10000, ' ') + large_body()).status, 200)
+      << "one alone is always taken";
+  EXPECT_EQ(metric(overloaded), 4);
 }
 
 TEST_F(body_test, a_large_body_that_nothing_needs_is_413) {

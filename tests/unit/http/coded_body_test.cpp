@@ -145,6 +145,8 @@ TEST_F(coded_body_test, decoded_bodies_count_in_the_room_for_all) {
   const std::string spaces(600000, ' ');
   const raw_response response = post_coded("gzip", compressed(spaces + ask_for_a, gzip));
   EXPECT_EQ(response.status, 429);
+  EXPECT_EQ(error_of(response)["message"], "too many large requests are being read");
+  EXPECT_EQ(metric("troupe_admission_rejections_total{reason=\"overloaded\"}"), 1);
   EXPECT_EQ(post_coded("gzip", compressed(ask_for_a, gzip)).status, 200);
 }
 

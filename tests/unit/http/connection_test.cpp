@@ -228,6 +228,34 @@ TEST_F(connection_test, a_whole_answer_may_take_its_reader_longer_than_one_write
   EXPECT_EQ(reader.read().status, 200);
 }
 
+// A stream's chunk may be as long: an echoed prompt, or what came while the client did not read.
+TEST_F(connection_test, a_chunk_of_a_stream_may_take_its_reader_longer_than_one_write) {
+  config.limits.write = milliseconds{2000};
+  config.limits.header = milliseconds{50};
+  config.limits.send_buffer_bytes = 128 << 10;
+  config.requests.max_model_len = 2 << 20;
+  serve();
+  raw_client reader{port, 128 << 10};
+  std::string escaped;
+  for (int i = 0; i < 1 << 20; ++i)
+    escaped += "\\u0001"; // six bytes in the answer as well
+  reader.request("POST", "/v1/completions",
+                 R"({"stream":true,"echo":true,"max_tokens":1,"prompt":")" + escaped + "\"}");
+  for (int i = 0; i < 50; ++i) { // as above
+    ASSERT_TRUE(reader.take(64 << 10)) << i;
+    raw_client clock{port};
+    clock.send("G");
+    ASSERT_TRUE(clock.ends());
+  }
+  const raw_response whole = reader.read();
+  EXPECT_EQ(whole.status, 200);
+  ASSERT_TRUE(whole.complete);
+  const auto events = events_of(whole.body);
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_TRUE(json::parse(events[0])["choices"][0]["text"] == std::string(1 << 20, '\1') + "h");
+  EXPECT_EQ(events[1], "[DONE]");
+}
+
 TEST_F(connection_test, a_client_that_leaves_a_whole_answer_is_counted) {
   config.requests.max_model_len = 2 << 20;
   config.limits.send_buffer_bytes = 4096;

@@ -48,7 +48,13 @@ std::vector<int32_t> fake_codec::encode(std::string_view text, bool add_special_
   std::vector<int32_t> tokens;
   if (add_special_tokens)
     tokens.push_back(bos);
+  constexpr std::string_view ligature = "ﬁ";
   while (!text.empty()) {
+    if (splits_ligatures && text.starts_with(ligature)) {
+      tokens.insert(tokens.end(), {'f', 'i'});
+      text.remove_prefix(ligature.size());
+      continue;
+    }
     const bool special = text.starts_with("<bos>") || text.starts_with("<eos>");
     tokens.push_back(special ? (text[1] == 'b' ? bos : eos) : static_cast<unsigned char>(text.front()));
     text.remove_prefix(special ? 5 : 1);

@@ -33,8 +33,9 @@ class fake_codec : public openai::text_codec {
   std::string render(const text::chat_request& request) const override;
 
   bool has_template = true;
-  bool adds_end = false;                                    ///< encode puts the end token behind a text, too
-  std::function<void(std::string_view text)> before_encode; ///< called where it is set
+  bool adds_end = false;         ///< encode puts the end token behind a text, too
+  bool splits_ligatures = false; ///< "ﬁ" is two tokens, as a normalizer makes it two letters
+  std::function<void(std::string_view text)> before_encode;       ///< called where it is set
   std::function<void(std::span<const int32_t> before)> on_stream; ///< likewise
 };
 

@@ -1,6 +1,7 @@
 // Completions and chats over HTTP: shapes, numbering, streams, failures of the cluster.
 #include <atomic>
 #include <future>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -279,20 +280,26 @@ TEST_F(generation_test, what_the_cluster_refuses_has_its_status) {
 }
 
 TEST_F(generation_test, a_failure_within_a_stream_is_an_event) {
-  play = [](fake_job& job) {
-    job.say(0, "one");
+  std::promise<void> begun;
+  play = [go = begun.get_future().share()](fake_job& job) {
+    job.say(0, "o");
+    go.wait();
     job.fail(ec::engine_failed, "out of memory");
   };
   serve();
-  const raw_response response = post("/v1/completions", R"({"prompt":"a","stream":true})");
-  // Both may arrive before anything was sent: then it is a status.
-  if (response.status == 200) {
-    const auto events = events_of(response.body);
-    EXPECT_EQ(json::parse(events[events.size() - 2])["error"]["message"], "out of memory");
-    EXPECT_EQ(events.back(), "[DONE]");
-  } else {
-    EXPECT_EQ(response.status, 500);
-  }
+  raw_client client{port};
+  client.request("POST", "/v1/completions", R"({"prompt":"a","stream":true})");
+  const bool chunk_came = client.take(1); // head and first chunk travel together
+  begun.set_value();
+  ASSERT_TRUE(chunk_came);
+  const raw_response response = client.read();
+  EXPECT_EQ(response.status, 200);
+  EXPECT_TRUE(response.complete);
+  const auto events = events_of(response.body);
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(json::parse(events[0])["choices"][0]["text"], "o");
+  EXPECT_EQ(json::parse(events[1])["error"]["message"], "out of memory");
+  EXPECT_EQ(events[2], "[DONE]");
 }
 
 TEST_F(generation_test, when_one_prompt_fails_the_others_are_cancelled) {
@@ -385,31 +392,38 @@ TEST_F(generation_test, a_chat_without_max_tokens_gets_what_the_workers_hold) {
 }
 
 TEST_F(generation_test, hundreds_at_once_wait_for_the_tokenizer) {
+  const std::string body = R"({"prompt":"a","max_tokens":1})";
+  // Room for exactly so many: one more is refused while all of these wait, and only then.
+  config.limits.max_background_bytes = 400 * (body.size() + 1024);
   std::mutex gate;
   std::unique_lock closed{gate}; // until all have come
-  std::atomic<bool> held{false};
+  std::atomic<int> begun{0};
   codec->before_encode = [&](std::string_view) {
-    held = true;
+    ++begun;
     const std::lock_guard pass{gate};
   };
   play = [](fake_job& job) { job.finish(0, finish_reason::length); };
   serve();
   std::vector<std::unique_ptr<raw_client>> clients;
-  const std::string body = R"({"prompt":"a","max_tokens":1})";
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < 401; ++i) {
     clients.push_back(std::make_unique<raw_client>(port));
     clients.back()->send("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
                          "Content-Length: "
                          + std::to_string(body.size()) + "\r\n\r\n" + body);
   }
-  // One more that is answered on the same thread: what was sent before it has been read by then.
-  EXPECT_EQ(get("/health").status, 200);
+  // Other requests are answered on the same thread meanwhile.
+  const std::string refusals = "troupe_admission_rejections_total{reason=\"overloaded\"}";
+  for (int i = 0; i < 10000 && metric(refusals) < 1; ++i)
+    continue;
+  EXPECT_EQ(metric(refusals), 1);
+  EXPECT_LE(begun, 1) << "there is one thread for texts";
+  EXPECT_EQ(backend->num_jobs(), 0U);
   closed.unlock();
-  int answered = 0;
+  std::map<int, int> answers; // by status
   for (const auto& client : clients)
-    answered += client->read().status == 200 ? 1 : 0;
-  EXPECT_EQ(answered, 400);
-  EXPECT_TRUE(held);
+    ++answers[client->read().status];
+  EXPECT_EQ(answers, (std::map<int, int>{{200, 400}, {429, 1}}));
+  EXPECT_EQ(begun, 400);
 }
 
 TEST_F(generation_test, a_hundred_at_once_are_answered_each_with_its_own) {

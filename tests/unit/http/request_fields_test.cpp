@@ -34,6 +34,12 @@ generation_plan chat(const std::string& fields, const request_limits& checked = 
                    fake_codec{}, checked, 42);
 }
 
+/// What the engine is asked.
+sampling_params sampling(const std::string& fields) {
+  const generation_plan one = completion(fields);
+  return sampling_of(one, one.prompts[0]);
+}
+
 std::string text_of(const std::vector<int32_t>& tokens) {
   return fake_codec{}.decode(tokens, true);
 }
@@ -58,13 +64,13 @@ void expect_refused(const api_error& error, unsigned status, const std::string& 
 } // namespace
 
 TEST(sampling_fields, top_p_of_zero_is_greedy) {
-  const sampling_params one = completion(R"(,"top_p":0,"temperature":0.9)").prompts[0].sampling;
+  const sampling_params one = sampling(R"(,"top_p":0,"temperature":0.9)");
   EXPECT_EQ(one.temperature, 0.0F);
   EXPECT_EQ(one.top_p, 1.0F);
 }
 
 TEST(sampling_fields, max_tokens_of_minus_one_is_not_given) {
-  EXPECT_EQ(completion(R"(,"max_tokens":-1)").prompts[0].sampling.max_tokens, 16);
+  EXPECT_EQ(completion(R"(,"max_tokens":-1)").prompts[0].max_tokens, 16);
   const auto given = [](const char* fields) { return chat(fields).options.max_tokens; };
   EXPECT_FALSE(given(R"(,"max_tokens":-1)"));
   EXPECT_FALSE(given(R"(,"max_completion_tokens":-1)"));
@@ -72,8 +78,7 @@ TEST(sampling_fields, max_tokens_of_minus_one_is_not_given) {
 }
 
 TEST(sampling_fields, allowed_token_ids_are_a_set) {
-  EXPECT_EQ(completion(R"(,"allowed_token_ids":[9,4,9])").prompts[0].sampling.allowed_token_ids,
-            (std::vector<int32_t>{4, 9}));
+  EXPECT_EQ(sampling(R"(,"allowed_token_ids":[9,4,9])").allowed_token_ids, (std::vector<int32_t>{4, 9}));
   expect_refused(refusal_of([] { completion(R"(,"allowed_token_ids":[])"); }), 400, "allowed_token_ids",
                  "1 to 16384 ids, got 0");
   expect_refused(refusal_of([] { completion(R"(,"allowed_token_ids":[259])"); }), 400, "allowed_token_ids",
@@ -87,7 +92,7 @@ TEST(sampling_fields, allowed_token_ids_are_a_set) {
 
 TEST(sampling_fields, bad_words_are_tokenized_with_and_without_a_blank) {
   // The byte codec gives " x" one token more than "x", so that vLLM's rule keeps the plain form alone.
-  EXPECT_EQ(completion(R"(,"bad_words":["x","  yz"])").prompts[0].sampling.bad_words,
+  EXPECT_EQ(sampling(R"(,"bad_words":["x","  yz"])").bad_words,
             (std::vector<std::vector<int32_t>>{{'x'}, {'y', 'z'}}));
 
   /// A tokenizer in which words with a blank in front are one token, too.
@@ -103,7 +108,7 @@ TEST(sampling_fields, bad_words_are_tokenized_with_and_without_a_blank) {
 
   const auto one = make_plan(parse_completion_request(R"({"prompt":"a","bad_words":["cat"]})", limits()),
                              word_codec{}, limits(), 1);
-  EXPECT_EQ(one.prompts[0].sampling.bad_words, (std::vector<std::vector<int32_t>>{{200}, {201}}));
+  EXPECT_EQ(sampling_of(one, one.prompts[0]).bad_words, (std::vector<std::vector<int32_t>>{{200}, {201}}));
 }
 
 TEST(sampling_fields, bad_words_have_bounds) {
@@ -123,6 +128,41 @@ TEST(sampling_fields, bad_words_have_bounds) {
   expect_refused(refused("[" + many + "]"), 400, "bad_words", "at most 512 strings, got 513");
   expect_refused(refusal_of([] { completion(R"(,"bad_words":["x"],"allowed_token_ids":[120])"); }), 400,
                  "bad_words", "every one of 'allowed_token_ids'");
+}
+
+// What a request lists can be 350 KiB, and a request can have hundreds of prompts.
+TEST(sampling_fields, hundreds_of_prompts_share_one_list) {
+  static_assert(sizeof(planned_prompt) < sizeof(sampling_params), "a prompt has no sampling of its own");
+  request_limits many = limits();
+  many.max_sequences = 512;
+  std::string prompts = R"(["abc")";
+  for (int i = 1; i < 512; ++i)
+    prompts += R"(,"a")";
+  size_t lists = 0;
+  fake_codec codec;
+  codec.before_encode = [&](std::string_view text) { lists += text == "xyz" ? 1 : 0; };
+  const auto one =
+      make_plan(parse_completion_request(
+                    R"({"bad_words":["xyz"],"allowed_token_ids":[1,2],"prompt":)" + prompts + "]}", many),
+                codec, many, 7);
+  ASSERT_EQ(one.prompts.size(), 512U);
+  EXPECT_EQ(lists, 1U);
+  sampling_params expected = one.options.sampling;
+  EXPECT_EQ(expected.bad_words, (std::vector<std::vector<int32_t>>{{'x', 'y', 'z'}}));
+  EXPECT_EQ(expected.allowed_token_ids, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(expected.seed, 7U);
+  for (const planned_prompt& prompt : one.prompts) {
+    expected.max_tokens = prompt.max_tokens;
+    EXPECT_EQ(sampling_of(one, prompt), expected);
+  }
+}
+
+// Prompts of one request differ in the room that they leave.
+TEST(sampling_fields, each_prompt_has_its_own_number_of_new_tokens) {
+  const std::string long_prompt = "\"" + std::string(90, 'a') + "\"";
+  const auto one = completion("", "[\"a\"," + long_prompt + "]");
+  EXPECT_EQ(sampling_of(one, one.prompts[0]).max_tokens, 16);
+  EXPECT_EQ(sampling_of(one, one.prompts[1]).max_tokens, 9);
 }
 
 TEST(truncation, keeps_the_last_tokens_unless_told_otherwise) {
@@ -145,7 +185,7 @@ TEST(truncation, of_minus_one_leaves_room_for_the_new_tokens) {
   EXPECT_EQ(with(R"(,"max_tokens":30)").tokens.size(), 70U);
   EXPECT_EQ(with(R"(,"max_tokens":30)").tokens.back(), 'b');
   EXPECT_EQ(with("").tokens.size(), 99U);
-  EXPECT_EQ(with("").sampling.max_tokens, 1);
+  EXPECT_EQ(with("").max_tokens, 1);
   EXPECT_EQ(chat(R"(,"truncate_prompt_tokens":-1,"max_tokens":90)").prompts[0].tokens.size(), 10U);
 }
 
@@ -156,7 +196,20 @@ TEST(truncation, echoes_what_is_left) {
 TEST(truncation, refusals_name_the_field) {
   expect_refused(refusal_of([] { completion(R"(,"truncate_prompt_tokens":-2)"); }), 400,
                  "truncate_prompt_tokens", "between -1");
-  expect_refused(refusal_of([] { completion(R"(,"truncate_prompt_tokens":0)"); }), 400, "prompt", "empty");
+  expect_refused(refusal_of([] { completion(R"(,"truncate_prompt_tokens":0)"); }), 400,
+                 "truncate_prompt_tokens", "must be -1 or at least 1, got 0");
+  // The new tokens alone are more than the context: that, and not an empty prompt, is what is wrong.
+  for (const std::string max_tokens : {"100", "1000"}) {
+    const auto fields = R"(,"truncate_prompt_tokens":-1,"max_tokens":)" + max_tokens;
+    const std::string words = "(1 in the prompt, " + max_tokens + " in the completion)";
+    const api_error of_completion = refusal_of([&] { completion(fields); });
+    expect_refused(of_completion, 400, "prompt", words);
+    EXPECT_EQ(of_completion.code, "context_length_exceeded");
+    const api_error of_chat = refusal_of([&] { chat(fields); });
+    expect_refused(of_chat, 400, "messages", words);
+    EXPECT_EQ(of_chat.code, "context_length_exceeded");
+  }
+  EXPECT_EQ(completion(R"(,"truncate_prompt_tokens":-1,"max_tokens":99)").prompts[0].tokens.size(), 1U);
   expect_refused(refusal_of([] { completion(R"(,"truncation_side":"middle")"); }), 400, "truncation_side",
                  "'left' or 'right'");
 }
@@ -198,6 +251,22 @@ TEST(template_fields, a_models_lack_of_a_template_is_made_up_for) {
   const auto asked = parse_chat_completion_request(
       R"({"messages":[{"role":"user","content":"hi"}],"chat_template":"x"})", trusting);
   EXPECT_EQ(make_plan(asked, plain, trusting, 1).prompts.size(), 1U);
+}
+
+TEST(template_fields, a_template_of_the_request_has_a_bound) {
+  request_limits trusting = limits();
+  trusting.trust_chat_template = true;
+  trusting.max_model_len = 4 << 20;
+  const auto with = [&](size_t bytes, bool inner) {
+    const std::string field = "\"chat_template\":\"" + std::string(bytes, 'x') + "\"";
+    return chat(inner ? ",\"chat_template_kwargs\":{" + field + "}" : "," + field, trusting);
+  };
+  for (const bool inner : {false, true}) {
+    EXPECT_EQ(with(1 << 20, inner).prompts.size(), 1U);
+    expect_refused(refusal_of([&] { with((1 << 20) + 1, inner); }), 400,
+                   inner ? "chat_template_kwargs.chat_template" : "chat_template",
+                   "at most 1048576 bytes long, got 1048577");
+  }
 }
 
 TEST(continue_final_message, ends_the_prompt_within_the_last_message) {
@@ -282,7 +351,7 @@ TEST(unserved_fields, pass_where_they_ask_for_nothing) {
   EXPECT_NO_THROW(chat(R"(,"grammar":null,"regex":"","thinking_token_budget":-1,"include_reasoning":true,
       "reasoning_format":"none","length_penalty":1.0,"audio":null,"verbosity":"medium","vllm_xargs":{},
       "mirostat":0,"typical_p":1,"samplers":[],"n_predict":-1,"spaces_between_special_tokens":false,
-      "parallel_tool_calls":false,"tools":[],"cache_salt":"abc","repeat_penalty":1.0,"guided_choice":[],
+      "parallel_tool_calls":false,"tools":[],"cache_salt":"abc","repeat_penalty":1.0,"guided_choice":[],"guided_regex":"","guided_grammar":"",
       "metadata":{"a":"b"},"store":false,"service_tier":"auto")"));
 }
 

@@ -70,7 +70,7 @@ TEST(completion_request, defaults_are_openais) {
   sampling_params expected;
   expected.seed = 42;
   expected.stop_token_ids = {http_test::eos};
-  EXPECT_EQ(one.prompts[0].sampling, expected);
+  EXPECT_EQ(sampling_of(one, one.prompts[0]), expected);
 }
 
 TEST(completion_request, prompts_come_in_four_forms) {
@@ -107,7 +107,7 @@ TEST(completion_request, every_field_reaches_the_engine) {
   expected.logit_bias = {{3, 1.5F}, {7, -100.0F}};
   expected.num_logprobs = 2;
   expected.prompt_logprobs = 1;
-  EXPECT_EQ(one.prompts[0].sampling, expected);
+  EXPECT_EQ(sampling_of(one, one.prompts[0]), expected);
   EXPECT_EQ(one.prompts[0].tokens, (std::vector<int32_t>{'a'}));
   EXPECT_EQ(one.seed, -5);
   EXPECT_EQ(one.options.num_choices, 3U);
@@ -120,7 +120,7 @@ TEST(completion_request, every_field_reaches_the_engine) {
 TEST(completion_request, null_is_absent) {
   const generation_plan one = plan(R"({"prompt":"a","temperature":null,"stop":null,"logprobs":null,
       "stream_options":null,"suffix":null,"logit_bias":null,"max_tokens":null})");
-  EXPECT_EQ(one.prompts[0].sampling.max_tokens, 16);
+  EXPECT_EQ(one.prompts[0].max_tokens, 16);
 }
 
 TEST(completion_request, the_models_own_defaults_yield_to_the_requests) {
@@ -130,15 +130,15 @@ TEST(completion_request, the_models_own_defaults_yield_to_the_requests) {
   with_defaults.defaults.max_new_tokens = 9;
   const auto both = make_plan(parse_completion_request(R"({"prompt":"a","top_k":-1})", with_defaults),
                               fake_codec{}, with_defaults, 1);
-  EXPECT_EQ(both.prompts[0].sampling.temperature, 0.3F);
-  EXPECT_EQ(both.prompts[0].sampling.top_k, 0);
-  EXPECT_EQ(both.prompts[0].sampling.max_tokens, 9);
+  EXPECT_EQ(sampling_of(both, both.prompts[0]).temperature, 0.3F);
+  EXPECT_EQ(sampling_of(both, both.prompts[0]).top_k, 0);
+  EXPECT_EQ(both.prompts[0].max_tokens, 9);
 }
 
 TEST(completion_request, echo_with_logprobs_asks_for_the_prompts) {
   const generation_plan one = plan(R"({"prompt":"abc","echo":true,"logprobs":1,"max_tokens":0})");
-  EXPECT_EQ(one.prompts[0].sampling.max_tokens, 1); // the engine's least; dropped later
-  EXPECT_EQ(one.prompts[0].sampling.prompt_logprobs, 1);
+  EXPECT_EQ(one.prompts[0].max_tokens, 1); // the engine's least; dropped later
+  EXPECT_EQ(sampling_of(one, one.prompts[0]).prompt_logprobs, 1);
   EXPECT_EQ(one.prompts[0].echo, "abc");
   EXPECT_EQ(plan(R"({"prompt":[104,105],"echo":true})").prompts[0].echo, "hi");
 }
@@ -248,13 +248,14 @@ TEST(completion_request, beyond_the_context_both_numbers_are_said) {
                  false);
   expect_refused(
       {R"({"prompt":"abc","max_tokens":97})", "prompt", "requested 101 tokens (4 in the prompt, 97"}, false);
-  EXPECT_EQ(plan(R"({"prompt":"abc","max_tokens":96})").prompts[0].sampling.max_tokens, 96);
+  EXPECT_EQ(plan(R"({"prompt":"abc","max_tokens":96})").prompts[0].max_tokens, 96);
 }
 
 TEST(completion_request, ignore_eos_leaves_what_the_client_named) {
   const std::string end = std::to_string(http_test::eos);
   const auto stops = [](const std::string& more) {
-    return plan(R"({"prompt":"a")" + more + "}").prompts[0].sampling.stop_token_ids;
+    const generation_plan one = plan(R"({"prompt":"a")" + more + "}");
+    return sampling_of(one, one.prompts[0]).stop_token_ids;
   };
   EXPECT_EQ(stops(R"(,"stop_token_ids":[9,4])"), (std::vector<int32_t>{4, 9, http_test::eos}));
   EXPECT_EQ(stops(R"(,"ignore_eos":true)"), std::vector<int32_t>{});
@@ -268,7 +269,7 @@ TEST(chat_request, the_rest_of_the_context_is_the_default) {
       make_plan(chat(R"({"messages":[{"role":"user","content":"hi"}]})"), fake_codec{}, limits(), 1);
   const std::string prompt = R"([{"role":"user","content":"hi"}]A:)";
   EXPECT_EQ(one.prompts[0].tokens.size(), prompt.size()); // no BOS: templates write it themselves
-  EXPECT_EQ(one.prompts[0].sampling.max_tokens, static_cast<int32_t>(100 - prompt.size()));
+  EXPECT_EQ(one.prompts[0].max_tokens, static_cast<int32_t>(100 - prompt.size()));
 }
 
 TEST(chat_request, contents_and_tool_calls_become_what_templates_expect) {

@@ -100,6 +100,13 @@ TEST(tokenizer_config, a_token_that_is_to_be_added_must_be_there) {
               ThrowsMessage<text_error>(
                   "model/tokenizer_config.json: /: add_bos_token is true, and '<bos>' is not in "
                   "the vocabulary"));
+  // The class adds it where only the other end is spoken of.
+  const json by_class = {
+      {"tokenizer_class", "LlamaTokenizerFast"}, {"add_eos_token", false}, {"bos_token", "<bos>"}};
+  EXPECT_THAT([&] { parse(by_class); },
+              ThrowsMessage<text_error>(
+                  "model/tokenizer_config.json: /: bos_token is added by LlamaTokenizerFast, and '<bos>' is "
+                  "not in the vocabulary"));
 }
 
 TEST(tokenizer_config, of_added_tokens_that_become_equal_the_first_is_found) {
