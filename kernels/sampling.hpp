@@ -98,10 +98,10 @@ struct sampled_token {
 };
 
 /// Chooses a token per row. In this order: what is not allowed to −infinity; logit_bias; forbidden tokens to
-/// −infinity; repetition penalty
-/// (positive logits divided, others multiplied), frequency, presence; temperature 0: the best, lowest id
-/// first; otherwise divide by temperature, min_p, top_k, top_p (the token that crosses p is kept; equal ones:
-/// lower ids first), then the first kept token in order of id whose cumulated probability exceeds the draw.
+/// −infinity; repetition penalty (positive logits divided, others multiplied), frequency, presence;
+/// temperature 0: the best, lowest id first; otherwise divide by temperature, min_p, top_k, top_p (the token
+/// that crosses p is kept; equal ones: lower ids first), then the first kept token in order of id whose
+/// cumulated probability exceeds the draw.
 ///
 /// A row of NaN or of nothing but −infinity gives token 0 with a NaN logprob, so that a sick model shows.
 ///

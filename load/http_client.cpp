@@ -48,12 +48,11 @@ server_url parse_url(const std::string& text) {
   if (!rest.empty() && rest.back() == '/') {
     rest.pop_back();
   }
-  auto colon = rest.rfind(':');
-  if (rest.empty() || rest.find('/') != std::string::npos || colon == 0 || colon == std::string::npos
-      || colon + 1 == rest.size()) {
-    throw http_error("'" + text + "' is not of the form http://HOST:PORT");
+  if (rest.find('/') != std::string::npos) {
+    throw option_error("--url: '" + text + "' is not of the form http://HOST:PORT");
   }
-  return {without_brackets(rest.substr(0, colon)), rest.substr(colon + 1), {}};
+  host_port server = parse_host_port(rest, "--url");
+  return {server.host, server.port, {}};
 }
 
 asio::awaitable<http_answer> exchange(const server_url& server, std::string method, std::string path,
@@ -62,15 +61,15 @@ asio::awaitable<http_answer> exchange(const server_url& server, std::string meth
   try {
     auto executor = co_await asio::this_coro::executor;
     asio::ip::tcp::resolver resolver(executor);
-    auto endpoints = co_await resolver.async_resolve(server.host, server.port, asio::use_awaitable);
+    auto endpoints =
+        co_await resolver.async_resolve(server.host, std::to_string(server.port), asio::use_awaitable);
     beast::tcp_stream stream(executor);
     stream.expires_after(deadline);
     co_await stream.async_connect(endpoints, asio::use_awaitable);
     stream.socket().set_option(asio::ip::tcp::no_delay(true));
 
     http::request<http::string_body> request(http::string_to_verb(method), path, 11);
-    bool is_ipv6 = server.host.find(':') != std::string::npos;
-    request.set(http::field::host, (is_ipv6 ? "[" + server.host + "]" : server.host) + ":" + server.port);
+    request.set(http::field::host, host_port_text(server.host, server.port));
     if (!server.api_key.empty()) {
       request.set(http::field::authorization, "Bearer " + server.api_key);
     }

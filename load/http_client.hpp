@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -20,11 +21,11 @@ struct http_error : std::runtime_error {
 /// "http://HOST:PORT" taken apart, and what opens it.
 struct server_url {
   std::string host; ///< an IPv6 address without brackets
-  std::string port;
+  uint16_t port = 0;
   std::string api_key; ///< sent with every request; empty: none
 };
 
-/// @throws http_error when the text is not of that form
+/// @throws option_error naming --url when the text is not of that form
 server_url parse_url(const std::string& text);
 
 struct http_answer {

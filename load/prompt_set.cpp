@@ -3,10 +3,13 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <stdexcept>
 
 #include <nlohmann/json.hpp>
+
+#include "services/options/option_parser.hpp"
 
 namespace troupe::load {
 
@@ -48,7 +51,7 @@ length_range parse_range(const std::string& text, const std::string& flag) {
     uint32_t value = 0;
     auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), value);
     if (error != std::errc{} || stop != part.data() + part.size()) {
-      throw std::invalid_argument(flag + ": '" + text + "' is neither N nor LO:HI");
+      throw option_error(flag + ": '" + text + "' is neither N nor LO:HI");
     }
     return value;
   };
@@ -56,7 +59,7 @@ length_range parse_range(const std::string& text, const std::string& flag) {
   length_range range{number(view.substr(0, colon)), 0};
   range.high = colon == std::string::npos ? range.low : number(view.substr(colon + 1));
   if (range.low == 0 || range.low > range.high) {
-    throw std::invalid_argument(flag + ": '" + text + "' is not a range of positive lengths");
+    throw option_error(flag + ": '" + text + "' is not a range of positive lengths");
   }
   return range;
 }
@@ -112,7 +115,11 @@ std::vector<double> arrival_times(uint32_t count, double rate, double burstiness
     time = now;
   }
   // A sum of random gaps misses its mean by a percent or two, and the throughput would with it.
-  double scale = count / rate / now;
+  double wanted = count / rate;
+  if (now <= wanted / std::numeric_limits<double>::max()) {
+    return times; // few gaps, so bursty that all underflow: nothing is to be stretched
+  }
+  double scale = wanted / now;
   for (auto& time : times) {
     time *= scale;
   }

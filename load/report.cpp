@@ -5,10 +5,11 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
 
 #include <nlohmann/json.hpp>
+
+#include "services/options/option_parser.hpp"
 
 namespace troupe::load {
 
@@ -161,8 +162,8 @@ std::pair<std::string, double> parse_goodput(const std::string& text, const std:
   auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), value);
   if ((name != "ttft" && name != "tpot" && name != "e2el") || number.empty() || error != std::errc{}
       || stop != number.data() + number.size() || !(value >= 0.0)) {
-    throw std::invalid_argument(flag + ": '" + text
-                                + "' is not ttft, tpot or e2el with milliseconds, such as ttft:200");
+    throw option_error(flag + ": '" + text
+                       + "' is not ttft, tpot or e2el with milliseconds, such as ttft:200");
   }
   return {name, value};
 }

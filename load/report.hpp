@@ -34,7 +34,7 @@ struct run_settings {
   std::map<std::string, double> goodput;
 };
 
-/// Reads "ttft:200", milliseconds. @throws std::invalid_argument naming `flag` for another name or no number
+/// Reads "ttft:200", milliseconds. @throws option_error naming `flag` for another name or no number
 std::pair<std::string, double> parse_goodput(const std::string& text, const std::string& flag);
 
 /// JSON with the settings, `duration`, `completed`, `failed`, token totals, throughputs, mean, median, std

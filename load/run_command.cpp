@@ -1,6 +1,7 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <limits>
@@ -143,7 +144,8 @@ class load_run {
       if (!record.ok && record.error.empty()) {
         record.error = answer.status == 200 ? "the stream ended early" : refusal_text(answer);
       }
-    } catch (const http_error& error) {
+    } catch (const std::exception& error) {
+      // Whatever it is, it is this request's alone, and the dispatcher waits for its end.
       record.error = error.what();
     }
     record.latency = seconds_since(begin);
@@ -210,7 +212,8 @@ int run_command(const std::vector<std::string>& arguments) {
     settings.request_rate = infinity;
   }
   for (const auto& goal : o.goodput) {
-    settings.goodput.insert(parse_goodput(goal, "--goodput"));
+    auto [name, milliseconds] = parse_goodput(goal, "--goodput");
+    settings.goodput.insert_or_assign(name, milliseconds); // of those named twice the last one counts
   }
   load_run run(o, std::move(prompts), arrival_times(o.num_prompts, o.request_rate, o.burstiness, o.seed));
   double duration = run.run();

@@ -4,22 +4,43 @@
 
 namespace troupe::load {
 
+namespace {
+
+/// Takes the count that a field says; one that is missing, null or something else says nothing.
+void take_count(const nlohmann::json& usage, const char* field, unsigned& count) {
+  auto found = usage.find(field);
+  if (found != usage.end() && found->is_number_unsigned()) {
+    count = found->get<unsigned>();
+  }
+}
+
+/// What went wrong: servers say it as {"message": "..."} or as a text; otherwise all that they sent.
+std::string error_text(const nlohmann::json& error, const std::string& data) {
+  if (error.is_string()) {
+    return error.get<std::string>();
+  }
+  bool has_message = error.is_object() && error.contains("message") && error["message"].is_string();
+  return has_message ? error["message"].get<std::string>() : data;
+}
+
+} // namespace
+
 void stream_reader::take(const std::string& data, double seconds) {
   if (data == "[DONE]") {
     done_ = true;
     return;
   }
   const auto chunk = nlohmann::json::parse(data, nullptr, /*allow_exceptions=*/false);
-  if (chunk.contains("error")) {
-    record_.error = chunk["error"].value("message", data);
+  if (chunk.contains("error") && !chunk["error"].is_null()) {
+    record_.error = error_text(chunk["error"], data);
   } else if (chunk.contains("usage") && chunk["usage"].is_object()) {
-    record_.input_tokens = chunk["usage"].value("prompt_tokens", 0U);
-    record_.output_tokens = chunk["usage"].value("completion_tokens", 0U);
+    take_count(chunk["usage"], "prompt_tokens", record_.input_tokens);
+    take_count(chunk["usage"], "completion_tokens", record_.output_tokens);
   }
   if (record_.model.empty() && chunk.is_object() && chunk.contains("model") && chunk["model"].is_string()) {
     record_.model = chunk["model"].get<std::string>();
   }
-  if (!chunk.contains("choices") || chunk["choices"].empty()) {
+  if (!chunk.contains("choices") || !chunk["choices"].is_array() || chunk["choices"].empty()) {
     return;
   }
   // Every chunk with a choice is a token, as `vllm bench serve` counts them: text may be held back, and that

@@ -33,9 +33,8 @@ constexpr std::size_t dot_chunk_blocks = 8;
 constexpr std::size_t vector_bytes = 64;
 constexpr std::size_t dots_of_half = half_block / 2; // of the even or of the odd k of a block
 
-/// Pairs (k, k + 2) and (k + 1, k + 3), the first of each in the upper half, of pairs (k, k + 1) and (k + 2,
-/// k
-/// + 3) with the first in the lower.
+/// Pairs (k, k + 2) and (k + 1, k + 3), the first of each in the upper half, of pairs (k, k + 1) and
+/// (k + 2, k + 3) with the first in the lower.
 TROUPE_INLINE vi even_dots(vi first, vi second) {
   return _mm512_mask_blend_epi16(0xaaaaaaaa, second, _mm512_slli_epi32(first, 16));
 }

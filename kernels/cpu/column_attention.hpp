@@ -266,8 +266,7 @@ static void finish_column_attention(const attention_block& block, const column_a
 ///     bool begin_chunk(type, keys, values)                    its tiles; whether all values are finite
 ///     void scores(query, tiles)                               one or two tiles of rows, [key][row], unscaled
 ///     void begin_values()                                     of the tiles that `scores` had last; now it
-///     may
-///                                                             change their probabilities
+///                                                             may change their probabilities
 ///     void add_values(row, tile, factor, rows)                sum = fma(sum, factor, 0 + (even + odd)) for
 ///                                                             `rows` of the first or second tile of them
 template <class Products>

@@ -35,6 +35,19 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
   return result;
 }
 
+/// Throws where reading a tensor's bytes would give zeros or end the process.
+/// @param file           that it is in
+/// @param is_cut_short   whether that has fewer bytes by now than when it was opened
+/// @param has_pages      whether the pages that are wanted of the tensor are there
+void require_readable(const std::filesystem::path& file, const std::string& tensor, bool is_cut_short,
+                      bool has_pages) {
+  if (is_cut_short || !has_pages)
+    throw model_error(file.string() + ": tensor '" + tensor + "' cannot be read: "
+                      + (is_cut_short
+                             ? "the file has been cut short since it was opened"
+                             : "the file has been cut short or replaced in place, or its disk fails"));
+}
+
 } // namespace
 
 void checkpoint::add_file(const std::filesystem::path& path) {
@@ -95,13 +108,9 @@ const tensor_ref& checkpoint::read(const std::string& name) const {
     return tensor.data >= bytes.data() && tensor.data < bytes.data() + bytes.size();
   };
   const auto found = std::ranges::find_if(shards_, holds);
-  const auto is_cut_short = found != shards_.end() && (*found)->file.is_cut_short();
-  if (is_cut_short || !populate_pages({tensor.data, tensor.num_bytes}))
-    throw model_error((found == shards_.end() ? folder_ : (*found)->file.path()).string() + ": tensor '"
-                      + name + "' cannot be read: "
-                      + (is_cut_short
-                             ? "the file has been cut short since it was opened"
-                             : "the file has been cut short or replaced in place, or its disk fails"));
+  require_readable(found == shards_.end() ? folder_ : (*found)->file.path(), name,
+                   found != shards_.end() && (*found)->file.is_cut_short(),
+                   populate_pages({tensor.data, tensor.num_bytes}));
   return tensor;
 }
 
@@ -131,11 +140,14 @@ std::string checkpoint::fingerprint(const model_config& config) const {
     }
     // Fine-tunes of one model share every header, and may share most tensors: some values of each tell them
     // apart. All values would take reading the whole model, also where a worker wants a few experts of it.
-    constexpr std::size_t sample = 1024;
+    constexpr std::size_t most_sampled = 1024;
+    const bool is_cut_short = s->file.is_cut_short();
     for (const auto& entry : s->entries) {
       const auto data = bytes.subspan(entry.begin, entry.end - entry.begin);
-      const std::size_t size = std::min(sample, data.size());
-      add_bytes(data.subspan((data.size() - size) / 2, size));
+      const std::size_t size = std::min(most_sampled, data.size());
+      const auto sample = data.subspan((data.size() - size) / 2, size);
+      require_readable(s->file.path(), entry.name, is_cut_short, populate_sample(sample));
+      add_bytes(sample);
     }
   }
   std::string result;

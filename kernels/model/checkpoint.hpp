@@ -67,6 +67,7 @@ class checkpoint {
   /// shapes and offsets of all tensors, the sizes of the files, and 1 KiB from the middle of each tensor. The
   /// same folder gives the same string on every machine. It tells trainings apart, not edits of single rows,
   /// and is no proof against somebody who wants a collision.
+  /// @errors  model_error as `read` when a file has been cut short since it was opened, or its disk fails
   std::string fingerprint(const model_config& config) const;
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
@@ -96,8 +97,8 @@ class checkpoint {
   std::vector<std::string> unused_;
 };
 
-/// Names of the three matrices of a routed expert, each [intermediate, hidden] or, for `down`, [hidden,
-/// intermediate].
+/// Names of the three matrices of a routed expert, each [intermediate, hidden] or, for `down`,
+/// [hidden, intermediate].
 struct expert_tensor_names {
   std::string gate;
   std::string up;

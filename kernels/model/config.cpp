@@ -100,7 +100,7 @@ void check_dtype(const json_object& json) {
 
 /// What transformers reads for every architecture, and nothing here computes.
 void refuse_what_is_not_computed(const json_object& json) {
-  if (json.is_object("quantization_config") && json.text("quantization_config") != "{}")
+  if (json.says_something("quantization_config"))
     json.fail("quantization_config",
               "is not supported: take the checkpoint that this one was quantized from (--expert-quant and "
               "--dense-quant quantize it)");
@@ -108,10 +108,8 @@ void refuse_what_is_not_computed(const json_object& json) {
     json.fail("is_encoder_decoder", "is not supported");
   if (json.value("partial_rotary_factor", 1.0) != 1.0)
     json.fail("partial_rotary_factor", "other than 1 is not supported");
-  if (json.is_object("per_layer_config") && json.text("per_layer_config") != "{}")
+  if (json.says_something("per_layer_config"))
     json.fail("per_layer_config", "is not supported: all layers have the same attention here");
-  for (const auto* key : {"quantization_config", "per_layer_config"})
-    json.ignore(key);
 }
 
 /// Ids outside the vocabulary end nothing, since they never come.

@@ -117,8 +117,7 @@ struct model_config {
 /// @param json  the file's text, at most 16 MiB
 /// @param name  how to call the file in messages
 /// @errors  model_error that names the field: not JSON, a missing or ill-typed field, an architecture or
-/// value
-///          that would change the arithmetic and is not supported
+///          value that would change the arithmetic and is not supported
 model_config parse_config(std::string_view json, const std::string& name);
 
 /// Reads `folder`/config.json. @errors as parse_config, and model_error when the file cannot be read

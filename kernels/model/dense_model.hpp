@@ -59,8 +59,7 @@ class dense_model {
   /// Embeds a micro-batch and runs to the first routed layer.
   ///
   /// @param batch  tokens below vocab_size, positions below max_positions(), at least one row; mistakes are
-  /// programming
-  ///               errors and end the process
+  ///               programming errors and end the process
   /// @returns experts, or done for a model without routed layers
   pause begin(kernels::context& ctx, kernels::kv_cache& cache, const micro_batch& batch,
               forward_state& state) const;

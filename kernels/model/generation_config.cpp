@@ -29,7 +29,6 @@ constexpr const char* harmless[] = {
     "disable_compile",
     "do_sample",
     "low_memory",
-    "max_length",
     "num_assistant_tokens",
     "num_assistant_tokens_schedule",
     "output_attentions",

@@ -207,6 +207,11 @@ void json_object::ignore(const std::string& key) const {
   state_->read.insert(key);
 }
 
+bool json_object::says_something(const std::string& key) const {
+  const auto i = state_->json.find(key);
+  return i != state_->json.end() && !says_nothing(*i);
+}
+
 bool json_object::is_object(const std::string& key) const {
   const auto i = state_->json.find(key);
   return i != state_->json.end() && i->is_object();

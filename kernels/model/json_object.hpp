@@ -19,8 +19,8 @@ namespace troupe::model {
 class json_object {
  public:
   /// @param name  how to call the document in messages
-  /// @errors  model_error: longer than `max_bytes`, not JSON, nested deeper than 32, a repeated key, not an
-  /// object
+  /// @errors  model_error: longer than `max_bytes`, not JSON, nested deeper than 32, a repeated key, not
+  ///          an object
   static json_object parse(std::string_view text, const std::string& name, std::size_t max_bytes);
 
   json_object(json_object&&) noexcept;
@@ -48,12 +48,14 @@ class json_object {
   std::vector<std::int64_t> one_or_many(const std::string& key) const;
 
   /// @returns the nested object (named "outer: key" in messages), or nothing when it is absent, null, false
-  /// or
-  ///          an empty list
+  ///          or an empty list
   std::optional<json_object> object(const std::string& key) const;
 
   /// Marks a field as understood without reading it.
   void ignore(const std::string& key) const;
+
+  /// Whether the field is there and neither null, false, 0 nor empty.
+  bool says_something(const std::string& key) const;
 
   /// Whether the field is an object.
   bool is_object(const std::string& key) const;
@@ -61,7 +63,7 @@ class json_object {
   /// The field as it is written, at most 64 bytes, for messages; "null" when it is absent.
   std::string text(const std::string& key) const;
 
-  /// Fields nobody asked for that could mean something: neither null, false, 0 nor empty.
+  /// Fields that nobody asked for and that say something.
   std::vector<std::string> unread() const;
 
   /// The keys, sorted.

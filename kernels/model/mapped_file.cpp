@@ -28,6 +28,14 @@ struct descriptor {
   throw model_error(path.string() + ": " + std::strerror(errno));
 }
 
+/// The pages that a part of a mapped file touches.
+std::span<std::byte> pages_of(std::span<const std::byte> mapped) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto before = reinterpret_cast<std::uintptr_t>(mapped.data()) % page; // of the first page, not ours
+  // madvise rounds up to whole pages.
+  return {const_cast<std::byte*>(mapped.data()) - before, before + mapped.size()};
+}
+
 } // namespace
 
 mapped_file::mapped_file(const std::filesystem::path& path) : path_(path) {
@@ -77,18 +85,21 @@ bool mapped_file::is_cut_short() const noexcept {
 }
 
 bool populate_pages(std::span<const std::byte> mapped) noexcept {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const auto before = reinterpret_cast<std::uintptr_t>(mapped.data()) % page; // of the first page, not ours
-  auto* begin = const_cast<std::byte*>(mapped.data()) - before;
-  const auto num_bytes = before + mapped.size(); // madvise rounds up to whole pages
-  // Hints, both: an older kernel reads the pages when they are touched, and few file systems have huge ones.
-  ::madvise(begin, num_bytes, MADV_HUGEPAGE);
+  const auto pages = pages_of(mapped);
+  ::madvise(pages.data(), pages.size(), MADV_HUGEPAGE); // a hint: few file systems have huge ones
+  return populate_sample(mapped);
+}
+
+bool populate_sample(std::span<const std::byte> mapped) noexcept {
+  const auto pages = pages_of(mapped);
+  // A hint: an older kernel reads the pages when they are touched.
 #ifdef MADV_POPULATE_READ
   // These two only say that touching a page would be a SIGBUS; what else may go wrong leaves it to be read
   // then.
-  return ::madvise(begin, num_bytes, MADV_POPULATE_READ) == 0 || (errno != EFAULT && errno != EHWPOISON);
+  return ::madvise(pages.data(), pages.size(), MADV_POPULATE_READ) == 0
+         || (errno != EFAULT && errno != EHWPOISON);
 #else
-  ::madvise(begin, num_bytes, MADV_WILLNEED);
+  ::madvise(pages.data(), pages.size(), MADV_WILLNEED);
   return true;
 #endif
 }

@@ -48,6 +48,10 @@ class mapped_file {
 ///          been cut short, or its disk fails. Linux before 5.14 cannot tell, and it is always true.
 [[nodiscard]] bool populate_pages(std::span<const std::byte> mapped) noexcept;
 
+/// The same for a few bytes of a large part, and without asking for huge pages: the kernel cuts a mapping in
+/// two wherever that is asked for, and a process may have 65,530 mappings.
+[[nodiscard]] bool populate_sample(std::span<const std::byte> mapped) noexcept;
+
 /// Gives the whole pages of a part of a mapped file back to the page cache: its content has been copied.
 /// Reading it again is correct and only slower.
 void release_pages(std::span<const std::byte> mapped) noexcept;

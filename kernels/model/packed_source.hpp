@@ -32,8 +32,7 @@ class packed_source final : public weight_source {
   /// @param memory  where weights are used; copied ones take memory as they are asked for
   /// @param damaged  what becomes of the file when an extent that is asked for is
   /// @errors  model_error: not such a file, damaged, or packed for another config.json; and whoever asks for
-  /// a
-  ///          damaged extent gets one, `cache_damaged` where the file is gone
+  ///          a damaged extent gets one, `cache_damaged` where the file is gone
   static std::shared_ptr<const packed_source> open(const std::filesystem::path& file, model_config config,
                                                    kernels::row_quant rows = kernels::row_quant::none,
                                                    weight_memory memory = weight_memory::mapped,

@@ -39,9 +39,11 @@ void read_yarn(const json_object& json, double trained_positions, kernels::rope_
   if (rope.beta_fast < rope.beta_slow)
     json.fail("beta_fast", "must not be less than beta_slow");
   rope.truncate = json.value("truncate", true);
+  // Unlike the others it is taken as it is: transformers would multiply with 0.
+  if (json.has("attention_factor"))
+    rope.attention_factor = positive_number(json, "attention_factor", 0.0);
   for (const auto& [key, field] :
-       {std::pair{"attention_factor", &rope.attention_factor}, std::pair{"mscale", &rope.mscale},
-        std::pair{"mscale_all_dim", &rope.mscale_all_dim}})
+       {std::pair{"mscale", &rope.mscale}, std::pair{"mscale_all_dim", &rope.mscale_all_dim}})
     if (const auto value = optional_number(json, key, 0.0); value != 0.0)
       *field = value;
 }

@@ -26,6 +26,7 @@ TEST(integer_sums, hold_the_largest_products_up_to_the_longest_row) {
   EXPECT_EQ(most_inputs_of_int8_rows(packed_format::int8_channel), 133'144U);
   EXPECT_EQ(most_inputs_of_int8_rows(packed_format::int4_group32), 140'911U);
   EXPECT_EQ(most_inputs_of_int8_rows(packed_format::int4_group64), 140'911U);
+  EXPECT_EQ(most_inputs_of_int8_rows(packed_format::int4_channel), 2'113'665U);
   thread_pool pool({.threads = 1});
   for (const isa set : supported_isas()) {
     context ctx(pool, set);
@@ -33,6 +34,8 @@ TEST(integer_sums, hold_the_largest_products_up_to_the_longest_row) {
          {packed_format::int8_channel, packed_format::int4_group32, packed_format::int4_group64})
       for (const float sign : {1.0F, -1.0F})
         EXPECT_FLOAT_EQ(sum_at_the_limit(ctx, format, sign), sign) << name_of(set) << ", " << name_of(format);
+    // Fifteen times as long: one of them will do.
+    EXPECT_FLOAT_EQ(sum_at_the_limit(ctx, packed_format::int4_channel, 1.0F), 1.0F) << name_of(set);
   }
 }
 

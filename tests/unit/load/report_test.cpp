@@ -1,10 +1,11 @@
 #include "load/report.hpp"
 
-#include <stdexcept>
 #include <utility>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+
+#include "services/options/option_parser.hpp"
 
 namespace troupe::load {
 namespace {
@@ -92,7 +93,7 @@ TEST(report, counts_requests_that_reached_every_goal) {
   EXPECT_DOUBLE_EQ(json["request_goodput"], 0.25);
   EXPECT_EQ(parse_goodput("e2el:1500", "--goodput"), (std::pair<std::string, double>("e2el", 1500.0)));
   for (const char* bad : {"", "ttft", "ttft:", "itl:5", "ttft:fast", "ttft:-1", "ttft:nan"}) {
-    EXPECT_THROW(parse_goodput(bad, "--goodput"), std::invalid_argument) << bad;
+    EXPECT_THROW(parse_goodput(bad, "--goodput"), option_error) << bad;
   }
 }
 

@@ -1,5 +1,6 @@
 #include "load/stream_reader.hpp"
 
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -57,6 +58,52 @@ TEST(stream_reader, keeps_the_message_of_an_error) {
   reader.take(R"({"error":{"message":"out of memory"}})", 0.75);
   EXPECT_EQ(record.error, "out of memory");
   EXPECT_EQ(record.gaps, gaps{});
+}
+
+TEST(stream_reader, takes_errors_of_any_form) {
+  for (const auto& [data, error] :
+       {std::pair{R"({"error":"x"})", "x"},
+        std::pair{R"({"error":{"message":null}})", R"({"error":{"message":null}})"},
+        std::pair{R"({"error":{}})", R"({"error":{}})"}, std::pair{R"({"error":[3]})", R"({"error":[3]})"}}) {
+    request_record record;
+    stream_reader reader(record);
+    reader.take(data, 0.5);
+    EXPECT_EQ(record.error, error);
+  }
+}
+
+TEST(stream_reader, an_error_of_null_is_none) {
+  request_record record;
+  stream_reader reader(record);
+  reader.take(R"({"error":null,"choices":[{"index":0,"text":"a"}],"usage":{"prompt_tokens":7}})", 0.5);
+  EXPECT_EQ(record.error, "");
+  EXPECT_DOUBLE_EQ(record.ttft, 0.5);
+  EXPECT_EQ(record.input_tokens, 7U);
+}
+
+TEST(stream_reader, counts_that_are_no_numbers_say_nothing) {
+  request_record record;
+  record.input_tokens = 5; // known before
+  stream_reader reader(record);
+  reader.take(R"({"choices":[],"usage":{"prompt_tokens":null,"completion_tokens":null}})", 0.5);
+  reader.take(R"({"choices":null,"usage":{"prompt_tokens":"7","completion_tokens":-1}})", 0.5);
+  EXPECT_EQ(record.input_tokens, 5U);
+  EXPECT_EQ(record.output_tokens, 0U);
+  reader.take(usage, 0.75);
+  EXPECT_EQ(record.input_tokens, 7U);
+  EXPECT_EQ(record.output_tokens, 4U);
+}
+
+TEST(stream_reader, what_is_no_chunk_is_no_token) {
+  request_record record;
+  stream_reader reader(record);
+  for (const char* data :
+       {"", "{", "3", "[]", "null", R"("choices")", R"({"choices":3})", R"({"model":3})"}) {
+    reader.take(data, 0.5);
+  }
+  EXPECT_DOUBLE_EQ(record.ttft, 0.0);
+  EXPECT_EQ(record.error, "");
+  EXPECT_FALSE(reader.done());
 }
 
 } // namespace

@@ -1,8 +1,10 @@
 #include "kernels/model/checkpoint.hpp"
 
+#include "kernels/arithmetic_revision.hpp"
 #include "kernels/model/numerics.hpp"
 #include "kernels/model/weight_source.hpp"
 #include "tests/reference/random_model.hpp"
+#include "tests/unit/model/folder_refusal.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -17,6 +19,7 @@ namespace {
 
 using json = nlohmann::json;
 using test::random_model;
+using test::refusal;
 using testing::HasSubstr;
 
 json read_json(const std::filesystem::path& path) {
@@ -26,17 +29,6 @@ json read_json(const std::filesystem::path& path) {
 
 void write_json(const std::filesystem::path& path, const json& value) {
   std::ofstream(path) << value;
-}
-
-/// Opens and validates as a worker does. @returns what it says, or "accepted"
-std::string refusal(const std::filesystem::path& folder) {
-  try {
-    const auto config = load_config(folder);
-    checkpoint::open(folder).match(config);
-  } catch (const model_error& e) {
-    return e.what();
-  }
-  return "accepted";
 }
 
 /// Rewrites a file's header; the data stays.
@@ -136,8 +128,10 @@ TEST(checkpoint, dtype_follows_the_checkpoint_unless_chosen) {
             numerics_class(kernels::dtype::bf16, {expert_quant::int8, dense_quant::none, {}}));
   EXPECT_NE(numerics_class(kernels::dtype::bf16, {expert_quant::none, dense_quant::int8, {}}),
             numerics_class(kernels::dtype::bf16, {expert_quant::none, dense_quant::int4_group32, {}}));
-  EXPECT_EQ(numerics_class(kernels::dtype::bf16, {}, kernels::dtype::bf16), "cpu-x86/bf16/none/r1");
-  EXPECT_EQ(numerics_class(kernels::dtype::bf16, {}, kernels::dtype::int8), "cpu-x86/bf16/none+kv-int8/r1");
+  const auto revision = "/r" + std::to_string(kernels::arithmetic_revision);
+  EXPECT_EQ(numerics_class(kernels::dtype::bf16, {}, kernels::dtype::bf16), "cpu-x86/bf16/none" + revision);
+  EXPECT_EQ(numerics_class(kernels::dtype::bf16, {}, kernels::dtype::int8),
+            "cpu-x86/bf16/none+kv-int8" + revision);
 }
 
 TEST(checkpoint, a_truncated_file_names_file_and_tensor) {
@@ -228,6 +222,24 @@ TEST(checkpoint, a_file_that_is_cut_short_while_it_is_loaded_is_an_error) {
     } catch (const model_error& e) {
       EXPECT_THAT(e.what(),
                   HasSubstr("model.safetensors: tensor 'model.layers.2.block_sparse_moe.experts.7."));
+      EXPECT_THAT(e.what(), HasSubstr("' cannot be read: the file has been cut short since it was opened"));
+    }
+  }
+}
+
+TEST(checkpoint, a_file_that_is_cut_short_before_its_fingerprint_is_taken_is_an_error) {
+  const random_model model("mixtral_sharded");
+  const auto file = model.folder() / "model-00002-of-00003.safetensors";
+  const auto config = load_config(model.folder());
+  const auto weights = checkpoint::open(model.folder());
+  const auto size = std::filesystem::file_size(file);
+  for (const auto left : {size - 10, size / 2, std::uintmax_t{1}}) {
+    std::filesystem::resize_file(file, left);
+    try {
+      weights.fingerprint(config);
+      ADD_FAILURE() << "read weights that are not there";
+    } catch (const model_error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("model-00002-of-00003.safetensors: tensor 'model."));
       EXPECT_THAT(e.what(), HasSubstr("' cannot be read: the file has been cut short since it was opened"));
     }
   }

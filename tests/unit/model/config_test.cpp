@@ -1,5 +1,7 @@
 #include "kernels/model/config.hpp"
 
+#include "tests/unit/model/config_text.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -8,6 +10,8 @@ namespace troupe::model {
 namespace {
 
 using json = nlohmann::json;
+using test::parse;
+using test::refusal;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -52,19 +56,6 @@ json qwen3() {
     "hidden_act": "silu", "max_position_embeddings": 40960, "max_window_layers": 48, "rms_norm_eps": 1e-06,
     "rope_scaling": null, "rope_theta": 1000000.0, "sliding_window": null, "use_sliding_window": false,
     "tie_word_embeddings": false, "torch_dtype": "bfloat16", "bos_token_id": 151643, "eos_token_id": 151645})");
-}
-
-model_config parse(const json& config) {
-  return parse_config(config.dump(), "config.json");
-}
-
-std::string refusal(const json& config) {
-  try {
-    parse(config);
-  } catch (const model_error& e) {
-    return e.what();
-  }
-  return "accepted";
 }
 
 TEST(config, mixtral_as_published) {
@@ -163,7 +154,13 @@ TEST(config, rope_scaling_in_both_spellings) {
   EXPECT_EQ(config.rope.scaling, kernels::rope_scaling::yarn);
   EXPECT_EQ(config.rope.factor, 4.0);
   EXPECT_EQ(config.rope.original_max_positions, 32768.0);
+  EXPECT_FALSE(config.rope.attention_factor.has_value());
   EXPECT_EQ(config.max_context, 131072U);
+
+  fields["rope_scaling"]["attention_factor"] = nullptr;
+  EXPECT_FALSE(parse(fields).rope.attention_factor.has_value());
+  fields["rope_scaling"]["attention_factor"] = 0.5;
+  EXPECT_EQ(parse(fields).rope.attention_factor, 0.5);
 
   fields.erase("rope_scaling");
   fields.erase("rope_theta");
@@ -222,6 +219,12 @@ INSTANTIATE_TEST_SUITE_P(
                 {"LlamaForCausalLM"},
                 "'LlamaForCausalLM', which is not supported (supported: Mixtral"},
         refused{"quantization_config", {{"quant_method", "fp8"}}, "'quantization_config' is not supported"},
+        refused{"quantization_config", "fp8", "'quantization_config' is not supported"},
+        refused{"quantization_config", {"fp8"}, "'quantization_config' is not supported"},
+        refused{"quantization_config", 8, "'quantization_config' is not supported"},
+        refused{"quantization_config", true, "'quantization_config' is not supported"},
+        refused{"per_layer_config", "sliding", "'per_layer_config' is not supported"},
+        refused{"per_layer_config", {{{"head_dim", 32}}}, "'per_layer_config' is not supported"},
         refused{"hidden_act", "gelu", "'hidden_act' is 'gelu', which is not supported"},
         refused{
             "rope_scaling", {{"rope_type", "longrope"}}, "'rope_type' is 'longrope', which is not supported"},
@@ -230,6 +233,12 @@ INSTANTIATE_TEST_SUITE_P(
                 "'type' is 'dynamic', which is not supported"},
         refused{"rope_scaling", {{"type", "linear"}}, "rope_scaling: field 'factor' is missing"},
         refused{"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "'factor' must be at least 1"},
+        refused{"rope_scaling",
+                {{"type", "yarn"}, {"factor", 4}, {"attention_factor", 0}},
+                "rope_scaling: field 'attention_factor' must be a positive number"},
+        refused{"rope_scaling",
+                {{"type", "yarn"}, {"factor", 4}, {"attention_factor", -1.5}},
+                "rope_scaling: field 'attention_factor' must be a positive number"},
         refused{"rope_scaling", "yarn", "'rope_scaling' must be an object"},
         refused{"partial_rotary_factor", 0.5, "'partial_rotary_factor' other than 1 is not supported"},
         refused{"torch_dtype", "float64", "'torch_dtype' is 'float64', which is not supported"},

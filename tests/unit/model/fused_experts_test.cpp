@@ -2,6 +2,7 @@
 #include "kernels/model/checkpoint.hpp"
 #include "tests/reference/random_model.hpp"
 #include "tests/unit/model/batch_runner.hpp"
+#include "tests/unit/model/folder_refusal.hpp"
 #include "tests/unit/model/safetensors_edit.hpp"
 
 #include <gmock/gmock.h>
@@ -10,6 +11,7 @@
 namespace troupe::model {
 namespace {
 
+using test::refusal;
 using test::safetensors_edit;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -48,15 +50,6 @@ void fuse_experts(const std::filesystem::path& folder, bool router_moves = true)
     }
   }
   file.write();
-}
-
-std::string refusal(const std::filesystem::path& folder) {
-  try {
-    checkpoint::open(folder).match(load_config(folder));
-  } catch (const model_error& e) {
-    return e.what();
-  }
-  return "accepted";
 }
 
 class fused_experts_of : public testing::TestWithParam<const char*> {};

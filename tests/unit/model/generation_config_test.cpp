@@ -23,7 +23,7 @@ TEST(generation_config, reads_what_it_knows_and_names_the_rest) {
   const auto config = parse(
       R"({"do_sample": false, "temperature": 0.6, "top_k": 20.0, "top_p": 0.95, "eos_token_id": [5, 7],
         "bos_token_id": 1, "repetition_penalty": 1.05, "max_new_tokens": 2048, "num_beams": 1, "typical_p": 1.0,
-        "no_repeat_ngram_size": 0, "num_beam_groups": 4, "something_new": {"a": 1}})");
+        "no_repeat_ngram_size": 0, "max_length": 20, "num_beam_groups": 4, "something_new": {"a": 1}})");
   EXPECT_EQ(config.temperature, 0.6F); // do_sample does not make it 0
   EXPECT_EQ(config.top_k, 20);
   EXPECT_EQ(config.top_p, 0.95F);
@@ -31,7 +31,7 @@ TEST(generation_config, reads_what_it_knows_and_names_the_rest) {
   EXPECT_EQ(config.max_new_tokens, 2048);
   EXPECT_FALSE(config.min_p.has_value());
   EXPECT_THAT(config.eos_token_ids, ElementsAre(5, 7));
-  EXPECT_THAT(config.ignored, ElementsAre("num_beam_groups", "something_new"));
+  EXPECT_THAT(config.ignored, ElementsAre("max_length", "num_beam_groups", "something_new"));
 }
 
 TEST(generation_config, values_that_no_request_may_have_are_named_and_do_not_count) {

@@ -2,6 +2,8 @@
 // something.
 #include "kernels/model/config.hpp"
 
+#include "tests/unit/model/config_text.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -10,6 +12,9 @@ namespace troupe::model {
 namespace {
 
 using json = nlohmann::json;
+using test::parse;
+using test::refusal;
+using test::with;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -28,24 +33,6 @@ json qwen3() {
   auto config = base("Qwen3MoeForCausalLM");
   config.erase("shared_expert_intermediate_size");
   return config;
-}
-
-json with(json config, const json& more) {
-  config.update(more);
-  return config;
-}
-
-model_config parse(const json& config) {
-  return parse_config(config.dump(), "config.json");
-}
-
-std::string refusal(const json& config) {
-  try {
-    parse(config);
-  } catch (const model_error& e) {
-    return e.what();
-  }
-  return "accepted";
 }
 
 TEST(harmless_fields, that_nobody_reads_are_named) {

@@ -422,8 +422,9 @@ TEST_F(packed_weights, another_arithmetic_revision_is_refused) {
   EXPECT_EQ(whole.header.arithmetic_revision, kernels::arithmetic_revision);
   whole.header.arithmetic_revision = kernels::arithmetic_revision + 1;
   EXPECT_EQ(error_with_index(whole, encode(whole.index)),
-            file().string()
-                + ": packed with arithmetic revision 2, this program has revision 1: pack the model again");
+            file().string() + ": packed with arithmetic revision "
+                + std::to_string(kernels::arithmetic_revision + 1) + ", this program has revision "
+                + std::to_string(kernels::arithmetic_revision) + ": pack the model again");
   // What was written before there were revisions has a zero in that place.
   whole.header.arithmetic_revision = 0;
   EXPECT_THAT(error_with_index(whole, encode(whole.index)), HasSubstr("packed with arithmetic revision 0"));

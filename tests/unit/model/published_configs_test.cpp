@@ -3,6 +3,7 @@
 #include "kernels/model/config.hpp"
 #include "kernels/model/generation_config.hpp"
 #include "tests/reference/random_model.hpp"
+#include "tests/unit/model/config_text.hpp"
 
 #include <fstream>
 #include <gmock/gmock.h>
@@ -13,11 +14,7 @@ namespace troupe::model {
 namespace {
 
 using json = nlohmann::json;
-
-json with(json base, const json& more) {
-  base.update(more);
-  return base;
-}
+using test::with;
 
 // As transformers 4.36 to 4.40 wrote them.
 const json mixtral_8x7b = json::parse(R"({

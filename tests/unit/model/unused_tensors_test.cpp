@@ -2,6 +2,7 @@
 #include "kernels/model/checkpoint.hpp"
 #include "kernels/model/open_weights.hpp"
 #include "tests/reference/random_model.hpp"
+#include "tests/unit/model/folder_refusal.hpp"
 #include "tests/unit/model/safetensors_edit.hpp"
 
 #include <fstream>
@@ -13,6 +14,7 @@ namespace {
 
 using json = nlohmann::json;
 using test::random_model;
+using test::refusal;
 using test::safetensors_edit;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -24,15 +26,6 @@ std::vector<std::string> unused(const std::filesystem::path& folder) {
                  names.assign(told.begin(), told.end());
                }});
   return names;
-}
-
-std::string refusal(const std::filesystem::path& folder) {
-  try {
-    checkpoint::open(folder).match(load_config(folder));
-  } catch (const model_error& e) {
-    return e.what();
-  }
-  return "accepted";
 }
 
 void edit_index(const std::filesystem::path& folder, const std::function<void(json&)>& edit) {

@@ -77,6 +77,10 @@ TEST_F(environment_test, what_is_not_read_is_named_in_one_line_of_a_kind) {
   set("TROUPE_MAX_NUM_SEQS", "4");   // of others
   set("TROUPE_EXPERT_WORKERS", "4"); // of others
   set("TROUPE_GATEWAYS", "2");       // of `troupe up` alone
+  set("TROUPE_SPECIAL_TOKENS", "1"); // of `troupe tokenize`
+  set("TROUPE_FUZZ_SECONDS", "5");   // of tests/run.sh, as the next two
+  set("TROUPE_FUZZ_SEED", "7");
+  set("TROUPE_TEST_JOBS", "2");
   set("TROUPE_MAX_NUM_SEQUENCES", "4");
   set("TROUPE_DTYP", "auto");
   const auto found = find();

@@ -66,7 +66,7 @@ TEST(processors, processes_begin_at_their_shares_and_reach_over_to_others) {
 
 TEST(processors, a_list_says_how_many_threads_and_must_agree_with_the_flag) {
   model_options options;
-  EXPECT_EQ(options.num_threads(), usable_processors().size());
+  EXPECT_EQ(options.num_threads(), available_processors()) << "fewer than are usable, under a CPU quota";
   EXPECT_THAT(options.cores_list(), IsEmpty());
   options.cores = std::to_string(usable_processors()[0]);
   EXPECT_EQ(options.num_threads(), 1U);
