@@ -34,8 +34,8 @@ std::string block_name(char32_t code_point) {
   return {digits, end};
 }
 
-/// Whether a block is tried in this build. Sanitizers look at the code, which few blocks run as well as all do,
-/// and cost tenfold: their builds try every eighth block, each place and normalizer still with thousands of texts.
+/// Whether a block is tried in this build. Sanitizers look at code, not at tables, and cost tenfold: their
+/// builds try every eighth block.
 bool is_tried(const std::string& block) {
 #if defined(TROUPE_SANITIZED)
   return std::stoul(block, nullptr, 16) % 8 == 0;
