@@ -96,7 +96,7 @@ expert_batch sample() {
 
 template <>
 expert_result sample() {
-  return {1, sample_payload(), 1000, 2000};
+  return {1, sample_payload(), 1000, 2000, 3000};
 }
 
 template <>
