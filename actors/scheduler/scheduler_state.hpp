@@ -1,6 +1,6 @@
 // The state of the scheduler actor: between messages and the pure parts that decide (members, admission,
-// placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp; who is dead
-// though connected, in scheduler_state_fencing.cpp.
+// placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp; what others
+// are sent of it, in scheduler_state_views.cpp; who is dead though connected, in scheduler_state_fencing.cpp.
 #pragma once
 
 #include <functional>
@@ -23,6 +23,7 @@
 #include "actors/scheduler/placement_target.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/scheduler/scheduler_metrics.hpp"
+#include "actors/scheduler/view_publisher.hpp"
 
 namespace troupe {
 
@@ -72,6 +73,8 @@ struct scheduler_state {
   void down(const caf::actor_addr& source, const caf::error& reason);
   void shut_down();
   scheduler_status status() const;
+  /// The whole published view, for a worker that has missed a change of it.
+  caf::result<shared_view_change> view_of(worker_id id);
 
  private:
   time_point now() const { return self_->clock().now(); }
@@ -116,6 +119,7 @@ struct scheduler_state {
   void act();
   void publish();
   void broadcast();
+  shared_view_change whole_view_of(worker_role role);
   void issue_orders();
 
   /// False when it has to wait: for the answer to the last one, or for a pause to pass.
@@ -161,8 +165,10 @@ struct scheduler_state {
   std::optional<time_point> last_publication_;
   bool view_changed_ = false; ///< workers came or went since the last publication
   bool is_saving_ = false;
-  cluster_view next_;      ///< the newest view; being made durable while is_saving_
-  cluster_view published_; ///< what members have been sent
+  view_publisher view_publisher_;
+  view_messages next_;                 ///< what leads to the newest view; being made durable while is_saving_
+  cluster_view published_;             ///< what members have been sent
+  std::optional<view_messages> whole_; ///< of that, once somebody has needed it
 };
 
 } // namespace troupe
