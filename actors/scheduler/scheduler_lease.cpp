@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
@@ -224,12 +225,16 @@ scheduler_lease::~scheduler_lease() = default;
 std::optional<lease_holder> scheduler_lease::renew() {
   if (const auto newest = newest_leased_term(directory_); newest > self_.term)
     return holder_of(directory_, newest);
-  if (futimens(file_->file.get(), nullptr) != 0)
+  // Only that it is another time matters, and the kernel's own is the same for some milliseconds.
+  std::array<timespec, 2> now_and_now{};
+  clock_gettime(CLOCK_REALTIME, now_and_now.data());
+  now_and_now[1] = now_and_now[0];
+  if (futimens(file_->file.get(), now_and_now.data()) != 0)
     fail("cannot touch", path_of(directory_, self_.term), errno);
 
-  struct stat now {};
+  struct stat info {};
 
-  if (fstat(file_->file.get(), &now) != 0 || now.st_nlink == 0)
+  if (fstat(file_->file.get(), &info) != 0 || info.st_nlink == 0)
     throw std::runtime_error("somebody has removed '" + path_of(directory_, self_.term) + "'");
   return std::nullopt;
 }

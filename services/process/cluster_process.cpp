@@ -25,7 +25,8 @@ cluster_process::cluster_process(const cluster_options& cluster, const std::stri
 
 service_site cluster_process::site(worker_role role) {
   if (cluster_.schedulers.empty()) {
-    throw option_error("--scheduler is missing: HOST:PORT of the scheduler, and of its standby if it has one");
+    throw option_error(
+        "--scheduler is missing: HOST:PORT of the scheduler, and of its standby if it has one");
   }
   return {system_,
           peers_.actor(),

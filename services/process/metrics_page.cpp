@@ -12,8 +12,8 @@ std::unique_ptr<metrics::endpoint> serve_metrics(const cluster_options& options,
   if (options.metrics_port == 0) {
     return nullptr;
   }
-  // The endpoint starts once the process serves, so it is ready as long as it answers, unless it says otherwise; whether
-  // the cluster is, the gateway says.
+  // The endpoint starts once the process serves, so it is ready as long as it answers, unless it says
+  // otherwise; whether the cluster is, the gateway says.
   if (!why_not_ready) {
     why_not_ready = [] { return std::string{}; };
   }

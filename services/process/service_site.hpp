@@ -14,9 +14,9 @@ namespace troupe {
 
 struct service_site {
   caf::actor_system& system;
-  directory_actor directory; ///< finds the scheduler and other workers
+  directory_actor directory;                    ///< finds the scheduler and other workers
   std::vector<std::string> scheduler_endpoints; ///< active and standby; empty inside one process
-  worker_address address;         ///< of this worker
+  worker_address address;                       ///< of this worker
   process_log log;
 };
 

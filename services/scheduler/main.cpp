@@ -48,7 +48,8 @@ int run(const std::vector<std::string>& arguments) {
   }
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
   scheduler_service scheduler(process.system(), options,
-                              std::make_shared<metrics::scheduler_families>(families, events), std::move(from));
+                              std::make_shared<metrics::scheduler_families>(families, events),
+                              std::move(from));
   process.peers().publish("scheduler", scheduler.actor());
   *waits = false;
   if (!options.standby) {

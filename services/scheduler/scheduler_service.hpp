@@ -15,7 +15,8 @@
 
 namespace troupe {
 
-/// Takes the state directory over, which a standby waits for until it may, or until this process is told to stop.
+/// Takes the state directory over, which a standby waits for until it may, or until this process is told to
+/// stop.
 /// @param name        of this scheduler, for others to read
 /// @param on_waiting  told once, on another thread, when another scheduler is active; may be empty
 /// @returns nothing when told to stop

@@ -93,7 +93,8 @@ int serve_command(const std::vector<std::string>& arguments) {
     }
   }
   scheduler_service scheduler(system, scheduler_flags,
-                              std::make_shared<metrics::scheduler_families>(families, events), std::move(from));
+                              std::make_shared<metrics::scheduler_families>(families, events),
+                              std::move(from));
   expert_service expert(site(worker_role::expert, "expert-0"), source, queue, expert_flags,
                         expert_peers::none, std::make_shared<metrics::expert_families>(families));
   attention_service attention(site(worker_role::attention, "attention-0"), source, queue, model,

@@ -311,7 +311,8 @@ int up_command(const std::vector<std::string>& arguments) {
     }
     log.line("ready", name + " " + *ready);
   }
-  log.line("running", std::to_string(names.size() + up.schedulers) + " processes; " + (run_dir / "pids.json").string());
+  log.line("running",
+           std::to_string(names.size() + up.schedulers) + " processes; " + (run_dir / "pids.json").string());
   return processes.run(stop_grace);
 }
 

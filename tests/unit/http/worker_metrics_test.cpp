@@ -68,8 +68,10 @@ TEST(metrics_endpoint, listens_where_a_name_says) {
 TEST(metrics_endpoint, a_port_in_use_is_named) {
   auto families = std::make_shared<registry>();
   const endpoint first{{}, families, [] { return std::string(); }};
-  EXPECT_THROW((endpoint{{"127.0.0.1", first.port()}, families, [] { return std::string(); }}), std::runtime_error);
-  EXPECT_THROW((endpoint{{std::string(64, 'x'), 0}, families, [] { return std::string(); }}), std::runtime_error);
+  EXPECT_THROW((endpoint{{"127.0.0.1", first.port()}, families, [] { return std::string(); }}),
+               std::runtime_error);
+  EXPECT_THROW((endpoint{{std::string(64, 'x'), 0}, families, [] { return std::string(); }}),
+               std::runtime_error);
 }
 
 TEST(attention_families, levels_and_counts) {
