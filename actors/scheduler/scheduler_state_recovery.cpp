@@ -19,6 +19,8 @@ void scheduler_state::watch_recovery(const worker_hello& hello) {
   if (recovery_end_)
     recovery_end_ =
         std::min(std::max<time_point>(*recovery_end_, now() + defaults::recovery_extension), recovery_limit_);
+  // What is loaded has been placed: nobody waits for a first placement any more.
+  has_target_ = has_target_ || (hello.term > 0 && !hello.hosted.empty());
   const auto is_back = [&hello](const worker_address& address) {
     return address.id == hello.address.id || (hello.term == 0 && address.name == hello.address.name);
   };

@@ -17,6 +17,8 @@ using clock = std::chrono::steady_clock;
 
 /// How often a caller is asked whether it gives up.
 constexpr auto patience_step = std::chrono::milliseconds{20};
+/// For the other thread to see that; if it hangs it is left behind.
+constexpr auto last_look = 10 * defaults::standby_poll;
 
 std::string in_use(const std::string& state_dir, const lease_holder& by) {
   return "the state directory '" + state_dir + "' is in use by " + described(by)
@@ -29,7 +31,7 @@ std::string in_use(const std::string& state_dir, const lease_holder& by) {
 std::optional<succession> succeed(const candidate& who) {
   const cluster_store store{who.state_dir};
   lease_watch watch{who.state_dir, who.name};
-  for (bool has_told = false;;) {
+  for (bool has_told = false; !who.gives_up || !who.gives_up();) {
     cluster_store::recovered found;
     auto lease = watch.look(clock::now(), [&] {
       found = store.load();
@@ -43,10 +45,9 @@ std::optional<succession> succeed(const candidate& who) {
       throw std::runtime_error(in_use(who.state_dir, *watch.holder()));
     if (watch.is_alive() && !std::exchange(has_told, true) && who.on_waiting)
       who.on_waiting(*watch.holder());
-    if (who.gives_up && who.gives_up())
-      return std::nullopt;
     std::this_thread::sleep_for(defaults::standby_poll); // no file system tells when a lock has gone
   }
+  return std::nullopt;
 }
 
 std::optional<succession> succeed_in_time(candidate who) {
@@ -61,6 +62,7 @@ std::optional<succession> succeed_in_time(candidate who) {
   while (result.wait_for(patience_step) != std::future_status::ready) {
     if (gives_up && gives_up()) {
       *has_given_up = true;
+      result.wait_for(last_look); // a lease that it takes now goes with the result
       return std::nullopt;
     }
     if (!is_standby && clock::now() >= deadline) {

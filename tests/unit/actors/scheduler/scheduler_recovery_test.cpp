@@ -25,7 +25,7 @@ class recovery_test : public scheduler_fixture {
   }
 
   /// Another one in the next term, that knows what this one has published. Nobody has joined it yet.
-  void restart() {
+  void restart(uint32_t min_expert_workers = 1) {
     const auto before = status();
     kill(scheduler);
     scheduler_storage storage;
@@ -36,6 +36,7 @@ class recovery_test : public scheduler_fixture {
     scheduler_config config;
     config.term = before.term + 1;
     config.metrics = metrics;
+    config.min_expert_workers = min_expert_workers;
     scheduler = root(spawn_scheduler(system, std::move(config), std::move(storage)));
     run();
     for (auto& who : peers)
@@ -103,6 +104,16 @@ TEST_F(recovery_test, ends_when_nobody_has_come_for_a_while) {
   pass(300ms);
   EXPECT_TRUE(status().ready) << "the others' experts are hosted elsewhere";
   EXPECT_EQ(routed().size(), 1U);
+}
+
+TEST_F(recovery_test, does_not_wait_for_a_first_placement_that_has_long_been) {
+  start_with(1, 3, {.min_expert_workers = 3});
+  restart(3);
+  for (size_t at = 0; at < 3; ++at)
+    come_back(peers[at]);
+  EXPECT_FALSE(status().ready);
+  pass(defaults::scheduler_recovery + 1s);
+  EXPECT_TRUE(status().ready) << "two have all experts";
 }
 
 TEST_F(recovery_test, does_not_wait_beyond_its_limit_however_many_keep_coming) {
