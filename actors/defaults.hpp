@@ -62,6 +62,9 @@ inline constexpr auto admission_wait = seconds{600};
 inline constexpr auto expert_batch_timeout = seconds{10};
 /// Hedge to a replica after max(this, 5 × the expected time): a worker may be slow, not dead.
 inline constexpr auto hedge_min = milliseconds{50};
+/// What a host has said of its queue counts less with every moment, and after so long not at all: a host that
+/// was busy once must be asked again to be known as free.
+inline constexpr auto queue_news = milliseconds{100};
 /// The expected time of an expert batch before any was measured: cold caches and a first long prefill.
 inline constexpr auto unmeasured_expert_batch = milliseconds{400};
 /// How long a micro-batch waits for an expert that nobody hosts, or answers for, before its requests are

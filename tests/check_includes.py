@@ -59,7 +59,7 @@ THIRD_PARTY = {
     "openssl/": ["actors/transport/wire/", "services/", "tests/"],
     "cuda": ["kernels/cuda/"],
     "nccl": ["kernels/cuda/"],
-    "Python.h": ["services/gateway/text/"],
+    "Python.h": ["services/gateway/text/", "tests/unit/text/"],
     "zlib.h": ["services/gateway/http/", "tests/"],
     "immintrin.h": ["kernels/cpu/", "tests/bench/", "tests/unit/kernels/"],
 }

@@ -110,23 +110,16 @@ struct placement {
   }
 };
 
-/// The cluster as workers need to see it, pushed to each of them whenever it changes.
+/// The cluster as a worker needs to see it, handed to it by its member whenever it changes. Between processes
+/// it travels as changes (view_messages.hpp).
 struct cluster_view {
-  placement experts;
-  std::vector<worker_address> workers; ///< all live ones
+  placement experts;                   ///< without layers at a gateway
+  std::vector<worker_address> workers; ///< all live ones, ascending by id
   bool ready = false;                  ///< every (layer, expert) has a host and there is an attention worker
   /// Positions of the longest sequence that an attention worker takes, by its KV cache and the model; 0 while
   /// there is none.
   uint32_t max_model_len = 0;
   bool operator==(const cluster_view&) const = default;
-};
-
-/// Scheduler to a joining worker.
-struct worker_welcome {
-  uint64_t term = 0;
-  std::string fingerprint; ///< the cluster's model; empty while no worker has brought one
-  cluster_view view;
-  bool operator==(const worker_welcome&) const = default;
 };
 
 /// Scheduler to an expert worker: hold exactly these experts. Answered with host_report once they are loaded.
@@ -218,11 +211,6 @@ typename Inspector::result_type inspect(Inspector& f, placement& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, cluster_view& x) {
   return f(caf::meta::type_name("cluster_view"), x.experts, x.workers, x.ready, x.max_model_len);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, worker_welcome& x) {
-  return f(caf::meta::type_name("worker_welcome"), x.term, x.fingerprint, x.view);
 }
 
 template <class Inspector>

@@ -10,6 +10,7 @@
 #include <caf/typed_response_promise.hpp>
 
 #include "actors/cluster/reconnect_pauses.hpp"
+#include "actors/cluster/view_change.hpp"
 #include "actors/defaults.hpp"
 #include "actors/gateway/gateway.hpp"
 #include "actors/scheduler/scheduler.hpp"
@@ -45,9 +46,9 @@ struct member_state {
   size_t num_asked = 0;             ///< without success since the last pause
   caf::actor_clock::time_point due; ///< of the next tick that counts
   bool has_due = false;
-  uint64_t term = 0; ///< newest term seen
-  uint64_t seen_term = 0;
-  uint64_t seen_epoch = 0; ///< (term, epoch) of the last view that was passed on
+  uint64_t term = 0;          ///< newest term seen
+  held_view held;             ///< what was last passed on
+  uint64_t view_asked_in = 0; ///< the attempt in which the whole view was asked for; 0: no question is open
 };
 
 using pointer = member_state::pointer;
@@ -99,24 +100,44 @@ void lost(pointer self) {
   look_again(self, state.pauses.next());
 }
 
-void pass_on(pointer self, const cluster_view& view) {
+/// Takes a change into the view that it has, and passes that on.
+void pass_on(pointer self, const view_change& change) {
   auto& state = self->state;
-  const auto& [term, epoch, layers] = view.experts;
-  if (epoch == 0 || std::pair{term, epoch} <= std::pair{state.seen_term, state.seen_epoch}
-      || term < state.term)
+  if (state.held.take(change, state.term) != held_view::outcome::taken)
     return;
-  state.term = term;
-  state.seen_term = term;
-  state.seen_epoch = epoch;
-  self->send(state.worker, view);
+  state.term = change.term;
+  self->send(state.worker, state.held.view());
+}
+
+/// Asks for the whole view where a change has been missed; again with each renewal until it is there.
+void catch_up(pointer self) {
+  auto& state = self->state;
+  const auto is_here = state.now == member_state::phase::joined || state.now == member_state::phase::leaving;
+  if (!is_here || !state.held.is_behind() || state.view_asked_in == state.attempt)
+    return;
+  const auto attempt = state.view_asked_in = state.attempt;
+  const auto is_current = [self, attempt] { return self->state.view_asked_in == attempt; };
+  self->request(state.scheduler, defaults::connect_timeout, view_atom_v, state.id)
+      .then(
+          [self, is_current](const shared_view_change& whole) {
+            if (!is_current())
+              return;
+            self->state.view_asked_in = 0;
+            pass_on(self, *whole);
+          },
+          [self, is_current](const caf::error&) {
+            if (is_current())
+              self->state.view_asked_in = 0;
+          });
 }
 
 /// Asks the worker for its load and renews the lease with it.
 void renew(pointer self) {
   auto attempt = self->state.attempt;
-  auto term = self->state.seen_term;
-  auto epoch = self->state.seen_epoch;
+  auto term = self->state.held.view().experts.term;
+  auto epoch = self->state.held.view().experts.epoch;
   schedule_tick(self, defaults::lease_interval);
+  catch_up(self);
   self->request(self->state.worker, defaults::local_request, load_atom_v)
       .then(
           [self, attempt, term, epoch](lease_renewal& load) {
@@ -142,7 +163,7 @@ void welcomed(pointer self, const worker_welcome& welcome) {
   state.pauses.reset();
   state.num_asked = 0;
   state.now = member_state::phase::joined;
-  pass_on(self, welcome.view);
+  pass_on(self, *welcome.view);
   tell_scheduler(self, caf::actor_cast<caf::strong_actor_ptr>(state.scheduler));
   renew(self);
 }
@@ -258,7 +279,10 @@ member_actor::behavior_type member(pointer self, member_config config) {
   });
   schedule_tick(self, std::chrono::milliseconds{0});
   return {
-      [self](const cluster_view& view) { pass_on(self, view); },
+      [self](const shared_view_change& change) {
+        pass_on(self, *change);
+        catch_up(self);
+      },
       [self](const host_order& order) { return on_order(self, order); },
       [self](fence_atom) {
         if (self->state.now == member_state::phase::joined)

@@ -12,14 +12,16 @@
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
+#include "actors/cluster/view_messages.hpp"
 #include "actors/type_ids.hpp"
 
 namespace troupe {
 
 /// The MEMBER interface, as the scheduler sees it.
 using member_actor = caf::typed_actor<
-    // Workers or placement changed; older terms and epochs are dropped.
-    caf::reacts_to<cluster_view>,
+    // Workers or placement changed; older terms and epochs are dropped, and one that does not fit what the
+    // member has makes it ask for the whole view.
+    caf::reacts_to<shared_view_change>,
     // Hold exactly these experts (expert workers only); passed to the expert host.
     caf::replies_to<host_order>::with<host_report>,
     // The scheduler has declared this worker dead: join again as new.

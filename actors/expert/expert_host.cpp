@@ -48,6 +48,7 @@ struct expert_host_state {
   expert_queue queue{0, {}};
   std::map<expert_queue::ticket, accepted_batch> batches; ///< queued or computed
   std::map<uint64_t, std::vector<expert_queue::ticket>> steps;
+  uint64_t held_rows = 0; ///< of `batches`
   engine_watch watch;
   uint64_t last_ticket = 0;
   uint64_t last_step = 0;
@@ -177,6 +178,7 @@ caf::result<expert_result> accept(host_pointer self, const expert_batch& batch) 
                + ", and it takes no more than " + std::to_string(st.config.max_queued_rows));
     return promise;
   }
+  st.held_rows += batch.rows.size();
   st.batches.emplace(ticket, accepted_batch{batch, promise, now});
   if (st.config.metrics)
     st.config.metrics->on_queue(st.queue.queued_rows());
@@ -192,6 +194,7 @@ void answer_batch(host_pointer self, accepted_batch& accepted, payload outputs, 
   result.outputs = std::move(outputs);
   result.queue_ns = accepted.queue_ns;
   result.compute_ns = compute_ns;
+  result.queued_rows = st.held_rows;
   ++st.status.batches;
   st.status.rows += batch.rows.size();
   auto& layer = st.activations[batch.layer];
@@ -216,6 +219,8 @@ void finish_step(host_pointer self, expert_step_done& done) {
   if (result.error.empty() && result.outputs.size() != tickets.size())
     result.error = "the engine answered " + std::to_string(result.outputs.size()) + " of "
                    + std::to_string(tickets.size()) + " batches";
+  for (const auto ticket : tickets)
+    st.held_rows -= st.batches.at(ticket).batch.rows.size();
   std::vector<uint64_t> rows;
   for (size_t i = 0; i < tickets.size(); ++i) {
     auto node = st.batches.extract(tickets[i]);
@@ -332,6 +337,7 @@ void answer_all(host_pointer self) {
     if (pending.promise.pending())
       pending.promise.deliver(error);
   st.batches.clear();
+  st.held_rows = 0;
   st.orders.clear();
 }
 

@@ -30,6 +30,7 @@ scheduler_actor::behavior_type scheduler(scheduler_state::pointer self, schedule
         return self->state.join(hello, self->current_sender());
       },
       [self](const lease_renewal& load) { self->state.renew(load, self->current_sender()); },
+      [self](view_atom, worker_id id) { return self->state.view_of(id); },
       [self](caf::leave_atom, worker_id id) { return self->state.leave(id); },
       [self](const admission_request& request) { return self->state.admit(request, self->current_sender()); },
       [self](done_atom, request_id id) { self->state.done(id); },

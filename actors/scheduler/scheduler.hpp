@@ -27,6 +27,9 @@ using scheduler_actor = caf::typed_actor<
     caf::replies_to<caf::join_atom, worker_hello>::with<worker_welcome>,
     // A worker lives.
     caf::reacts_to<lease_renewal>,
+    // A worker has missed a change of the view: all of it, for its role. Fails with ec::not_ready when the
+    // worker is not here.
+    caf::replies_to<view_atom, worker_id>::with<shared_view_change>,
     // A worker leaves in order; answers when no expert and no request depends on it any more, or at the
     // deadline.
     caf::replies_to<caf::leave_atom, worker_id>::with<void>,

@@ -132,12 +132,11 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
   if (hello.address.role == worker_role::gateway)
     adopt_places(hello);
   view_changed_ = true;
+  view_publisher_.worker_changed(id);
   event("worker-joined", described(hello.address));
   act_soon();
   step();
-  // Expert hosts go by their orders.
-  const auto is_host = hello.address.role == worker_role::expert;
-  return worker_welcome{term_, members_.identity().fingerprint, is_host ? cluster_view{} : published_};
+  return worker_welcome{term_, members_.identity().fingerprint, whole_view_of(hello.address.role)};
 }
 
 void scheduler_state::renew(const lease_renewal& load, const caf::strong_actor_ptr& sender) {
@@ -182,6 +181,7 @@ void scheduler_state::remove_worker(worker_id id, const std::string& why) {
     event("worker-gone", described(member->hello.address) + " " + why);
   orphan([id](const ownership& whose) { return whose.gateway == id && !whose.kept_until; }, false);
   members_.remove(id);
+  view_publisher_.worker_changed(id);
   hangs_.removed(id);
   admission_.remove_worker(id);
   target_.remove_host(id);

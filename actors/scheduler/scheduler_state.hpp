@@ -1,7 +1,8 @@
 // The state of the scheduler actor: between messages and the pure parts that decide (members, admission,
-// placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp; who is dead
-// though connected, in scheduler_state_fencing.cpp; who is waited for after a restart, in
-// scheduler_state_recovery.cpp; the lease and what is saved, in scheduler_state_storage.cpp.
+// placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp; what others
+// are sent of it, in scheduler_state_views.cpp; who is dead though connected, in scheduler_state_fencing.cpp;
+// who is waited for after a restart, in scheduler_state_recovery.cpp; the lease and what is saved, in
+// scheduler_state_storage.cpp.
 #pragma once
 
 #include <functional>
@@ -24,6 +25,7 @@
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/scheduler/scheduler_metrics.hpp"
 #include "actors/scheduler/scheduler_storage.hpp"
+#include "actors/scheduler/view_publisher.hpp"
 
 namespace troupe {
 
@@ -72,6 +74,8 @@ struct scheduler_state {
   void down(const caf::actor_addr& source, const caf::error& reason);
   void shut_down();
   scheduler_status status() const;
+  /// The whole published view, for a worker that has missed a change of it.
+  caf::result<shared_view_change> view_of(worker_id id);
 
  private:
   time_point now() const { return self_->clock().now(); }
@@ -138,6 +142,7 @@ struct scheduler_state {
   void act();
   void publish();
   void broadcast();
+  shared_view_change whole_view_of(worker_role role);
   void issue_orders();
 
   /// False when it has to wait: for the answer to the last one, or for a pause to pass.
@@ -193,8 +198,10 @@ struct scheduler_state {
   std::optional<time_point> doubted_until_;
   bool has_told_lease_ = false; ///< that it could not be renewed
   bool is_raising_ = false;     ///< a newer term is being taken
-  cluster_view next_;           ///< to be published
-  cluster_view published_;      ///< what members have been sent
+  view_publisher view_publisher_;
+  view_messages next_;                 ///< what leads to the view that is being published
+  cluster_view published_;             ///< what members have been sent
+  std::optional<view_messages> whole_; ///< of that, once somebody has needed it
 };
 
 } // namespace troupe

@@ -25,6 +25,9 @@ void scheduler_state::watch_recovery(const worker_hello& hello) {
     return address.id == hello.address.id || (hello.term == 0 && address.name == hello.address.name);
   };
   std::erase_if(expected_, is_back);
+  for (const auto& address : missed_)
+    if (is_back(address))
+      view_publisher_.worker_changed(address.id);
   std::erase_if(missed_, is_back);
 }
 
@@ -48,8 +51,10 @@ bool scheduler_state::is_recovering() {
 void scheduler_state::give_up_missed() {
   if (missed_.empty() || now() < recovery_limit_)
     return;
-  for (const auto& address : missed_)
+  for (const auto& address : missed_) {
+    view_publisher_.worker_changed(address.id);
     event("worker-gone", described(address) + " has not come back");
+  }
   missed_.clear();
   view_changed_ = true;
 }

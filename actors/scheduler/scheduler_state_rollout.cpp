@@ -3,8 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include <caf/send.hpp>
-
 #include "actors/scheduler/scheduler_state.hpp"
 
 namespace troupe {
@@ -51,26 +49,12 @@ void scheduler_state::act() {
 void scheduler_state::publish() {
   view_changed_ = false;
   last_publication_ = now();
-  next_.experts = rollout_.route(term_, ++epoch_).experts;
-  next_.workers.clear();
-  for (const auto& [id, member] : members_.all())
-    next_.workers.push_back(member.hello.address);
-  next_.workers.insert(next_.workers.end(), missed_.begin(), missed_.end());
-  next_.ready = rollout_.is_complete() && members_.count(worker_role::attention) > 0;
-  next_.max_model_len = static_cast<uint32_t>(admission_.longest_context());
+  const auto routing = rollout_.route(term_, ++epoch_);
+  const auto ready = rollout_.is_complete() && members_.count(worker_role::attention) > 0;
+  next_ = view_publisher_.change(published_, routing, members_, ready,
+                                 static_cast<uint32_t>(admission_.longest_context()), missed_);
   broadcast();
   save();
-}
-
-void scheduler_state::broadcast() {
-  published_ = next_;
-  if (config_.metrics)
-    config_.metrics->on_published(published_.experts, published_.ready);
-  auto message = caf::make_message(published_);
-  // Expert hosts have no use for it: they go by their orders, which carry the term.
-  for (const auto& [id, entry] : contacts_)
-    if (members_.find(id)->hello.address.role != worker_role::expert)
-      caf::anon_send(caf::actor_cast<caf::actor>(entry.member), message);
 }
 
 void scheduler_state::issue_orders() {

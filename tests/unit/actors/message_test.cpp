@@ -96,7 +96,7 @@ expert_batch sample() {
 
 template <>
 expert_result sample() {
-  return {1, sample_payload(), 1000, 2000};
+  return {1, sample_payload(), 1000, 2000, 3000};
 }
 
 template <>
@@ -131,8 +131,26 @@ cluster_view sample() {
 }
 
 template <>
+view_change sample() {
+  return {3,
+          4,
+          5,
+          2,
+          {{0, shared_layer({(3ULL << 32U) + 5, {{{sample<worker_id>()}}, {}}})}, {1, shared_layer({1, {}})}},
+          {sample<worker_address>()},
+          {{17}},
+          true,
+          4096};
+}
+
+template <>
+shared_view_change sample() {
+  return shared_view_change{sample<view_change>()};
+}
+
+template <>
 worker_welcome sample() {
-  return {3, "model", sample<cluster_view>()};
+  return {3, "model", sample<shared_view_change>()};
 }
 
 template <>
@@ -219,7 +237,7 @@ using message_types =
     ::testing::Types<request_id, worker_id, expert_id, sequence_id, generation_request, token_update,
                      sequence_failed, expert_batch, expert_result, worker_address, worker_hello,
                      worker_welcome, cluster_view, host_order, host_report, lease_renewal, admission_request,
-                     assignment, expert_host_status, attention_status, scheduler_status>;
+                     assignment, expert_host_status, attention_status, scheduler_status, shared_view_change>;
 
 TYPED_TEST_SUITE(message_test, message_types);
 
@@ -292,6 +310,8 @@ TEST(message_ids, are_those_on_the_wire) {
             static_cast<int>(caf::first_custom_type_id) + 40);
   EXPECT_EQ(static_cast<int>(caf::type_id<scheduler_status>::value),
             static_cast<int>(caf::first_custom_type_id) + 60);
+  EXPECT_EQ(static_cast<int>(caf::type_id<shared_view_change>::value),
+            static_cast<int>(caf::first_custom_type_id) + 61);
 }
 
 } // namespace

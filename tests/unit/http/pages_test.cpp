@@ -95,6 +95,7 @@ TEST_F(pages_test, cluster_shows_workers_and_placement) {
   EXPECT_EQ(remembered["scheduler"]["reachable"], false);
   EXPECT_EQ(remembered["scheduler"]["error"], "the scheduler is away");
   EXPECT_EQ(remembered["workers"][0]["name"], "expert-0");
+  EXPECT_EQ(remembered["placement"], json::parse(R"({"term":0,"epoch":0})")) << "layers are not remembered";
 }
 
 TEST_F(pages_test, placement_by_hand_is_not_there) {

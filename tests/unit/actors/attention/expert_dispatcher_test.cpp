@@ -42,6 +42,50 @@ TEST_F(expert_dispatcher_test, workers_share_the_steps_of_a_host) {
   EXPECT_GE(one.metrics->most_merged, 2U);
 }
 
+TEST_F(expert_dispatcher_test, a_host_that_others_keep_busy_gets_less) {
+  const auto run_beside = [&](uint64_t queued_rows) {
+    results.clear();
+    wanted.clear();
+    members.clear();
+    for (auto& layer : experts.layers)
+      for (auto& entry : edit(layer).experts)
+        entry.hosts.clear();
+    const auto real = add_host("behind");
+    load(real, all_experts());
+    two = add_host("free");
+    load(two, all_experts());
+    remove(real.address);
+    uint64_t asked = 0;
+    one.address = {{queued_rows + 1000}, worker_role::expert, "busy-" + std::to_string(queued_rows), ""};
+    one.actor =
+        root(system.spawn(puppet, [&, real](expert_host_actor::pointer self, const expert_batch& batch) {
+          ++asked;
+          auto promise = self->make_response_promise<expert_result>();
+          self->request(real.actor, std::chrono::seconds{60}, batch)
+              .then([promise, queued_rows](expert_result& done) mutable {
+                done.queued_rows += queued_rows;
+                promise.deliver(std::move(done));
+              });
+          return caf::result<expert_result>{promise};
+        }));
+    members.push_back(one.address);
+    place(one, all_experts());
+    caf::anon_send(directory, caf::publish_atom_v, one.address.name,
+                   caf::actor_cast<caf::strong_actor_ptr>(one.actor));
+    start_worker();
+    publish(attention, one, two);
+    start_requests();
+    finish_all();
+    return std::pair{asked, two.metrics->batches};
+  };
+  const auto [as_free, others] = run_beside(0);
+  EXPECT_GT(2 * as_free, others) << "equals share evenly";
+  EXPECT_GT(2 * others, as_free);
+  const auto [as_busy, rest] = run_beside(1'000'000);
+  EXPECT_LT(8 * as_busy, rest);
+  EXPECT_GT(as_busy, 1U) << "it is asked again once its word is old";
+}
+
 TEST_F(expert_dispatcher_test, a_host_dies_and_its_replica_takes_over) {
   start_replicated();
   start_requests();

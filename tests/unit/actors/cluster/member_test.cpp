@@ -7,6 +7,7 @@
 #include "actors/defaults.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
+#include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
 namespace {
@@ -87,19 +88,28 @@ struct scheduler_log {
   std::vector<worker_hello> hellos;
   std::vector<lease_renewal> renewals;
   std::vector<worker_id> leaves;
+  shared_view_change whole; ///< the answer to whoever has missed a change; none where it has epoch 0
+  std::vector<worker_id> asked_whole;
   member_actor member; ///< the last that joined
 };
 
 struct fake_scheduler_state {
   static inline const char* name = "fake_scheduler";
   std::vector<caf::typed_response_promise<worker_welcome>> open;
+  std::vector<caf::typed_response_promise<shared_view_change>> open_views;
 };
 
-cluster_view view_of(uint64_t term, uint64_t epoch) {
-  cluster_view view;
-  view.experts.term = term;
-  view.experts.epoch = epoch;
-  return view;
+/// What leads from one epoch to another; from 0 the whole view, of no layers.
+shared_view_change change_of(uint64_t term, uint64_t from_epoch, uint64_t epoch) {
+  view_change change;
+  change.term = term;
+  change.from_epoch = from_epoch;
+  change.epoch = epoch;
+  return shared_view_change{change};
+}
+
+shared_view_change view_of(uint64_t term, uint64_t epoch) {
+  return change_of(term, 0, epoch);
 }
 
 scheduler_actor::behavior_type fake_scheduler(scheduler_actor::stateful_pointer<fake_scheduler_state> self,
@@ -115,6 +125,12 @@ scheduler_actor::behavior_type fake_scheduler(scheduler_actor::stateful_pointer<
         return worker_welcome{log->term, "model-a", view_of(log->term, 1)};
       },
       [log](const lease_renewal& load) { log->renewals.push_back(load); },
+      [self, log](view_atom, worker_id id) -> caf::result<shared_view_change> {
+        log->asked_whole.push_back(id);
+        if (log->whole->epoch == 0)
+          return self->state.open_views.emplace_back(self->make_response_promise<shared_view_change>());
+        return log->whole;
+      },
       [log](caf::leave_atom, worker_id id) { log->leaves.push_back(id); },
       [](const admission_request&) -> caf::result<assignment> { return make_error(ec::not_ready, "fake"); },
       [](done_atom, request_id) {},
@@ -235,6 +251,95 @@ TEST_F(member_test, drops_views_of_older_terms_and_epochs) {
   EXPECT_EQ(log->views.back().experts.epoch, 5U);
   from_scheduler(view_of(4, 1));
   EXPECT_EQ(log->views.size(), 3U);
+}
+
+TEST_F(member_test, takes_changes_into_the_view_and_confirms_the_last) {
+  start_scheduler();
+  start_member(worker_role::attention);
+  auto joined = *change_of(1, 1, 2);
+  joined.num_layers = 2;
+  joined.layers = {{0, shared_layer({1, {{{{11}}}}})}, {1, shared_layer({1, {}})}};
+  joined.joined = {{{11}, worker_role::expert, "expert-11", ""}};
+  from_scheduler(shared_view_change{joined});
+  auto moved = *change_of(1, 2, 3);
+  moved.num_layers = 2;
+  moved.layers = {{0, shared_layer({2, {{{{12}}}}})}};
+  moved.joined = {{{12}, worker_role::expert, "expert-12", ""}};
+  moved.left = {{11}};
+  moved.ready = true;
+  from_scheduler(shared_view_change{moved});
+  ASSERT_EQ(log->views.size(), 3U);
+  EXPECT_EQ(
+      log->views[1],
+      (cluster_view{{1, 2, {joined.layers[0].layer, joined.layers[1].layer}}, joined.joined, false, 0}));
+  EXPECT_EQ(log->views[2],
+            (cluster_view{{1, 3, {moved.layers[0].layer, joined.layers[1].layer}}, moved.joined, true, 0}));
+  EXPECT_EQ(log->views[2].experts.layers[1], joined.layers[1].layer) << "the same object";
+  schedule->renewals.clear();
+  advance(defaults::lease_interval);
+  ASSERT_EQ(schedule->renewals.size(), 1U);
+  EXPECT_EQ(schedule->renewals[0].epoch, 3U);
+  EXPECT_TRUE(schedule->asked_whole.empty());
+}
+
+TEST_F(member_test, asks_for_the_whole_view_when_it_has_missed_a_change) {
+  start_scheduler();
+  start_member();
+  schedule->whole = view_of(1, 3);
+  from_scheduler(change_of(1, 2, 3)); // it has epoch 1
+  EXPECT_EQ(schedule->asked_whole, (std::vector<worker_id>{{11}}));
+  ASSERT_EQ(log->views.size(), 2U);
+  EXPECT_EQ(log->views.back().experts.epoch, 3U);
+  from_scheduler(change_of(1, 3, 4));
+  EXPECT_EQ(log->views.back().experts.epoch, 4U) << "and goes on from there";
+  EXPECT_EQ(schedule->asked_whole.size(), 1U);
+}
+
+TEST_F(member_test, guesses_nothing_and_confirms_nothing_until_it_has_the_whole_view) {
+  start_scheduler();
+  start_member();
+  from_scheduler(change_of(1, 2, 3));
+  from_scheduler(change_of(1, 3, 4));
+  EXPECT_EQ(schedule->asked_whole.size(), 1U) << "one question at a time";
+  schedule->renewals.clear();
+  advance(defaults::connect_timeout - 10ms);
+  EXPECT_EQ(log->views.size(), 1U);
+  EXPECT_EQ(schedule->asked_whole.size(), 1U);
+  ASSERT_FALSE(schedule->renewals.empty());
+  for (const auto& renewal : schedule->renewals)
+    EXPECT_EQ(renewal.epoch, 1U);
+  schedule->whole = view_of(1, 4);
+  advance(2 * defaults::lease_interval);
+  EXPECT_EQ(schedule->asked_whole.size(), 2U) << "the first was not answered in time";
+  EXPECT_EQ(log->views.back().experts.epoch, 4U);
+  advance(10s);
+  EXPECT_EQ(schedule->asked_whole.size(), 2U);
+}
+
+TEST_F(member_test, an_answer_that_is_too_old_is_asked_for_again) {
+  start_scheduler();
+  start_member();
+  schedule->whole = view_of(1, 2);
+  from_scheduler(change_of(1, 4, 5));
+  EXPECT_EQ(log->views.back().experts.epoch, 2U) << "better than before";
+  schedule->whole = view_of(1, 5);
+  advance(defaults::lease_interval);
+  EXPECT_EQ(log->views.back().experts.epoch, 5U);
+  EXPECT_EQ(schedule->asked_whole.size(), 2U);
+}
+
+TEST_F(member_test, a_new_term_begins_with_a_whole_view) {
+  start_scheduler();
+  start_member();
+  from_scheduler(change_of(2, 1, 2)); // of a view of that term, which it has never seen
+  EXPECT_EQ(schedule->asked_whole.size(), 1U);
+  from_scheduler(view_of(2, 1));
+  EXPECT_EQ(log->views.back().experts.term, 2U);
+  from_scheduler(change_of(1, 1, 2));
+  EXPECT_EQ(log->views.back().experts.term, 2U);
+  from_scheduler(change_of(2, 1, 2));
+  EXPECT_EQ(log->views.size(), 3U);
+  EXPECT_EQ(log->views.back().experts.epoch, 2U);
 }
 
 TEST_F(member_test, joins_again_after_the_schedulers_death_and_says_its_term) {

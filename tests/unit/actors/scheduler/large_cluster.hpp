@@ -1,6 +1,7 @@
 // A scheduler among as many modelled workers as a test or a bench likes, under virtual time. The workers
 // join, renew, load what they are ordered to and confirm what they are sent; they compute nothing. What the
-// scheduler sends is counted, in the bytes that a remote worker would get.
+// scheduler sends is counted, in the bytes that a remote worker would get, and in those that were encoded
+// for it.
 #pragma once
 
 #include <chrono>
@@ -17,6 +18,7 @@
 
 #include "actors/cluster/member.hpp"
 #include "actors/cluster/reconnect_pauses.hpp"
+#include "actors/cluster/view_change.hpp"
 #include "actors/defaults.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/scheduler/scheduler_storage.hpp"
@@ -29,7 +31,8 @@ class large_cluster : public deterministic_system {
  public:
   struct tally {
     uint64_t messages = 0;
-    uint64_t bytes = 0; ///< of CAF's binary form, without frames
+    uint64_t bytes = 0;   ///< of CAF's binary form, without frames
+    uint64_t encoded = 0; ///< of these: what goes to many is encoded once
     bool operator==(const tally&) const = default;
   };
 
@@ -102,7 +105,7 @@ class large_cluster : public deterministic_system {
   tally total() const {
     tally result;
     for (const auto& [kind, sent] : sent_)
-      result = {result.messages + sent.messages, result.bytes + sent.bytes};
+      result = {result.messages + sent.messages, result.bytes + sent.bytes, result.encoded + sent.encoded};
     return result;
   }
 
@@ -126,7 +129,7 @@ class large_cluster : public deterministic_system {
     bool has_joined = false;
     std::optional<reconnect_pauses> pauses; ///< while the scheduler is away
     uint64_t term = 0;                      ///< the newest that it has seen
-    uint64_t epoch = 0;
+    held_view held;
     std::vector<std::pair<caf::typed_response_promise<host_report>, host_order>> open;
   };
 
@@ -135,9 +138,9 @@ class large_cluster : public deterministic_system {
     self->state.hello = std::move(hello);
     self->delayed_send(self, join_after, caf::tick_atom_v);
     return {
-        [self, cluster](const cluster_view& view) {
-          cluster->count_view("view", view);
-          cluster->take_view(self->state, view);
+        [self, cluster](const shared_view_change& change) {
+          cluster->count_change("view", change);
+          cluster->take_change(self->state, *change);
         },
         [self, cluster](const host_order& order) -> caf::result<host_report> {
           cluster->count("order", order);
@@ -154,8 +157,8 @@ class large_cluster : public deterministic_system {
           if (std::exchange(self->state.has_joined, true)) {
             lease_renewal load;
             load.id = self->state.hello.address.id;
-            load.term = self->state.term;
-            load.epoch = self->state.epoch;
+            load.term = self->state.held.view().experts.term;
+            load.epoch = self->state.held.view().experts.epoch;
             self->send(cluster->scheduler, std::move(load));
             return;
           }
@@ -174,10 +177,8 @@ class large_cluster : public deterministic_system {
             join(self, cluster);
             return;
           }
-          if (!state.pauses) {
+          if (!state.pauses)
             state.pauses.emplace(state.hello.address.id.value);
-            state.epoch = 0;
-          }
           self->delayed_send(self, state.pauses->next(), caf::connect_atom_v);
         },
     };
@@ -192,21 +193,23 @@ class large_cluster : public deterministic_system {
               self->state.pauses.reset();
               self->state.term = welcome.term;
               ++cluster->num_welcomes;
-              cluster->count_view("welcome", welcome.view);
-              cluster->take_view(self->state, welcome.view);
+              cluster->count_change("welcome", welcome.view);
+              cluster->take_change(self->state, *welcome.view);
             },
             [](const caf::error& error) { ADD_FAILURE() << text_of(error); });
   }
 
-  void take_view(worker_state& state, const cluster_view& view) {
-    const auto epoch = view.experts.epoch;
-    if (epoch <= state.epoch || state.hello.address.role != worker_role::attention)
+  void take_change(worker_state& state, const view_change& change) {
+    if (state.hello.address.role != worker_role::attention)
       return;
-    state.term = view.experts.term;
-    state.epoch = epoch;
+    const auto outcome = state.held.take(change, 0);
+    EXPECT_NE(outcome, held_view::outcome::misfit) << "nothing is lost on the way";
+    if (outcome != held_view::outcome::taken)
+      return;
+    const auto epoch = change.epoch;
     if (epoch > newest_epoch) {
       newest_epoch = epoch;
-      newest_ready = view.ready;
+      newest_ready = change.ready;
       num_with_newest = 0;
       ++num_publications;
     }
@@ -224,24 +227,26 @@ class large_cluster : public deterministic_system {
   template <class T>
   void count(const std::string& kind, const T& value) {
     auto& entry = sent_[kind];
+    const auto bytes = size_of(value);
     ++entry.messages;
-    entry.bytes += size_of(value);
+    entry.bytes += bytes;
+    entry.encoded += bytes;
   }
 
-  /// The same view is measured once.
-  void count_view(const std::string& kind, const cluster_view& view) {
-    if (measured_epoch_ != view.experts.epoch || measured_bytes_ == 0) {
-      measured_epoch_ = view.experts.epoch;
-      measured_bytes_ = size_of(view);
-    }
+  void count_change(const std::string& kind, const shared_view_change& change) {
+    const auto bytes = size_of(change);
     auto& entry = sent_[kind];
     ++entry.messages;
-    entry.bytes += measured_bytes_;
+    entry.bytes += bytes;
+    // Receivers of one change share it. It is kept so that no other takes its address.
+    if (auto& last = last_encoded_[kind]; &*last != &*change) {
+      last = change;
+      entry.encoded += bytes;
+    }
   }
 
   std::map<std::string, tally> sent_;
-  uint64_t measured_epoch_ = 0;
-  uint64_t measured_bytes_ = 0;
+  std::map<std::string, shared_view_change> last_encoded_;
   uint64_t last_id_ = 0;
 };
 

@@ -93,5 +93,29 @@ TEST_F(large_cluster_test, a_join_concerns_those_who_give_something_and_who_rout
   EXPECT_EQ(sent.at("order").messages, 8U) << "it loads its share, and each of the others gives some";
 }
 
+TEST_F(large_cluster_test, what_is_sent_is_encoded_once_for_all_attention_workers) {
+  start_ready();
+  add(false, 0s);
+  advance(10s);
+  const auto sent = take_sent().at("view");
+  EXPECT_GT(sent.encoded, 0U);
+  EXPECT_EQ(sent.bytes, routers.size() * sent.encoded);
+}
+
+TEST_F(large_cluster_test, a_death_costs_the_layers_that_it_concerns) {
+  start_ready();
+  const auto welcome = [this] {
+    add(true, 0s);
+    advance(10s);
+    return take_sent().at("welcome").bytes; // the whole view
+  }();
+  const auto before = newest_epoch;
+  const auto dead = hosts.begin()->second;
+  hosts.erase(hosts.begin());
+  kill(dead);
+  EXPECT_EQ(newest_epoch, before + 1);
+  EXPECT_LT(take_sent().at("view").encoded, welcome / 2);
+}
+
 } // namespace
 } // namespace troupe
