@@ -282,7 +282,10 @@ std::unique_ptr<scheduler_lease> lease_watch::look(time_point now, const known_t
       touched_ = touched;
       holder_ = read_holder(file.get(), newest);
     }
-    const auto is_neighbour = !self_.boot.empty() && holder_->boot == self_.boot;
+    // Where the kernel does not name its boot, the host's name has to do.
+    const auto is_neighbour =
+        holder_->boot == self_.boot
+        && (!self_.boot.empty() || (!self_.host.empty() && holder_->host == self_.host));
     const auto has_ended = is_neighbour && !is_locked(file.get(), directory_);
     if (!has_ended && now - unchanged_since_ < defaults::scheduler_lease)
       return nullptr;
