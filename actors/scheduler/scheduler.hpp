@@ -48,9 +48,9 @@ using scheduler_actor = caf::typed_actor<
     caf::replies_to<status_atom>::with<scheduler_status>>;
 
 struct scheduler_config {
-  uint64_t term = 1;         ///< higher than any earlier scheduler's of this cluster; of a lease: its term
-  uint32_t num_replicas = 1; ///< hosts per expert, where there are as many expert workers
-  uint32_t min_expert_workers = 1;                            ///< wait for so many before the first placement
+  uint64_t term = 1;               ///< higher than any earlier scheduler's of this cluster
+  uint32_t num_replicas = 1;       ///< hosts per expert, where there are as many expert workers
+  uint32_t min_expert_workers = 1; ///< wait for so many before the first placement
   uint64_t max_queued_bytes = defaults::max_queued_bytes;     ///< of requests that wait for a place
   size_t max_num_queued_reqs = defaults::max_num_queued_reqs; ///< likewise; 0: as many as these bytes hold
   bool allow_inexact = false;     ///< let workers of different numerics classes replace one another
