@@ -18,9 +18,12 @@ inline constexpr auto lease = seconds{2};
 inline constexpr auto lease_interval = milliseconds{500};
 /// Finding and joining a peer, handshake included.
 inline constexpr auto connect_timeout = seconds{2};
-/// First pause between attempts to reach a scheduler that is away; doubles to `reconnect_max`.
+/// Longest first pause between attempts to reach a scheduler that is away; doubles to `reconnect_max`. Each
+/// is drawn from the upper half of what it may be.
 inline constexpr auto reconnect_min = milliseconds{50};
 inline constexpr auto reconnect_max = milliseconds{1000};
+/// Finding one scheduler of several: one that hangs must not keep anybody from its standby.
+inline constexpr auto scheduler_probe = milliseconds{500};
 /// What workers tell is gathered for so long before the scheduler decides and publishes, so that a thousand
 /// who join at once make a few publications. A death does not wait, unless another one has just been dealt
 /// with.
@@ -30,6 +33,22 @@ inline constexpr auto scheduler_tick = milliseconds{100};
 /// A restarted scheduler waits so long for the workers it knew before it publishes: a lease for those that
 /// are still there, and the longest pause between their attempts to reach it.
 inline constexpr auto scheduler_recovery = lease + reconnect_max;
+/// While workers keep coming it waits for the next one as long as any of them pauses between attempts ...
+inline constexpr auto recovery_extension = reconnect_max;
+/// ... and no longer than this in all. An attention worker that its predecessor knew is not declared gone
+/// before that either: its sequences run, and their sessions hear from it.
+inline constexpr auto recovery_limit = seconds{10};
+/// The active scheduler renews its lease on the state directory so often, and is dead to its standby when it
+/// has not for `scheduler_lease`. That its process has ended is seen within `standby_poll`.
+inline constexpr auto scheduler_lease_interval = lease_interval;
+inline constexpr auto scheduler_lease = lease;
+inline constexpr auto standby_poll = milliseconds{50};
+/// How long a scheduler that starts waits for the file system of its state directory.
+inline constexpr auto state_dir_wait = seconds{10};
+/// A state that the disk has not taken for so long is told to the operator; serving does not wait for it.
+inline constexpr auto slow_save = seconds{5};
+/// When a state that the disk has not taken is given up for a newer one.
+inline constexpr auto save_timeout = seconds{600};
 /// How long new requests wait at the gateway while the scheduler is away.
 inline constexpr auto scheduler_away = seconds{2};
 /// How long a replay holds out for a worker that has not failed it, while only those that have failed it have

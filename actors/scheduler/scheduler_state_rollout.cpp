@@ -7,15 +7,6 @@
 
 namespace troupe {
 
-bool scheduler_state::is_recovering() {
-  const auto is_over = recovery_end_ && now() >= *recovery_end_;
-  if (is_over)
-    expected_.clear(); // who has not come back by now is not waited for the next time either
-  if (is_over || (recovery_end_ && knows_workers_ && expected_.empty()))
-    recovery_end_.reset();
-  return recovery_end_.has_value();
-}
-
 void scheduler_state::step() {
   place_requests();
   finish_departures();
@@ -44,12 +35,12 @@ void scheduler_state::gathered() {
 }
 
 void scheduler_state::act() {
-  if (is_recovering())
+  if (is_recovering() || is_doubtful())
     return;
   has_target_ = has_target_ || members_.count(worker_role::expert) >= config_.min_expert_workers;
   if (has_target_ && target_.wants_repair())
     rollout_.retarget(target_.repair([this](expert_id expert) { return rollout_.hosts_with(expert); }));
-  if (!is_saving_ && (view_changed_ || rollout_.wants_route()))
+  if (view_changed_ || rollout_.wants_route())
     publish();
   issue_orders();
   settle_if_stuck();
@@ -58,34 +49,12 @@ void scheduler_state::act() {
 void scheduler_state::publish() {
   view_changed_ = false;
   last_publication_ = now();
-  auto routing = rollout_.route(term_, ++epoch_);
+  const auto routing = rollout_.route(term_, ++epoch_);
   const auto ready = rollout_.is_complete() && members_.count(worker_role::attention) > 0;
   next_ = view_publisher_.change(published_, routing, members_, ready,
-                                 static_cast<uint32_t>(admission_.longest_context()));
-  if (!writer_) {
-    broadcast();
-    return;
-  }
-  stored_cluster stored{members_.identity(), std::move(routing.experts), {}};
-  for (const auto& [id, member] : members_.all())
-    if (member.hello.address.role != worker_role::gateway)
-      stored.workers.push_back(member.hello.address);
-  is_saving_ = true;
-  auto self = self_;
-  auto saved = [self] {
-    self->state.is_saving_ = false;
-    self->state.broadcast();
-    self->state.act_soon(); // whatever came meanwhile has not been published
-    self->state.step();
-  };
-  self_
-      ->request(writer_, defaults::local_request, caf::put_atom_v,
-                std::make_shared<const stored_cluster>(std::move(stored)))
-      .then(saved, [self, saved](const caf::error& error) {
-        // The next term is higher in any case, so the cluster serves rather than waits for a disk.
-        self->state.event("placement-not-saved", text_of(error));
-        saved();
-      });
+                                 static_cast<uint32_t>(admission_.longest_context()), missed_);
+  broadcast();
+  save();
 }
 
 void scheduler_state::issue_orders() {
@@ -97,7 +66,7 @@ void scheduler_state::issue_orders() {
 }
 
 void scheduler_state::settle_if_stuck() {
-  if (has_settled_ || is_saving_ || !rollout_.is_stuck() || rollout_.awaits_confirmation()
+  if (has_settled_ || !rollout_.is_stuck() || rollout_.awaits_confirmation()
       || !std::all_of(contacts_.begin(), contacts_.end(),
                       [this](const auto& entry) { return may_order(entry.second); }))
     return;

@@ -40,12 +40,16 @@ view_messages whole_view(const cluster_view& view) {
 
 view_messages view_publisher::change(const cluster_view& published,
                                      const placement_rollout::publication& next, const member_table& members,
-                                     bool ready, uint32_t max_model_len) {
+                                     bool ready, uint32_t max_model_len,
+                                     const std::vector<worker_address>& missed) {
   const auto changed = std::exchange(changed_workers_, {});
   if (published.experts.epoch == 0 || published.experts.term != next.experts.term) {
     cluster_view whole{next.experts, {}, ready, max_model_len};
     for (const auto& [id, member] : members.all())
       whole.workers.push_back(member.hello.address);
+    whole.workers.insert(whole.workers.end(), missed.begin(), missed.end());
+    std::sort(whole.workers.begin(), whole.workers.end(),
+              [](const worker_address& left, const worker_address& right) { return left.id < right.id; });
     return whole_view(whole);
   }
   view_change change;
@@ -58,7 +62,9 @@ view_messages view_publisher::change(const cluster_view& published,
   for (auto id : changed) {
     const auto* known = find(published, id);
     if (const auto* member = members.find(id); member == nullptr) {
-      if (known != nullptr)
+      const auto is_missed = std::any_of(missed.begin(), missed.end(),
+                                         [id](const worker_address& worker) { return worker.id == id; });
+      if (known != nullptr && !is_missed)
         change.left.push_back(id);
     } else if (known == nullptr || *known != member->hello.address) {
       change.joined.push_back(member->hello.address);

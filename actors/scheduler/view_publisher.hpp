@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <set>
+#include <vector>
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/view_messages.hpp"
@@ -33,8 +34,11 @@ class view_publisher {
 
   /// What leads from the published view to the next one; everything where the published one is of another
   /// term. It is to be published before the next call.
+  /// @param missed  workers that are no members and stay in the view; a change of these is a change of
+  /// workers
   view_messages change(const cluster_view& published, const placement_rollout::publication& next,
-                       const member_table& members, bool ready, uint32_t max_model_len);
+                       const member_table& members, bool ready, uint32_t max_model_len,
+                       const std::vector<worker_address>& missed = {});
 
  private:
   std::set<worker_id> changed_workers_; // since the last change

@@ -22,9 +22,10 @@ membership::membership(const service_site& site, caf::strong_actor_ptr worker)
     : system_(site.system),
       worker_(std::move(worker)),
       member_(spawn_member(site.system, {.role = site.address.role,
-                                         .scheduler_endpoint = site.scheduler_endpoint,
+                                         .scheduler_endpoints = site.scheduler_endpoints,
                                          .directory = site.directory,
-                                         .worker = worker_})),
+                                         .worker = worker_,
+                                         .seed = site.address.id.value})),
       log_(site.log) {
   auto* member = caf::actor_cast<caf::strong_actor_ptr>(member_)->get();
   member->attach_functor([log = log_](const caf::error& reason) {

@@ -1,21 +1,35 @@
 // The scheduler and what it says of itself.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include <caf/actor_system.hpp>
 
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/scheduler/scheduler_metrics.hpp"
+#include "actors/scheduler/succession.hpp"
 #include "services/options/role_options.hpp"
 
 namespace troupe {
 
+/// Takes the state directory over, which a standby waits for until it may, or until this process is told to
+/// stop.
+/// @param name        of this scheduler, for others to read
+/// @param on_waiting  told once, on another thread, when another scheduler is active; may be empty
+/// @returns nothing when told to stop
+/// @throws std::runtime_error when the state directory cannot be used, or is in use and this is no standby
+std::optional<succession> take_state(const scheduler_options& options, const std::string& name,
+                                     std::function<void(const lease_holder& active)> on_waiting);
+
+/// Stops this process when another scheduler has taken over; its exit status will be 1.
 class scheduler_service {
  public:
-  /// @throws std::runtime_error when the state directory cannot be used
+  /// @param from  of the state directory that the options name; nothing where they name none
   scheduler_service(caf::actor_system& system, const scheduler_options& options,
-                    std::shared_ptr<scheduler_metrics> metrics);
+                    std::shared_ptr<scheduler_metrics> metrics, std::optional<succession> from);
   ~scheduler_service();
   scheduler_service(const scheduler_service&) = delete;
   scheduler_service& operator=(const scheduler_service&) = delete;

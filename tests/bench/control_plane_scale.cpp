@@ -5,7 +5,8 @@
 // 1,000 hosts, 64 attention workers and 60 layers of 256 experts unless told otherwise. Workers join within
 // one second, load any order in 50 ms, and renew twice a second. Bytes are those that remote workers would
 // get; of views also those that were encoded for them, since one publication is encoded once. Fails when the
-// cluster starts or hosts the experts of a dead worker again later than it should.
+// cluster starts, hosts the experts of a dead worker again, or is whole again after a restart of the
+// scheduler later than it should.
 #include <cstdio>
 #include <cstdlib>
 
@@ -21,6 +22,7 @@ using namespace troupe;
 constexpr auto start_limit = 5s;       // virtual
 constexpr auto start_real_limit = 60s; // of this machine
 constexpr auto death_limit = 300ms;    // virtual
+constexpr auto restart_limit = 1s;     // virtual: the longest pause between two attempts
 
 double milliseconds_of(std::chrono::nanoseconds time) {
   return std::chrono::duration<double, std::milli>(time).count();
@@ -62,6 +64,7 @@ class bench_cluster : public large_cluster {
     begin();
     advance(10s);
     print("after it, 10 s");
+    const auto is_restarted = restart();
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     std::printf("\nready %.0f virtual ms after the start, %.1f s of this machine; experts of a dead host are "
@@ -70,7 +73,7 @@ class bench_cluster : public large_cluster {
                 milliseconds_of(start_time), std::chrono::duration<double>(start_real).count(),
                 milliseconds_of(death_time), usage.ru_maxrss / 1024);
     TearDown();
-    return is_up && is_back && start_time <= start_limit && start_real <= start_real_limit
+    return is_up && is_back && is_restarted && start_time <= start_limit && start_real <= start_real_limit
                    && death_time <= death_limit
                ? EXIT_SUCCESS
                : EXIT_FAILURE;
@@ -84,6 +87,25 @@ class bench_cluster : public large_cluster {
     publications_ = num_publications;
     begin_ = now();
     real_begin_ = std::chrono::steady_clock::now();
+  }
+
+  /// The scheduler dies, and its successor comes up 100 ms later. Nothing is to be loaded again.
+  bool restart() {
+    begin();
+    const auto welcomes = num_welcomes;
+    const auto everybody = hosts.size() + routers.size();
+    restart_scheduler(100ms);
+    begin_ = now();
+    const auto is_whole = run_until([&] { return num_welcomes - welcomes == everybody && is_ready(); }, 60s);
+    const auto time = now() - begin_;
+    advance(10s);
+    const auto num_orders = take_sent()["order"].messages;
+    std::printf("| restart: all %zu workers back after %.0f virtual ms, %llu orders | %.0f | %.0f | | | | | "
+                "| | | |\n",
+                everybody, milliseconds_of(time), static_cast<unsigned long long>(num_orders),
+                milliseconds_of(now() - begin_),
+                milliseconds_of(std::chrono::steady_clock::now() - real_begin_));
+    return is_whole && num_orders == 0 && time <= restart_limit;
   }
 
   static void print_header() {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,9 +17,11 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/cluster/member.hpp"
+#include "actors/cluster/reconnect_pauses.hpp"
 #include "actors/cluster/view_change.hpp"
 #include "actors/defaults.hpp"
 #include "actors/scheduler/scheduler.hpp"
+#include "actors/scheduler/scheduler_storage.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 
@@ -44,7 +47,9 @@ class large_cluster : public deterministic_system {
 
   using worker_actor = member_actor::extend<
       // The oldest open order has been loaded.
-      caf::reacts_to<caf::update_atom>>;
+      caf::reacts_to<caf::update_atom>,
+      // The scheduler has died: joins the next one after a pause.
+      caf::reacts_to<caf::connect_atom>>;
 
   /// Starts the scheduler and all workers. They join as time passes.
   void start(shape wanted) {
@@ -59,6 +64,30 @@ class large_cluster : public deterministic_system {
                              != (uint64_t{number} + 1) * chosen.num_routers / count;
       add(is_router, chosen.join_within * number / count);
     }
+  }
+
+  /// Ends the scheduler, and starts its successor `away` later, which knows what its predecessor has
+  /// published. Workers try to reach it with the pauses of real ones.
+  void restart_scheduler(duration away) {
+    const auto before = *ask<scheduler_status>(scheduler, status_atom_v);
+    kill(scheduler);
+    scheduler = nullptr;
+    for (auto* workers : {&hosts, &routers})
+      for (const auto& [id, actor] : *workers)
+        caf::anon_send(actor, caf::connect_atom_v);
+    newest_epoch = 0;
+    newest_ready = false;
+    num_with_newest = 0;
+    advance(away);
+    scheduler_storage storage;
+    storage.stored = stored_cluster{
+        {before.fingerprint, "cpu/float32", "cpu/float32", chosen.layer_experts}, before.experts, {}};
+    for (const auto& one : before.workers)
+      storage.stored->workers.push_back(one.address);
+    scheduler_config config;
+    config.term = before.term + 1;
+    config.min_expert_workers = chosen.num_hosts;
+    scheduler = root(spawn_scheduler(system, std::move(config), std::move(storage)));
   }
 
   void add(bool is_router, duration join_after) {
@@ -91,12 +120,15 @@ class large_cluster : public deterministic_system {
   bool newest_ready = false;
   size_t num_with_newest = 0; ///< attention workers
   uint64_t num_publications = 0;
+  uint64_t num_welcomes = 0;
 
  private:
   struct worker_state {
     static inline const char* name = "modelled_worker";
     worker_hello hello;
     bool has_joined = false;
+    std::optional<reconnect_pauses> pauses; ///< while the scheduler is away
+    uint64_t term = 0;                      ///< the newest that it has seen
     held_view held;
     std::vector<std::pair<caf::typed_response_promise<host_report>, host_order>> open;
   };
@@ -120,6 +152,8 @@ class large_cluster : public deterministic_system {
         [cluster](fence_atom) { cluster->count("fence", std::string{}); },
         [self, cluster](caf::tick_atom) {
           self->delayed_send(self, defaults::lease_interval, caf::tick_atom_v);
+          if (self->state.pauses)
+            return;
           if (std::exchange(self->state.has_joined, true)) {
             lease_renewal load;
             load.id = self->state.hello.address.id;
@@ -128,21 +162,41 @@ class large_cluster : public deterministic_system {
             self->send(cluster->scheduler, std::move(load));
             return;
           }
-          self->request(cluster->scheduler, std::chrono::seconds{1}, caf::join_atom_v, self->state.hello)
-              .then(
-                  [self, cluster](const worker_welcome& welcome) {
-                    cluster->count_change("welcome", welcome.view);
-                    cluster->take_change(self->state, *welcome.view);
-                  },
-                  [](const caf::error& error) { ADD_FAILURE() << text_of(error); });
+          join(self, cluster);
         },
         [](caf::leave_atom) {},
         [self](caf::update_atom) {
           auto [promise, order] = std::move(self->state.open.front());
           self->state.open.erase(self->state.open.begin());
+          self->state.hello.hosted = order.experts;
           promise.deliver(host_report{order.term, order.order, std::move(order.experts), {}});
         },
+        [self, cluster](caf::connect_atom) {
+          auto& state = self->state;
+          if (state.pauses && cluster->scheduler) {
+            join(self, cluster);
+            return;
+          }
+          if (!state.pauses)
+            state.pauses.emplace(state.hello.address.id.value);
+          self->delayed_send(self, state.pauses->next(), caf::connect_atom_v);
+        },
     };
+  }
+
+  static void join(worker_actor::stateful_pointer<worker_state> self, large_cluster* cluster) {
+    auto hello = self->state.hello;
+    hello.term = self->state.term;
+    self->request(cluster->scheduler, std::chrono::seconds{1}, caf::join_atom_v, std::move(hello))
+        .then(
+            [self, cluster](const worker_welcome& welcome) {
+              self->state.pauses.reset();
+              self->state.term = welcome.term;
+              ++cluster->num_welcomes;
+              cluster->count_change("welcome", welcome.view);
+              cluster->take_change(self->state, *welcome.view);
+            },
+            [](const caf::error& error) { ADD_FAILURE() << text_of(error); });
   }
 
   void take_change(worker_state& state, const view_change& change) {

@@ -38,6 +38,19 @@ TEST_F(large_cluster_test, nothing_is_sent_while_nothing_changes) {
   EXPECT_EQ(total(), tally{});
 }
 
+TEST_F(large_cluster_test, a_restarted_scheduler_has_everybody_back_soon_and_orders_nothing) {
+  start_ready();
+  const auto before = num_welcomes;
+  restart_scheduler(300ms);
+  const auto restarted = now();
+  ASSERT_TRUE(run_until([this] { return is_ready(); }, 5s));
+  EXPECT_EQ(num_welcomes - before, 43U);
+  EXPECT_LE(now() - restarted, 400ms) << "the longest pause by then";
+  advance(10s);
+  EXPECT_EQ(take_sent()["order"].messages, 0U);
+  EXPECT_EQ(ask<scheduler_status>(scheduler, status_atom_v)->term, 2U);
+}
+
 TEST_F(large_cluster_test, a_death_is_acted_on_at_once) {
   start_ready();
   const auto died = now();
