@@ -86,6 +86,7 @@ struct scheduler_options {
   uint32_t expert_workers = 1; ///< wait for so many before the first placement
   bool allow_inexact = false;
   std::string state_dir;
+  std::string history_file; ///< empty: none
 
   void declare(option_parser& parser, expert_worker_count count = expert_worker_count::awaited);
 };

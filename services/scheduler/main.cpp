@@ -29,6 +29,7 @@ int run(const std::vector<std::string>& arguments) {
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
   scheduler_service scheduler(process.system(), options,
                               std::make_shared<metrics::scheduler_families>(families, events));
+  process.peers().publish("history", scheduler.history());
   process.peers().publish("scheduler", scheduler.actor());
   auto scrapes = process.announce(families);
   stop.wait();

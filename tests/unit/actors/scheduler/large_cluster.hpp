@@ -88,6 +88,15 @@ class large_cluster : public deterministic_system {
   bool newest_ready = false;
   size_t num_with_newest = 0; ///< attention workers
   uint64_t num_publications = 0;
+  tally renewals; ///< that workers have sent
+
+  template <class T>
+  uint64_t size_of(const T& value) {
+    std::vector<char> bytes;
+    caf::binary_serializer sink{system, bytes};
+    EXPECT_FALSE(sink(const_cast<T&>(value))); // CAF's serializers take references
+    return bytes.size();
+  }
 
  private:
   struct worker_state {
@@ -123,6 +132,8 @@ class large_cluster : public deterministic_system {
             load.id = self->state.hello.address.id;
             load.term = self->state.term;
             load.epoch = self->state.epoch;
+            ++cluster->renewals.messages;
+            cluster->renewals.bytes += cluster->size_of(load);
             self->send(cluster->scheduler, std::move(load));
             return;
           }
@@ -156,14 +167,6 @@ class large_cluster : public deterministic_system {
       ++num_publications;
     }
     num_with_newest += epoch == newest_epoch ? 1 : 0;
-  }
-
-  template <class T>
-  uint64_t size_of(const T& value) {
-    std::vector<char> bytes;
-    caf::binary_serializer sink{system, bytes};
-    EXPECT_FALSE(sink(const_cast<T&>(value))); // CAF's serializers take references
-    return bytes.size();
   }
 
   template <class T>
