@@ -54,7 +54,9 @@ class attention_state {
 
   worker_hello hello();
   lease_renewal load();
+
   activation_counts_ptr counts() const { return std::make_shared<const activation_counts>(counts_); }
+
   attention_status status() const;
 
  private:
@@ -111,7 +113,7 @@ class attention_state {
   std::map<key, sequence> sequences_;
   std::map<sequence_id, key> by_id_;
   std::map<caf::actor_addr, size_t> sessions_; ///< sequences of each, monitored while there are any
-  std::map<uint32_t, flying_batch> flying_; ///< by micro-batch number
+  std::map<uint32_t, flying_batch> flying_;    ///< by micro-batch number
   activation_counts counts_;
   time_point next_progress_{}; ///< when sessions that hear nothing may be due
   key last_key_ = 0;

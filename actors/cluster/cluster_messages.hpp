@@ -148,11 +148,11 @@ struct host_report {
 /// Every `defaults::lease_interval`, worker to scheduler: I live, and this is my load.
 struct lease_renewal {
   worker_id id;
-  uint64_t term = 0;           ///< of the view that the worker goes by
-  uint64_t epoch = 0;          ///< of that view; the member fills in both
-  uint64_t running = 0;        ///< sequences (attention), expert batches in flight (expert)
-  uint64_t waiting = 0;        ///< sequences (attention), rows queued (expert)
-  uint64_t kv_tokens_used = 0; ///< attention
+  uint64_t term = 0;                 ///< of the view that the worker goes by
+  uint64_t epoch = 0;                ///< of that view; the member fills in both
+  uint64_t running = 0;              ///< sequences (attention), expert batches in flight (expert)
+  uint64_t waiting = 0;              ///< sequences (attention), rows queued (expert)
+  uint64_t kv_tokens_used = 0;       ///< attention
   engine_progress engine;            ///< attention and expert workers
   uint64_t at_experts = 0;           ///< attention: micro-batches that wait for expert hosts
   std::vector<complaint> complaints; ///< attention: about expert hosts; gateway: about attention workers

@@ -62,8 +62,8 @@ bool activation_history::count(const activation_report& report, time_point now) 
   if (auto flaw = shape_flaw_of(report.layer_experts); !flaw.empty())
     throw std::runtime_error(flaw);
   if (report.windows.size() > defaults::max_unsaved_windows)
-    throw std::runtime_error("the report has " + std::to_string(report.windows.size()) + " windows, more than "
-                             + std::to_string(defaults::max_unsaved_windows));
+    throw std::runtime_error("the report has " + std::to_string(report.windows.size())
+                             + " windows, more than " + std::to_string(defaults::max_unsaved_windows));
   const auto known = counted(report.worker);
   std::vector<std::pair<uint64_t, activation_window>> fresh; // by sequence number
   for (size_t i = 0; i < report.windows.size(); ++i) {

@@ -7,8 +7,8 @@
 // report side by side do not make it age faster. Of several windows in one report each counts as if it had
 // come when it ended. Rows that were counted at age a weigh 2^−((age − a) / half-life) in the decayed sum.
 //
-// Both forms are what placement from history needs: loads of the recent past, and windows to see which experts
-// are busy at the same time (Huang et al., "Towards MoE Deployment", § VII).
+// Both forms are what placement from history needs: loads of the recent past, and windows to see which
+// experts are busy at the same time (Huang et al., "Towards MoE Deployment", § VII).
 #pragma once
 
 #include <chrono>

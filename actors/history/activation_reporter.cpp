@@ -159,7 +159,8 @@ void begin_round(pointer self) {
             [self](const caf::error&) { end_round(self, false); });
 }
 
-activation_reporter_actor::behavior_type activation_reporter(pointer self, activation_reporter_config config) {
+activation_reporter_actor::behavior_type activation_reporter(pointer self,
+                                                             activation_reporter_config config) {
   auto& state = self->state;
   state.worker = caf::actor_cast<counting_actor>(config.worker);
   state.config = std::move(config);

@@ -1,11 +1,11 @@
-// The ACTIVATION REPORTER: tells the history which experts one attention worker uses. One beside each attention
-// worker, as its member is, and apart from liveness: what it cannot tell now it tells later.
+// The ACTIVATION REPORTER: tells the history which experts one attention worker uses. One beside each
+// attention worker, as its member is, and apart from liveness: what it cannot tell now it tells later.
 //
 // It looks at the worker's counts every defaults::history_interval. What has come to them since the window
 // before is the next window, and has its own sequence number. A window is kept until the history says that a
 // restarted scheduler would know it, at most defaults::max_unsaved_windows of them, and sent again when the
-// scheduler was away; the history counts each once. No window is cut while another waits to be counted, so that
-// an absence makes one long window, and takes no memory.
+// scheduler was away; the history counts each once. No window is cut while another waits to be counted, so
+// that an absence makes one long window, and takes no memory.
 #pragma once
 
 #include <cstdint>

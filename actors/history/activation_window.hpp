@@ -14,8 +14,8 @@ namespace troupe {
 /// What one attention worker has sent to experts.
 struct activation_counts {
   uint64_t tokens = 0; ///< rows of its micro-batches, each counted once and not once a layer
-  /// [layers][experts of the layer] rows sent to each expert; empty for a dense layer. A token counts once for
-  /// each of its top-k experts.
+  /// [layers][experts of the layer] rows sent to each expert; empty for a dense layer. A token counts once
+  /// for each of its top-k experts.
   std::vector<std::vector<uint64_t>> rows;
   bool operator==(const activation_counts&) const = default;
 };
@@ -53,9 +53,9 @@ std::string shape_flaw_of(const std::vector<uint32_t>& layer_experts);
 /// Bytes: duration, tokens, then each layer that is not dense. A layer is a byte for its form, then
 ///   0: its number of active experts, and for each of them how many were left out before it, and its rows;
 ///   1: the rows of each of its experts;
-/// whichever is shorter. All numbers are in base 128, the lowest seven bits first (LEB128), so that small ones
-/// take a byte. 60 layers of 256 experts take 60 bytes when next to nothing ran, and 15 to 30 KB when all did.
-/// Numbers above their bound are written as that.
+/// whichever is shorter. All numbers are in base 128, the lowest seven bits first (LEB128), so that small
+/// ones take a byte. 60 layers of 256 experts take 60 bytes when next to nothing ran, and 15 to 30 KB when
+/// all did. Numbers above their bound are written as that.
 std::string encode(const activation_window& window);
 
 /// @param layer_experts  experts of each layer, 0 for a dense one: what `encode` was given

@@ -32,12 +32,12 @@ struct history_state {
 
   history_config config;
   beginning known;
-  history_writer_actor writer;  ///< null: nothing is kept
-  bool is_confirmed = false;    ///< a worker of this cluster has reported, so the model is the right one
-  bool is_changed = false;      ///< since the last write began
-  bool is_planned = false;      ///< a tick is on its way
+  history_writer_actor writer; ///< null: nothing is kept
+  bool is_confirmed = false;   ///< a worker of this cluster has reported, so the model is the right one
+  bool is_changed = false;     ///< since the last write began
+  bool is_planned = false;     ///< a tick is on its way
   bool is_writing = false;
-  bool is_late = false; ///< the write under way takes longer than it should
+  bool is_late = false;             ///< the write under way takes longer than it should
   std::optional<caf::error> ending; ///< why it ends, once what is known has been written
 };
 
@@ -76,8 +76,8 @@ void write(pointer self) {
   if (!std::exchange(state.is_planned, true)) // the next write, or to tell that this one takes long
     self->delayed_send(self, defaults::history_save_interval, caf::tick_atom_v);
   auto stored = std::make_shared<stored_history>(state.known.history.stored());
-  // Without a deadline: there is one write at a time, and nothing waits for it but the next one. on_tick tells
-  // of one that takes too long.
+  // Without a deadline: there is one write at a time, and nothing waits for it but the next one. on_tick
+  // tells of one that takes too long.
   self->request(state.writer, caf::infinite, caf::put_atom_v, stored_history_ptr{stored})
       .then(
           [self, stored] {
@@ -110,9 +110,9 @@ void begin_anew(pointer self, const activation_report& report) {
            + (state.known.is_stored ? "; the file is set aside" : ""));
   if (state.known.is_stored)
     self->request(state.writer, caf::infinite, caf::delete_atom_v)
-        .then([] {}, [self](const caf::error& error) {
-          tell(self->state.config, "history-unsaved", text_of(error));
-        });
+        .then(
+            [] {},
+            [self](const caf::error& error) { tell(self->state.config, "history-unsaved", text_of(error)); });
   state.known = {activation_history{state.config.limits}, {}, {}, false};
   state.is_changed = false; // nothing is worth a file
 }
@@ -180,7 +180,8 @@ std::optional<beginning> load(const history_config& config, const history_store&
     if (!stored)
       return std::nullopt;
     auto saved = stored->counted;
-    return beginning{activation_history{config.limits, std::move(*stored)}, std::move(saved), store.path(), true};
+    return beginning{activation_history{config.limits, std::move(*stored)}, std::move(saved), store.path(),
+                     true};
   } catch (const std::runtime_error& flaw) {
     store.set_aside();
     tell(config, "history-damaged",

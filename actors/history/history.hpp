@@ -20,8 +20,8 @@ namespace troupe {
 
 /// The HISTORY interface.
 using history_actor = caf::typed_actor<
-    // Counts windows that are new. Fails with ec::incompatible (another model) and ec::bad_request (windows that
-    // cannot be read); then nothing is counted.
+    // Counts windows that are new. Fails with ec::incompatible (another model) and ec::bad_request (windows
+    // that cannot be read); then nothing is counted.
     caf::replies_to<activation_report>::with<activation_receipt>,
     // What is known, with at most so many of the most recent windows.
     caf::replies_to<history_atom, uint32_t>::with<history_snapshot>,
@@ -34,13 +34,13 @@ struct history_config {
   /// empty, and may throw.
   std::function<history_snapshot()> seed{};
   activation_history::limits limits{};
-  /// Told once of each: "history" (what it begins with), "history-damaged", "history-unused" (it is of another
-  /// model), "history-unsaved". Called on the actor's thread. May be empty.
+  /// Told once of each: "history" (what it begins with), "history-damaged", "history-unused" (it is of
+  /// another model), "history-unsaved". Called on the actor's thread. May be empty.
   std::function<void(const char* event, const std::string& text)> on_event{};
 };
 
-/// Starts from the state directory, or from the seed where there is nothing, or empty. Reads files, so it blocks.
-/// A damaged file is told of and set aside.
+/// Starts from the state directory, or from the seed where there is nothing, or empty. Reads files, so it
+/// blocks. A damaged file is told of and set aside.
 /// @errors throws `std::runtime_error` when the state directory cannot be used or the seed makes no sense
 history_actor spawn_history(caf::actor_system& system, history_config config);
 

@@ -83,18 +83,23 @@ class actor_backend final : public generation_backend {
   uint32_t max_model_len() const override { return max_model_len_->load(); }
 
   void view(std::function<void(std::variant<last_view, backend_error>)> then) override {
-    ask(defaults::local_request, then, [then](cluster_view& cluster, bool away) {
-      then(last_view{std::move(cluster), away});
-    }, caf::get_atom_v);
+    ask(
+        defaults::local_request, then,
+        [then](cluster_view& cluster, bool away) {
+          then(last_view{std::move(cluster), away});
+        },
+        caf::get_atom_v);
   }
 
   void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override {
-    ask(status_deadline, then, [then](scheduler_status& status) { then(std::move(status)); }, status_atom_v);
+    ask(
+        status_deadline, then, [then](scheduler_status& status) { then(std::move(status)); }, status_atom_v);
   }
 
   void history(uint32_t max_windows,
                std::function<void(std::variant<history_snapshot, backend_error>)> then) override {
-    ask(status_deadline, then, [then](history_snapshot& known) { then(std::move(known)); }, history_atom_v,
+    ask(
+        status_deadline, then, [then](history_snapshot& known) { then(std::move(known)); }, history_atom_v,
         max_windows);
   }
 
@@ -102,11 +107,12 @@ class actor_backend final : public generation_backend {
   /// One question to the gateway by an actor that lives as long as the question.
   template <class Deadline, class Failed, class Answered, class... Parts>
   void ask(Deadline deadline, Failed failed, Answered answered, Parts... question) {
-    system_.spawn([gateway = gateway_, deadline, failed, answered, question...](caf::event_based_actor* self) {
-      self->request(gateway, deadline, question...).then(answered, [failed](caf::error& error) {
-        failed(as_backend_error(error));
-      });
-    });
+    system_.spawn(
+        [gateway = gateway_, deadline, failed, answered, question...](caf::event_based_actor* self) {
+          self->request(gateway, deadline, question...).then(answered, [failed](caf::error& error) {
+            failed(as_backend_error(error));
+          });
+        });
   }
 
   caf::actor_system& system_;

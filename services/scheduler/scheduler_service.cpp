@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <caf/scoped_actor.hpp>
+#include <caf/send.hpp>
 
 #include "services/history/history_json.hpp"
 
@@ -41,7 +42,12 @@ scheduler_service::scheduler_service(caf::actor_system& system, const scheduler_
     }
   };
   history_ = spawn_history(system, std::move(past)); // first: what is wrong with the file ends the program
-  actor_ = spawn_scheduler(system, std::move(config));
+  try {
+    actor_ = spawn_scheduler(system, std::move(config));
+  } catch (...) {
+    caf::anon_send_exit(history_, caf::exit_reason::kill);
+    throw;
+  }
 }
 
 scheduler_service::~scheduler_service() {
@@ -59,7 +65,8 @@ void scheduler_service::stop() {
   self->send_exit(history_, caf::exit_reason::user_shutdown);
   bool in_time = true;
   for (int running = 2; running > 0 && in_time; --running) {
-    self->receive([](const caf::down_msg&) {}, caf::after(std::chrono::seconds{5}) >> [&] { in_time = false; });
+    self->receive([](const caf::down_msg&) {},
+                  caf::after(std::chrono::seconds{5}) >> [&] { in_time = false; });
   }
   actor_ = nullptr;
   history_ = nullptr;

@@ -13,8 +13,8 @@
 
 namespace troupe {
 
-/// The file of --history, if there is one, is read and must be of the model that is served: one clear error at
-/// start. The scheduler itself learns the model from the workers.
+/// The file of --history, if there is one, is read and must be of the model that is served: one clear error
+/// at start. The scheduler itself learns the model from the workers.
 /// @throws std::runtime_error for a file that cannot be used, option_error for another model
 void check_history(const scheduler_options& options, const std::string& fingerprint);
 

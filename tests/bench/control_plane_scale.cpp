@@ -5,7 +5,8 @@
 // 1,000 hosts, 64 attention workers and 60 layers of 256 experts unless told otherwise. Workers join within
 // one second, load any order in 50 ms, and renew twice a second. Bytes are those that remote workers would
 // get. Attention workers have their activation reporters, and nothing to tell, so that an idle cluster shows
-// renewals alone. Fails when the cluster starts or hosts the experts of a dead worker again later than it should.
+// renewals alone. Fails when the cluster starts or hosts the experts of a dead worker again later than it
+// should.
 #include <cstdio>
 #include <cstdlib>
 
@@ -95,7 +96,8 @@ class bench_cluster : public large_cluster {
               },
               [](history_atom, uint32_t) { return history_snapshot{}; }, [](caf::tick_atom) {}};
     }));
-    caf::anon_send(directory_, caf::publish_atom_v, "history", caf::actor_cast<caf::strong_actor_ptr>(history_));
+    caf::anon_send(directory_, caf::publish_atom_v, "history",
+                   caf::actor_cast<caf::strong_actor_ptr>(history_));
     activation_counts none;
     for (const auto experts : chosen.layer_experts)
       none.rows.emplace_back(experts);
@@ -139,14 +141,13 @@ class bench_cluster : public large_cluster {
       return static_cast<unsigned long long>(sent[kind].bytes);
     };
     const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
-    std::printf("| %s | %.0f | %.0f | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu "
-                "|\n",
-                what,
-                milliseconds_of(now() - begin_), milliseconds_of(real),
-                static_cast<unsigned long long>(num_publications - publications_), count("welcome"),
-                count("view"), count("order"), bytes("welcome"), bytes("view"), bytes("order"),
-                number(renewals.messages), number(renewals.bytes), number(reports_.messages),
-                number(reports_.bytes));
+    std::printf(
+        "| %s | %.0f | %.0f | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu | %llu "
+        "|\n",
+        what, milliseconds_of(now() - begin_), milliseconds_of(real),
+        static_cast<unsigned long long>(num_publications - publications_), count("welcome"), count("view"),
+        count("order"), bytes("welcome"), bytes("view"), bytes("order"), number(renewals.messages),
+        number(renewals.bytes), number(reports_.messages), number(reports_.bytes));
     std::fflush(stdout);
   }
 

@@ -64,7 +64,8 @@ struct terse_backend final : generation_backend {
   }
 
   void history(uint32_t, std::function<void(std::variant<history_snapshot, backend_error>)> then) override {
-    then(history_snapshot{"model", {2, 0}, 1, 2, 3, 4, {{0.5, 0}, {}}, {{{7}, 1, 2, encode({1, {1, {{0, 2}, {}}}})}}});
+    then(history_snapshot{
+        "model", {2, 0}, 1, 2, 3, 4, {{0.5, 0}, {}}, {{{7}, 1, 2, encode({1, {1, {{0, 2}, {}}}})}}});
   }
 };
 

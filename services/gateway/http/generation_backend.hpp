@@ -13,8 +13,8 @@
 #include "actors/attention/generation_messages.hpp"
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/status_messages.hpp"
-#include "actors/history/history_messages.hpp"
 #include "actors/error.hpp"
+#include "actors/history/history_messages.hpp"
 
 namespace troupe {
 

@@ -46,13 +46,15 @@ TEST(history_json_test, comes_back_as_it_was) {
 }
 
 TEST(history_json_test, looks_as_documented) {
-  history_snapshot history{"model", {2, 0}, 600'000, 5'000, 2, 4, {{3, 0.5}, {}},
-                           {{{10}, 1, 5'000, encode({5'000, {2, {{0, 4}, {}}}})}}};
-  EXPECT_EQ(history_json(history),
-            R"({"format":"troupe-history 1","fingerprint":"model","layer_experts":[2,0],"half_life_ms":600000,)"
-            R"("age_ms":5000,"tokens":2,"rows":4,"decayed":[[3,0.5],[]],"windows":[)"
-            R"({"worker":"000000000000000a","sequence":1,"at_ms":5000,"duration_ms":5000,"tokens":2,)"
-            R"("rows":[[1,4],[]]}]})");
+  history_snapshot history{
+      "model", {2, 0}, 600'000,        5'000,
+      2,       4,      {{3, 0.5}, {}}, {{{10}, 1, 5'000, encode({5'000, {2, {{0, 4}, {}}}})}}};
+  EXPECT_EQ(
+      history_json(history),
+      R"({"format":"troupe-history 1","fingerprint":"model","layer_experts":[2,0],"half_life_ms":600000,)"
+      R"("age_ms":5000,"tokens":2,"rows":4,"decayed":[[3,0.5],[]],"windows":[)"
+      R"({"worker":"000000000000000a","sequence":1,"at_ms":5000,"duration_ms":5000,"tokens":2,)"
+      R"("rows":[[1,4],[]]}]})");
 }
 
 TEST(history_json_test, errors_say_what_is_wrong_and_where) {
@@ -62,9 +64,12 @@ TEST(history_json_test, errors_say_what_is_wrong_and_where) {
   EXPECT_THAT(flaw_in(sound.substr(0, sound.size() / 2)), HasSubstr("it is no JSON"));
   EXPECT_EQ(flaw_in("[]"), "it is no JSON object");
   EXPECT_EQ(flaw_in("{}"), "'format' is missing");
-  EXPECT_EQ(flaw_in(replaced(sound, "troupe-history 1", "troupe-history 2")), "'format' is not 'troupe-history 1'");
-  EXPECT_THAT(flaw_in(replaced(sound, "[3,0,1]", "[3,0,1.5]")), HasSubstr("'layer_experts' is no whole number"));
-  EXPECT_THAT(flaw_in(replaced(sound, "[3,0,1]", "[3,0,-1]")), HasSubstr("'layer_experts' is no whole number"));
+  EXPECT_EQ(flaw_in(replaced(sound, "troupe-history 1", "troupe-history 2")),
+            "'format' is not 'troupe-history 1'");
+  EXPECT_THAT(flaw_in(replaced(sound, "[3,0,1]", "[3,0,1.5]")),
+              HasSubstr("'layer_experts' is no whole number"));
+  EXPECT_THAT(flaw_in(replaced(sound, "[3,0,1]", "[3,0,-1]")),
+              HasSubstr("'layer_experts' is no whole number"));
   EXPECT_THAT(flaw_in(replaced(sound, "[3,0,1]", "[]")), HasSubstr("out of range"));
   EXPECT_EQ(flaw_in(replaced(sound, "[3,0,1]", "[3,0]")), "'decayed' is no array of 2");
   EXPECT_EQ(flaw_in(replaced(sound, "[3,0,1]", "[2,0,1]")), "'decayed[0]' is no array of 2");
@@ -73,8 +78,10 @@ TEST(history_json_test, errors_say_what_is_wrong_and_where) {
   EXPECT_EQ(flaw_in(replaced(sound, "\"sequence\"", "\"number\"")), "'windows[0].sequence' is missing");
   EXPECT_EQ(flaw_in(replaced(sound, "fedcba", "fxdcba")), "'windows[0].worker' is no id in hexadecimal");
   EXPECT_EQ(flaw_in(replaced(sound, "[0,9]", "[1,9]")), "'windows[1].rows[2]' names expert 1 of 1");
-  EXPECT_EQ(flaw_in(replaced(sound, "[0,9]", "[0,9,0]")), "'windows[1].rows[2]' has an expert without its rows");
-  EXPECT_THAT(flaw_in(replaced(sound, "[0,9]", "[0,2000000000000]")), HasSubstr("'windows[1].rows[2]' is no whole"));
+  EXPECT_EQ(flaw_in(replaced(sound, "[0,9]", "[0,9,0]")),
+            "'windows[1].rows[2]' has an expert without its rows");
+  EXPECT_THAT(flaw_in(replaced(sound, "[0,9]", "[0,2000000000000]")),
+              HasSubstr("'windows[1].rows[2]' is no whole"));
 }
 
 TEST(history_json_test, a_file_is_named_where_it_cannot_be_used) {

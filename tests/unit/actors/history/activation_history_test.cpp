@@ -44,7 +44,13 @@ TEST_F(activation_history_test, sums_windows_and_keeps_them) {
   const auto other = window(5s, {{0, 2}, {}, {2}});
   EXPECT_TRUE(count(report(1, 1, {first})));
   EXPECT_TRUE(count(report(2, 1, {other})));
-  const history_snapshot wanted{"model", {2, 0, 1}, 10'000, 5'000, 2, 12, {{3, 3}, {}, {6}},
+  const history_snapshot wanted{"model",
+                                {2, 0, 1},
+                                10'000,
+                                5'000,
+                                2,
+                                12,
+                                {{3, 3}, {}, {6}},
                                 {{{1}, 1, 5'000, first}, {{2}, 1, 5'000, other}}};
   EXPECT_EQ(history.snapshot(9), wanted);
   EXPECT_EQ(history.snapshot(1).windows, (std::vector<history_window>{{{2}, 1, 5'000, other}}))
@@ -178,7 +184,8 @@ TEST_F(activation_history_test, does_not_begin_with_what_makes_no_sense) {
   expect_flaw("layer 2 has decayed rows for 2 experts", [](auto& x) { x.decayed[2].push_back(1); });
   expect_flaw("layer 0 has decayed rows that are no amount", [](auto& x) { x.decayed[0][1] = -1; });
   expect_flaw("no amount", [](auto& x) { x.decayed[0][0] = 0.0 / 0.0; });
-  expect_flaw("window 0: an activation window ends too early", [](auto& x) { x.windows[0].encoded.pop_back(); });
+  expect_flaw("window 0: an activation window ends too early",
+              [](auto& x) { x.windows[0].encoded.pop_back(); });
 }
 
 } // namespace

@@ -1,4 +1,5 @@
-// The activation reporter between a worker and a history, each of which may be away: every row is counted once.
+// The activation reporter between a worker and a history, each of which may be away: every row is counted
+// once.
 #include "actors/history/activation_reporter.hpp"
 
 #include <filesystem>
@@ -254,7 +255,8 @@ TEST_F(activation_reporter_test, tells_the_rest_before_it_leaves) {
 
 TEST_F(activation_reporter_test, ends_with_its_worker) {
   bool has_ended = false;
-  caf::actor_cast<caf::abstract_actor*>(reporter)->attach_functor([&](const caf::error&) { has_ended = true; });
+  caf::actor_cast<caf::abstract_actor*>(reporter)->attach_functor(
+      [&](const caf::error&) { has_ended = true; });
   kill(worker);
   EXPECT_TRUE(has_ended);
 }

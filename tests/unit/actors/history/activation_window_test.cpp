@@ -65,13 +65,13 @@ TEST(activation_window_test, every_part_of_it_is_an_error) {
 TEST(activation_window_test, hostile_bytes_are_an_error) {
   using namespace std::string_literals;
   for (const auto& bytes : {
-           "\x01\x01\x02"s,                                                   // an unknown form
-           "\x01\x01\x00\x01\x04\x01"s,                                       // an expert behind the last
-           "\x01\x01\x00\x05\x00\x01\x00\x01\x00\x01\x00\x01\x00\x01"s,       // more experts than there are
-           "\x01\x01\x00\x02\x80\x80\x80\x80\x80\x20\x01\x00\x01"s,           // a gap of 2^40
-           "\x01\x01\x00\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"s,   // 2^64 - 1 rows
-           "\x01\x01\x00\x01\x00\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80"s,   // a number without an end
-           "\x81\x80\x80\x80\x80\x10\x01\x00\x00"s,                           // a duration above its bound
+           "\x01\x01\x02"s,                                                 // an unknown form
+           "\x01\x01\x00\x01\x04\x01"s,                                     // an expert behind the last
+           "\x01\x01\x00\x05\x00\x01\x00\x01\x00\x01\x00\x01\x00\x01"s,     // more experts than there are
+           "\x01\x01\x00\x02\x80\x80\x80\x80\x80\x20\x01\x00\x01"s,         // a gap of 2^40
+           "\x01\x01\x00\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"s, // 2^64 - 1 rows
+           "\x01\x01\x00\x01\x00\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80"s, // a number without an end
+           "\x81\x80\x80\x80\x80\x10\x01\x00\x00"s,                         // a duration above its bound
        })
     EXPECT_THROW(decode_window(bytes, {4}), std::runtime_error) << testing::PrintToString(bytes);
   std::mt19937 random{11};
