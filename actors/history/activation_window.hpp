@@ -54,12 +54,12 @@ std::string shape_flaw_of(const std::vector<uint32_t>& layer_experts);
 ///   0: its number of active experts, and for each of them how many were left out before it, and its rows;
 ///   1: the rows of each of its experts;
 /// whichever is shorter. All numbers are in base 128, the lowest seven bits first (LEB128), so that small
-/// ones take a byte. 60 layers of 256 experts take 60 bytes when next to nothing ran, and 15 to 30 KB when
+/// ones take a byte. 60 layers of 256 experts take 120 bytes when next to nothing ran, and 15 to 30 KB when
 /// all did. Numbers above their bound are written as that.
 std::string encode(const activation_window& window);
 
 /// @param layer_experts  experts of each layer, 0 for a dense one: what `encode` was given
-/// @errors throws `std::runtime_error` for anything that `encode` does not write for this shape
+/// @errors throws `std::runtime_error` for bytes that are no window of this shape
 activation_window decode_window(std::string_view bytes, const std::vector<uint32_t>& layer_experts);
 
 } // namespace troupe

@@ -120,6 +120,8 @@ void begin_anew(pointer self, const activation_report& report) {
 caf::result<activation_receipt> on_report(pointer self, const activation_report& report) {
   auto& state = self->state;
   auto& history = state.known.history;
+  if (state.ending)
+    return make_error(ec::shutting_down, "the history is being written for the last time");
   if (!history.is_of(report.fingerprint, report.layer_experts)) {
     if (state.is_confirmed)
       return make_error(ec::incompatible, "the history is of model " + history.fingerprint()

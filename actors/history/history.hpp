@@ -20,8 +20,8 @@ namespace troupe {
 
 /// The HISTORY interface.
 using history_actor = caf::typed_actor<
-    // Counts windows that are new. Fails with ec::incompatible (another model) and ec::bad_request (windows
-    // that cannot be read); then nothing is counted.
+    // Counts windows that are new. Fails with ec::shutting_down, ec::incompatible (another model) and
+    // ec::bad_request (windows that cannot be read); then nothing is counted.
     caf::replies_to<activation_report>::with<activation_receipt>,
     // What is known, with at most so many of the most recent windows.
     caf::replies_to<history_atom, uint32_t>::with<history_snapshot>,
