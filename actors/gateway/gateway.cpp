@@ -15,6 +15,7 @@
 
 #include "actors/defaults.hpp"
 #include "actors/gateway/session.hpp"
+#include "actors/history/history.hpp"
 #include "actors/scheduler/scheduler.hpp"
 
 namespace troupe {
@@ -337,6 +338,27 @@ caf::result<scheduler_status> on_status(pointer self) {
   return promise;
 }
 
+/// A rare question, so the history is looked for each time.
+caf::result<history_snapshot> on_history(pointer self, uint32_t max_windows) {
+  auto promise = self->make_response_promise<history_snapshot>();
+  auto failed = [promise](const caf::error& error) mutable {
+    promise.deliver(make_error(ec::not_ready, "the history does not answer: " + text_of(error)));
+  };
+  auto found = [self, promise, failed, max_windows](const caf::strong_actor_ptr& handle) mutable {
+    const auto history = caf::actor_cast<history_actor>(handle);
+    if (!history) {
+      promise.deliver(make_error(ec::not_ready, "there is no history"));
+      return;
+    }
+    self->request(history, defaults::local_request, history_atom_v, max_windows)
+        .then([promise](history_snapshot& known) mutable { promise.deliver(std::move(known)); }, failed);
+  };
+  self->request(self->state.config.directory, defaults::connect_timeout, caf::resolve_atom_v,
+                self->state.config.scheduler_endpoint, std::string{"history"})
+      .then(found, failed);
+  return promise;
+}
+
 caf::result<cluster_view, bool> on_get(pointer self) {
   const auto& state = self->state;
   const bool away = !state.scheduler && self->clock().now() - state.away_since >= defaults::scheduler_away;
@@ -378,6 +400,7 @@ gateway_actor::behavior_type gateway(pointer self, gateway_config config) {
       [self](load_atom) { return load_of(self->state, self->clock().now()); },
       [self](caf::get_atom) -> caf::result<cluster_view, bool> { return on_get(self); },
       [self](status_atom) { return on_status(self); },
+      [self](history_atom, uint32_t max_windows) { return on_history(self, max_windows); },
   };
 }
 
