@@ -13,6 +13,7 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
+#include "actors/cluster/resolve_any.hpp"
 #include "actors/defaults.hpp"
 #include "actors/gateway/session.hpp"
 #include "actors/history/history.hpp"
@@ -49,8 +50,9 @@ struct gateway_state {
   static inline const char* name = "gateway";
 
   gateway_config config;
-  scheduler_actor scheduler; ///< null while it is away
-  time_point away_since;     ///< while it is away
+  scheduler_actor scheduler;   ///< null while it is away
+  size_t history_endpoint = 0; ///< of the scheduler to ask first, modulo their number
+  time_point away_since;       ///< while it is away
   cluster_view view;
   uint32_t max_model_len = 0; ///< the last that was told
   uint64_t next_arrival = 0;
@@ -344,18 +346,21 @@ caf::result<history_snapshot> on_history(pointer self, uint32_t max_windows) {
   auto failed = [promise](const caf::error& error) mutable {
     promise.deliver(make_error(ec::not_ready, "the history does not answer: " + text_of(error)));
   };
-  auto found = [self, promise, failed, max_windows](const caf::strong_actor_ptr& handle) mutable {
-    const auto history = caf::actor_cast<history_actor>(handle);
-    if (!history) {
-      promise.deliver(make_error(ec::not_ready, "there is no history"));
-      return;
-    }
-    self->request(history, defaults::local_request, history_atom_v, max_windows)
-        .then([promise](history_snapshot& known) mutable { promise.deliver(std::move(known)); }, failed);
-  };
-  self->request(self->state.config.directory, defaults::connect_timeout, caf::resolve_atom_v,
-                self->state.config.scheduler_endpoint, std::string{"history"})
-      .then(found, failed);
+  auto& config = self->state.config;
+  resolve_any(
+      self, config.directory, config.scheduler_endpoints, "history", self->state.history_endpoint,
+      [self, promise, failed, max_windows](const caf::strong_actor_ptr& handle, size_t endpoint) mutable {
+        self->state.history_endpoint = endpoint;
+        self->request(caf::actor_cast<history_actor>(handle), defaults::local_request, history_atom_v,
+                      max_windows)
+            .then([promise](history_snapshot& known) mutable { promise.deliver(std::move(known)); },
+                  [self, failed](const caf::error& error) mutable {
+                    ++self->state.history_endpoint; // of a scheduler that stands still: the next question is
+                                                    // its standby's
+                    failed(error);
+                  });
+      },
+      failed);
   return promise;
 }
 

@@ -6,10 +6,12 @@
 #include <utility>
 
 #include <caf/actor_cast.hpp>
+#include <caf/sec.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
+#include "actors/cluster/resolve_any.hpp"
 #include "actors/defaults.hpp"
 #include "actors/error.hpp"
 #include "actors/history/history.hpp"
@@ -37,6 +39,7 @@ struct activation_reporter_state {
   uint64_t saved = 0;                  ///< whatever becomes of that history
   bool is_busy = false;                ///< a round is under way
   std::vector<caf::typed_response_promise<caf::unit_t>> leaving; ///< to be answered when all is told
+  size_t endpoint = 0; ///< of the scheduler to ask first, modulo their number
   int rounds_left = 0; ///< until then: what waits to be counted, then what has come since
 
   uint64_t last() const { return first + kept.size() - 1; }
@@ -74,6 +77,7 @@ void lose_history(pointer self) {
     return;
   self->demonitor(state.history.address());
   state.history = nullptr;
+  ++state.endpoint;          // the other scheduler is more likely to answer
   state.taken = state.saved; // another history may know no more
 }
 
@@ -100,7 +104,8 @@ void send_report(pointer self) {
             end_round(self, true);
           },
           [self](const caf::error& error) {
-            if (is_peer_down(error))
+            // One that does not answer may be of a scheduler that stands still, whose standby has taken over.
+            if (is_peer_down(error) || error == caf::sec::request_timeout)
               lose_history(self);
             end_round(self, false);
           });
@@ -117,19 +122,15 @@ void deliver(pointer self) {
     send_report(self);
     return;
   }
-  self->request(state.config.directory, defaults::connect_timeout, caf::resolve_atom_v,
-                state.config.scheduler_endpoint, std::string{"history"})
-      .then(
-          [self](const caf::strong_actor_ptr& found) {
-            self->state.history = caf::actor_cast<history_actor>(found);
-            if (!self->state.history) {
-              end_round(self, false);
-              return;
-            }
-            self->monitor(self->state.history);
-            send_report(self);
-          },
-          [self](const caf::error&) { end_round(self, false); });
+  resolve_any(
+      self, state.config.directory, state.config.scheduler_endpoints, "history", state.endpoint,
+      [self](const caf::strong_actor_ptr& found, size_t endpoint) {
+        self->state.endpoint = endpoint;
+        self->state.history = caf::actor_cast<history_actor>(found);
+        self->monitor(self->state.history);
+        send_report(self);
+      },
+      [self](const caf::error&) { end_round(self, false); });
 }
 
 /// Cuts a window of what has come to the worker's counts.

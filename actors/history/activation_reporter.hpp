@@ -35,7 +35,8 @@ struct activation_reporter_config {
   worker_id id;                 ///< its incarnation
   std::string fingerprint;      ///< of its model
   std::vector<uint32_t> layer_experts;
-  std::string scheduler_endpoint; ///< where "history" is found; empty inside one process
+  /// Where schedulers listen, beside the active one of which "history" is found; empty inside one process.
+  std::vector<std::string> scheduler_endpoints;
   directory_actor directory;
 };
 
