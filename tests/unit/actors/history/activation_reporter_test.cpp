@@ -3,8 +3,11 @@
 #include "actors/history/activation_reporter.hpp"
 
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
@@ -259,6 +262,78 @@ TEST_F(activation_reporter_test, ends_with_its_worker) {
       [&](const caf::error&) { has_ended = true; });
   kill(worker);
   EXPECT_TRUE(has_ended);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Several schedulers
+
+class reporter_between_two_test : public activation_reporter_test {
+ protected:
+  void SetUp() override {
+    activation_reporter_test::SetUp();
+    kill(reporter);
+    const auto lookup = root(system.spawn([this]() -> directory_actor::behavior_type {
+      return {[this](caf::resolve_atom, const std::string& endpoint,
+                     const std::string& service) -> caf::result<caf::strong_actor_ptr> {
+        asked.push_back(endpoint);
+        const auto found = histories.find(endpoint);
+        if (service != "history" || found == histories.end())
+          return make_error(ec::peer_down, "nobody is there");
+        return caf::actor_cast<caf::strong_actor_ptr>(found->second);
+      }};
+    }));
+    activation_reporter_config config;
+    config.worker = caf::actor_cast<caf::strong_actor_ptr>(worker);
+    config.id = {7};
+    config.fingerprint = "model";
+    config.layer_experts = {2, 0, 1};
+    config.scheduler_endpoints = {"a", "b"};
+    config.directory = lookup;
+    reporter = root(spawn_activation_reporter(system, std::move(config)));
+    run();
+  }
+
+  void TearDown() override {
+    histories.clear();
+    activation_reporter_test::TearDown();
+  }
+
+  std::map<std::string, history_actor> histories;
+  std::vector<std::string> asked;
+};
+
+TEST_F(reporter_between_two_test, tells_the_one_that_is_active) {
+  histories["b"] = root(system.spawn(scripted_history, script));
+  work(3);
+  advance(defaults::history_interval);
+  EXPECT_EQ(asked, (std::vector<std::string>{"a", "b"}));
+  ASSERT_EQ(script->reports.size(), 1U);
+  work(4);
+  advance(defaults::history_interval);
+  EXPECT_EQ(script->reports.size(), 2U);
+  EXPECT_EQ(asked.size(), 2U) << "it is known where it is";
+}
+
+TEST_F(reporter_between_two_test, one_that_stands_still_is_left_for_its_standby) {
+  script->now = history_script::mode::is_silent;
+  histories["a"] = root(system.spawn(scripted_history, script));
+  work(3);
+  advance(defaults::history_interval + defaults::local_request);
+  ASSERT_EQ(script->reports.size(), 1U);
+  auto other = std::make_shared<history_script>();
+  histories["b"] = root(system.spawn(scripted_history, other));
+  advance(2 * defaults::history_interval);
+  ASSERT_EQ(other->reports.size(), 1U) << "what the first has not confirmed";
+  EXPECT_EQ(window_of(other->reports[0]).counts.tokens, 3U);
+  EXPECT_EQ(script->reports.size(), 1U);
+}
+
+TEST_F(reporter_between_two_test, none_is_asked_more_than_once_a_round) {
+  work(3);
+  advance(defaults::history_interval);
+  EXPECT_EQ(asked, (std::vector<std::string>{"a", "b"}));
+  advance(defaults::history_interval);
+  EXPECT_EQ(asked.size(), 4U);
 }
 
 } // namespace
