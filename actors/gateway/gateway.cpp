@@ -13,6 +13,7 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
+#include "actors/cluster/find_service.hpp"
 #include "actors/defaults.hpp"
 #include "actors/gateway/session.hpp"
 #include "actors/history/history.hpp"
@@ -345,17 +346,12 @@ caf::result<history_snapshot> on_history(pointer self, uint32_t max_windows) {
     promise.deliver(make_error(ec::not_ready, "the history does not answer: " + text_of(error)));
   };
   auto found = [self, promise, failed, max_windows](const caf::strong_actor_ptr& handle) mutable {
-    const auto history = caf::actor_cast<history_actor>(handle);
-    if (!history) {
-      promise.deliver(make_error(ec::not_ready, "there is no history"));
-      return;
-    }
-    self->request(history, defaults::local_request, history_atom_v, max_windows)
+    self->request(caf::actor_cast<history_actor>(handle), defaults::local_request, history_atom_v,
+                  max_windows)
         .then([promise](history_snapshot& known) mutable { promise.deliver(std::move(known)); }, failed);
   };
-  self->request(self->state.config.directory, defaults::connect_timeout, caf::resolve_atom_v,
-                self->state.config.scheduler_endpoint, std::string{"history"})
-      .then(found, failed);
+  const auto& config = self->state.config;
+  find_service(self, config.directory, config.scheduler_endpoints, "history", found, failed);
   return promise;
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
@@ -51,7 +52,7 @@ using gateway_actor = caf::typed_actor<
 
 struct gateway_config {
   worker_address address;
-  std::string scheduler_endpoint{}; ///< where the history is found; empty inside one process
+  std::vector<std::string> scheduler_endpoints{}; ///< one of them has the history; empty inside one process
   directory_actor directory;
   /// Called on the actor's thread when the longest context of the cluster is known, and when it changes; not
   /// when the last attention worker goes, since one like it will come. May be empty.

@@ -10,6 +10,7 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
+#include "actors/cluster/find_service.hpp"
 #include "actors/defaults.hpp"
 #include "actors/error.hpp"
 #include "actors/history/history.hpp"
@@ -117,19 +118,13 @@ void deliver(pointer self) {
     send_report(self);
     return;
   }
-  self->request(state.config.directory, defaults::connect_timeout, caf::resolve_atom_v,
-                state.config.scheduler_endpoint, std::string{"history"})
-      .then(
-          [self](const caf::strong_actor_ptr& found) {
-            self->state.history = caf::actor_cast<history_actor>(found);
-            if (!self->state.history) {
-              end_round(self, false);
-              return;
-            }
-            self->monitor(self->state.history);
-            send_report(self);
-          },
-          [self](const caf::error&) { end_round(self, false); });
+  auto found = [self](const caf::strong_actor_ptr& handle) {
+    self->state.history = caf::actor_cast<history_actor>(handle);
+    self->monitor(self->state.history);
+    send_report(self);
+  };
+  find_service(self, state.config.directory, state.config.scheduler_endpoints, "history", found,
+               [self](const caf::error&) { end_round(self, false); });
 }
 
 /// Cuts a window of what has come to the worker's counts.

@@ -35,7 +35,7 @@ struct activation_reporter_config {
   worker_id id;                 ///< its incarnation
   std::string fingerprint;      ///< of its model
   std::vector<uint32_t> layer_experts;
-  std::string scheduler_endpoint; ///< where "history" is found; empty inside one process
+  std::vector<std::string> scheduler_endpoints; ///< one of them has the history; empty inside one process
   directory_actor directory;
 };
 

@@ -76,7 +76,7 @@ attention_service::attention_service(const service_site& site, const model_sourc
               .id = site.address.id,
               .fingerprint = worker.engine->shape().fingerprint,
               .layer_experts = worker.engine->shape().layer_experts,
-              .scheduler_endpoint = site.scheduler_endpoint,
+              .scheduler_endpoints = {site.scheduler_endpoint},
               .directory = site.directory};
   site.log.line("attention-ready", description_of(*worker.engine, model, options));
   worker.metrics = std::move(metrics);

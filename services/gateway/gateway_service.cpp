@@ -94,7 +94,7 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
                                      : ""));
   };
   actor_ = spawn_gateway(site.system, {.address = site.address,
-                                       .scheduler_endpoint = site.scheduler_endpoint,
+                                       .scheduler_endpoints = {site.scheduler_endpoint},
                                        .directory = site.directory,
                                        .on_context = std::move(on_context)});
   server_ =

@@ -239,6 +239,36 @@ TEST_F(activation_reporter_test, every_row_is_counted_once_whatever_dies) {
   std::filesystem::remove_all(state_dir);
 }
 
+/// Knows endpoints of which one has a history.
+directory_actor::behavior_type two_endpoints(directory_actor::pointer, std::vector<std::string>* asked,
+                                             const caf::strong_actor_ptr& history) {
+  return {[=](caf::resolve_atom, const std::string& endpoint,
+              const std::string& service) -> caf::result<caf::strong_actor_ptr> {
+    asked->push_back(endpoint + ' ' + service);
+    if (endpoint != "active")
+      return make_error(ec::peer_down, "a standby has none");
+    return history;
+  }};
+}
+
+TEST_F(activation_reporter_test, finds_the_history_among_several_schedulers) {
+  start_scripted();
+  std::vector<std::string> asked;
+  activation_reporter_config config;
+  config.worker = caf::actor_cast<caf::strong_actor_ptr>(worker);
+  config.id = {8};
+  config.fingerprint = "model";
+  config.layer_experts = {2, 0, 1};
+  config.scheduler_endpoints = {"standby", "active"};
+  config.directory =
+      root(system.spawn(two_endpoints, &asked, caf::actor_cast<caf::strong_actor_ptr>(history)));
+  root(spawn_activation_reporter(system, std::move(config)));
+  work(1);
+  advance(defaults::history_interval);
+  EXPECT_EQ(asked, (std::vector<std::string>{"standby history", "active history"}));
+  EXPECT_EQ(script->reports.size(), 2U) << "this one's and the other's";
+}
+
 TEST_F(activation_reporter_test, tells_the_rest_before_it_leaves) {
   start_history();
   work(1);
