@@ -122,7 +122,7 @@ TEST_F(actor_backend_test, view_status_and_history_are_the_gateways) {
   EXPECT_EQ(std::get<backend_error>(answer).code, ec::not_ready);
   EXPECT_EQ(std::get<backend_error>(answer).text, "no scheduler");
   std::promise<std::variant<history_snapshot, backend_error>> history;
-  backend->history(7, [&history](auto known) { history.set_value(std::move(known)); });
+  backend->history(7, [&history](auto found) { history.set_value(std::move(found)); });
   EXPECT_EQ(std::get<history_snapshot>(wait_for(history)).tokens, 7U) << "as many windows as were asked for";
 }
 

@@ -235,8 +235,8 @@ TEST_F(attention_worker_test, counts_which_experts_it_uses) {
   const auto counts = *ask<activation_counts_ptr>(attention.actor, caf::get_atom_v);
   EXPECT_EQ(counts->tokens, 8U) << "5 prompt tokens and 3 decoded ones";
   for (const auto& layer : counts->rows)
-    if (!layer.empty()) // a dense one is
-      EXPECT_EQ(num_rows({0, {layer}}), 8U * 2) << "two experts each";
+    EXPECT_EQ(num_rows({0, {layer}}), layer.empty() ? 0U : 8U * 2)
+        << "two experts each, none in a dense layer";
   EXPECT_EQ(*counts, **ask<activation_counts_ptr>(attention.actor, caf::get_atom_v)) << "since the start";
 }
 
