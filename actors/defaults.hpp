@@ -93,6 +93,13 @@ inline constexpr auto token_wait = seconds{600};
 inline constexpr auto local_request = seconds{5};
 /// Draining at SIGTERM: running requests get this long.
 inline constexpr auto drain = seconds{30};
+/// How often an attention worker that has something to tell reports which experts it has used.
+inline constexpr auto history_interval = seconds{5};
+/// Time of work after which what the history has counted weighs half: some hundred windows of a worker, and
+/// still within a change of the time of day.
+inline constexpr auto history_half_life = seconds{600};
+/// How often a history that has changed is written, at most.
+inline constexpr auto history_save_interval = seconds{60};
 
 /// Memory of the requests that wait for a place (`queue_bytes_of`): some 40,000 short ones, or 16 prompts of
 /// a million tokens. Beyond it they are refused with ec::overloaded.
@@ -116,6 +123,15 @@ inline constexpr size_t max_experts_per_order = 64;
 inline constexpr uint32_t max_num_batched_tokens = 512;
 /// Rows that may wait in one expert host; beyond it batches are refused with ec::overloaded.
 inline constexpr uint32_t max_queued_expert_rows = 65536;
+/// Windows that the activation history keeps as they came, and their bytes: some 20 minutes of one attention
+/// worker, or a minute of twenty.
+inline constexpr size_t max_history_windows = 256;
+inline constexpr size_t max_history_bytes = size_t{4} << 20;
+/// Incarnations of workers of which the history knows what it has counted.
+inline constexpr size_t max_history_workers = 1024;
+/// Windows that an attention worker keeps because the history has not been written since: those of
+/// `history_save_interval`, and a few for a slow disk.
+inline constexpr size_t max_unsaved_windows = 16;
 /// Replays of one sequence after failures before the client sees an error.
 inline constexpr uint32_t max_attempts = 16;
 

@@ -141,13 +141,11 @@ struct host_report {
 /// Every `defaults::lease_interval`, worker to scheduler: I live, and this is my load.
 struct lease_renewal {
   worker_id id;
-  uint64_t term = 0;           ///< of the view that the worker goes by
-  uint64_t epoch = 0;          ///< of that view; the member fills in both
-  uint64_t running = 0;        ///< sequences (attention), expert batches in flight (expert)
-  uint64_t waiting = 0;        ///< sequences (attention), rows queued (expert)
-  uint64_t kv_tokens_used = 0; ///< attention
-  /// Activations since the last renewal: [layer][expert] rows; empty inner vectors for dense layers.
-  std::vector<std::vector<uint64_t>> activations;
+  uint64_t term = 0;                 ///< of the view that the worker goes by
+  uint64_t epoch = 0;                ///< of that view; the member fills in both
+  uint64_t running = 0;              ///< sequences (attention), expert batches in flight (expert)
+  uint64_t waiting = 0;              ///< sequences (attention), rows queued (expert)
+  uint64_t kv_tokens_used = 0;       ///< attention
   engine_progress engine;            ///< attention and expert workers
   uint64_t at_experts = 0;           ///< attention: micro-batches that wait for expert hosts
   std::vector<complaint> complaints; ///< attention: about expert hosts; gateway: about attention workers
@@ -226,7 +224,7 @@ typename Inspector::result_type inspect(Inspector& f, host_report& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, lease_renewal& x) {
   return f(caf::meta::type_name("lease_renewal"), x.id, x.term, x.epoch, x.running, x.waiting,
-           x.kv_tokens_used, x.activations, x.engine, x.at_experts, x.complaints);
+           x.kv_tokens_used, x.engine, x.at_experts, x.complaints);
 }
 
 } // namespace troupe

@@ -177,9 +177,15 @@ void scheduler_options::declare(option_parser& parser, expert_worker_count count
   }
   parser.toggle("allow-inexact", "let workers whose results may differ in the last bits replace one another",
                 &allow_inexact);
-  parser.text("state-dir", "DIR",
-              "where term and placement survive a restart of the scheduler; one scheduler at a time has it",
-              &state_dir);
+  parser.text(
+      "state-dir", "DIR",
+      "where term, placement and activation history survive a restart of the scheduler; one scheduler at "
+      "a time has it",
+      &state_dir);
+  parser.text("history", "FILE",
+              "activation history that a cluster without one of its own begins with, as GET /cluster/history "
+              "gave it",
+              &history_file);
   if (can_wait) {
     parser.toggle("standby",
                   "wait while another scheduler has the --state-dir, and take over when it dies or stands "

@@ -86,7 +86,8 @@ struct scheduler_options {
   uint32_t expert_workers = 1; ///< wait for so many before the first placement
   bool allow_inexact = false;
   std::string state_dir;
-  bool standby = false; ///< wait while another scheduler has the state directory
+  bool standby = false;     ///< wait while another scheduler has the state directory
+  std::string history_file; ///< empty: none
 
   /// @param can_wait  there is a --standby
   void declare(option_parser& parser, expert_worker_count count = expert_worker_count::awaited,

@@ -50,6 +50,7 @@ int run(const std::vector<std::string>& arguments) {
   scheduler_service scheduler(process.system(), options,
                               std::make_shared<metrics::scheduler_families>(families, events),
                               std::move(from));
+  process.peers().publish("history", scheduler.history());
   process.peers().publish("scheduler", scheduler.actor());
   *waits = false;
   if (!options.standby) {

@@ -73,6 +73,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   log_ignored(source, log);
   log_clamped(model, source, log);
   log_clamped(scheduler_flags, log);
+  check_history(scheduler_flags, source.fingerprint);
   auto queue = make_compute_queue(model, log); // outlives the actors
   caf::actor_system_config config;
   configure(config);
@@ -101,6 +102,7 @@ int serve_command(const std::vector<std::string>& arguments) {
                               attention_flags, std::make_shared<metrics::attention_families>(families));
   gateway_service gateway(site(worker_role::gateway, "gateway-0"), source, model, gateway_flags,
                           kernels::name_of(queue->instruction_set()), families);
+  directory.publish("history", scheduler.history());
   directory.publish("scheduler", scheduler.actor());
   directory.publish("expert-0", expert.actor());
   directory.publish("attention-0", attention.actor());

@@ -21,6 +21,7 @@
 #include "services/process/model_source.hpp"
 #include "services/process/process_log.hpp"
 #include "services/process/stop_signal.hpp"
+#include "services/scheduler/scheduler_service.hpp"
 #include "services/troupe/commands.hpp"
 #include "services/troupe/supervisor.hpp"
 
@@ -166,6 +167,7 @@ int up_command(const std::vector<std::string>& arguments) {
   {
     model_source source = open_model(model);
     log_clamped(model, source, log);
+    check_history(scheduler, source.fingerprint);
     model.max_model_len = std::min(model.max_model_len, static_cast<uint32_t>(source.config.max_context));
   }
   log_clamped(scheduler, log);
@@ -240,6 +242,7 @@ int up_command(const std::vector<std::string>& arguments) {
         .add_number("expert-workers", scheduler.expert_workers)
         .add("allow-inexact", scheduler.allow_inexact ? "true" : "false")
         .add("state-dir", scheduler.state_dir)
+        .add("history", scheduler.history_file)
         .add("standby", up.schedulers > 1 ? "true" : "false") // whoever comes first is active
         .add("listen", "127.0.0.1:0");
     add_metrics(scheduler_flags);

@@ -86,8 +86,6 @@ ordered_json worker_of(const worker_status& worker) {
     result["kv_capacity_tokens"] = worker.kv_capacity_tokens;
     result["max_model_len"] = worker.max_model_len;
   }
-  if (!worker.load.activations.empty())
-    load["activations"] = worker.load.activations;
   result["load"] = std::move(load);
   ordered_json hosted = ordered_json::array();
   for (const expert_id& expert : worker.hosted)

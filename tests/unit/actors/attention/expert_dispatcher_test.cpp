@@ -157,13 +157,14 @@ TEST_F(expert_dispatcher_test, a_parked_micro_batch_does_not_hold_up_others) {
   publish(attention, one);
   // Which requests need expert 7 of layer 3, and which do not?
   std::map<bool, generation_request> examples;
+  uint64_t used = 0;
   for (uint64_t number = 1; examples.size() < 2; ++number) {
     const auto request = make_request(number, 2, 2);
     submit_expecting(request);
     finish_all();
-    const auto load = ask<lease_renewal>(attention.actor, load_atom_v);
-    ASSERT_TRUE(load);
-    examples[load->activations[3][7] > 0] = request;
+    const auto counts = *ask<activation_counts_ptr>(attention.actor, caf::get_atom_v);
+    examples[counts->rows[3][7] > used] = request;
+    used = counts->rows[3][7];
   }
   results.clear();
   wanted.clear();

@@ -312,12 +312,9 @@ TEST_F(expert_host_test, says_what_it_is_and_how_it_fares) {
   EXPECT_EQ(busy->running, 2U);
   EXPECT_EQ(busy->waiting, 3U);
   ASSERT_TRUE(run_until([&] { return answers.size() == 2; }));
-  const auto load = ask<lease_renewal>(one.actor, load_atom_v);
-  EXPECT_EQ(load->activations,
-            (std::vector<std::vector<uint64_t>>{
-                {0, 5, 0, 0, 2, 0, 0, 0}, {}, {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0}}));
-  const auto next = ask<lease_renewal>(one.actor, load_atom_v);
-  EXPECT_EQ(next->activations[0], (std::vector<uint64_t>(8, 0)));
+  const auto rest = ask<lease_renewal>(one.actor, load_atom_v);
+  EXPECT_EQ(rest->running, 0U);
+  EXPECT_EQ(rest->waiting, 0U);
 }
 
 } // namespace

@@ -121,6 +121,15 @@ class large_cluster : public deterministic_system {
   size_t num_with_newest = 0; ///< attention workers
   uint64_t num_publications = 0;
   uint64_t num_welcomes = 0;
+  tally renewals; ///< that workers have sent
+
+  template <class T>
+  uint64_t size_of(const T& value) {
+    std::vector<char> bytes;
+    caf::binary_serializer sink{system, bytes};
+    EXPECT_FALSE(sink(const_cast<T&>(value))); // CAF's serializers take references
+    return bytes.size();
+  }
 
  private:
   struct worker_state {
@@ -159,6 +168,8 @@ class large_cluster : public deterministic_system {
             load.id = self->state.hello.address.id;
             load.term = self->state.held.view().experts.term;
             load.epoch = self->state.held.view().experts.epoch;
+            ++cluster->renewals.messages;
+            cluster->renewals.bytes += cluster->size_of(load);
             self->send(cluster->scheduler, std::move(load));
             return;
           }
@@ -214,14 +225,6 @@ class large_cluster : public deterministic_system {
       ++num_publications;
     }
     num_with_newest += epoch == newest_epoch ? 1 : 0;
-  }
-
-  template <class T>
-  uint64_t size_of(const T& value) {
-    std::vector<char> bytes;
-    caf::binary_serializer sink{system, bytes};
-    EXPECT_FALSE(sink(const_cast<T&>(value))); // CAF's serializers take references
-    return bytes.size();
   }
 
   template <class T>

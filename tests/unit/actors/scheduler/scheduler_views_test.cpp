@@ -33,6 +33,7 @@ class scheduler_views_test : public scheduler_fixture {
 
 TEST_F(scheduler_views_test, an_attention_worker_is_sent_the_layers_that_changed) {
   start_ready();
+  pass(1s); // who gave experts away has let go of them
   auto& attention = *peers[0].log;
   auto before = attention.held;
   attention.changes.clear();
@@ -59,6 +60,7 @@ TEST_F(scheduler_views_test, an_attention_worker_is_sent_the_layers_that_changed
 
 TEST_F(scheduler_views_test, a_death_names_the_worker_and_the_layers_that_lost_it) {
   start_ready();
+  pass(1s); // nobody else has its experts any more
   auto& attention = *peers[0].log;
   attention.changes.clear();
   die(peers[2]);
