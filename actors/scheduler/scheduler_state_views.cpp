@@ -32,9 +32,11 @@ shared_view_change scheduler_state::whole_view_of(worker_role role) {
 }
 
 caf::result<shared_view_change> scheduler_state::view_of(worker_id id) {
-  if (const auto* member = members_.find(id))
-    return whole_view_of(member->hello.address.role);
-  return make_error(ec::not_ready, "a worker that is not here joins before it is sent a view");
+  const auto* member = members_.find(id);
+  if (member == nullptr)
+    return make_error(ec::not_ready, "a worker that is not here joins before it is sent a view");
+  event("view-missed", described(member->hello.address) + " asks for the whole view");
+  return whole_view_of(member->hello.address.role);
 }
 
 } // namespace troupe

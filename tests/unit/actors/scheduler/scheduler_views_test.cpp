@@ -113,6 +113,7 @@ TEST_F(scheduler_views_test, who_has_missed_a_change_asks_and_gets_all_that_is_f
   const auto stranger = of(99);
   ASSERT_FALSE(stranger);
   EXPECT_EQ(code_of(stranger.error()), ec::not_ready);
+  EXPECT_EQ(metrics->count("view-missed"), 3U);
 }
 
 TEST_F(scheduler_views_test, a_welcome_and_the_changes_after_it_make_the_view_of_all_others) {
