@@ -61,7 +61,7 @@ TEST(metrics_endpoint, answers_scrapes_and_probes) {
 }
 
 TEST(metrics_endpoint, listens_where_a_name_says) {
-  const endpoint served{{"localhost", 0}, std::make_shared<registry>(), [] { return true; }};
+  const endpoint served{{"localhost", 0}, std::make_shared<registry>(), [] { return std::string(); }};
   EXPECT_EQ(ask(served.port(), "GET", "/health").status, 200);
 }
 
