@@ -89,7 +89,7 @@ def main():
     run_dir.mkdir(parents=True, exist_ok=True)
     workers = Workers()
     with Cluster(binaries, "up", model, "--attention-workers", str(NUM_ATTENTION), "--expert-workers", str(NUM_EXPERTS),
-                 "--replicas", "2", "--served-model-name", "m", "--metrics-port", str(workers.first),
+                 "--replicas", "2", "--served-model-name", "m", "--worker-metrics-port", str(workers.first),
                  run_dir=run_dir, log=work / "up.log") as cluster:
         streams = [lambda n=n: content(cluster.stream("/v1/completions", body(n))) for n in range(NUM_STREAMS)]
         undisturbed = run_all(streams, workers=NUM_STREAMS)

@@ -71,12 +71,12 @@ class host_world : public serving_system {
   }
 
   /// @param number  below the newest: of a message that was overtaken
-  void send_order(uint64_t term, uint64_t number, const std::vector<expert_id>& experts_wanted) {
-    const auto is_stale = std::pair{term, number} < newest;
-    newest = std::max(newest, std::pair{term, number});
+  void send_order(uint64_t of_term, uint64_t number, const std::vector<expert_id>& experts_wanted) {
+    const auto is_stale = std::pair{of_term, number} < newest;
+    newest = std::max(newest, std::pair{of_term, number});
     ++num_orders;
     system.spawn(
-        [this, is_stale, order = host_order{term, number, experts_wanted}](caf::event_based_actor* self) {
+        [this, is_stale, order = host_order{of_term, number, experts_wanted}](caf::event_based_actor* self) {
           self->request(one.actor, 600s, order)
               .then(
                   [this, is_stale, order](const host_report& said) {
