@@ -138,7 +138,7 @@ class serving_world : public serving_system {
   }
 
   void play() {
-    for (int step = 0; step < 50; ++step) {
+    for (int step = 0; step < 30; ++step) {
       links.pass(links.up_to(links.one_in(6) ? 2s : 10ms));
       do_something();
       submit_one();
@@ -195,7 +195,7 @@ TEST(expert_overlap, property_rows_come_back_once_whatever_hosts_do) {
   uint64_t num_not_hosted = 0;
   uint64_t num_timeouts = 0;
   const auto* alone = std::getenv("TROUPE_SEED"); // NOLINT(concurrency-mt-unsafe)
-  for_each_seed(100, [&](uint32_t seed) {
+  for_each_seed(60, [&](uint32_t seed) {
     serving_world world{seed};
     world.play();
     world.expect_everybody_gets_work();
@@ -319,6 +319,46 @@ TEST_F(expert_overlap_test, a_host_that_has_loaded_since_is_asked_without_a_new_
   const auto before = now();
   finish_all();
   EXPECT_LT(now() - before, defaults::reconnect_max + 1s);
+}
+
+TEST_F(expert_overlap_test, rows_of_hosts_that_fail_together_go_to_one_host) {
+  one = add_host("expert-0");
+  two = add_host("expert-1");
+  load(one, all_experts([](expert_id id) { return id.index >= 4; }));
+  load(two, all_experts([](expert_id id) { return id.index < 4; }));
+  start_worker();
+  publish(attention, one, two);
+  start_requests(12);
+  for (const auto& at : {one, two})
+    at.device->hang();
+  advance(5ms); // both sit on batches of the same layer
+  kill(one.actor);
+  kill(two.actor); // what is left of them is not in the order of experts
+  remove(one.address);
+  remove(two.address);
+  const auto third = add_host("expert-2");
+  load(third, all_experts());
+  publish(attention, third);
+  finish_all();
+  EXPECT_EQ(retries(ec::bad_request), 0U);
+  EXPECT_EQ(third.metrics->refusals.count(ec::bad_request), 0U);
+}
+
+TEST_F(expert_overlap_test, rows_of_a_batch_and_its_hedge_that_both_fail_are_computed_once) {
+  start_replicated();
+  start_requests(12);
+  for (const auto& at : {one, two})
+    at.device->hang();
+  ASSERT_TRUE(run_until([&] { return attention.metrics->hedges > 0; }, 10s));
+  kill(one.actor);
+  kill(two.actor);
+  remove(one.address);
+  remove(two.address);
+  const auto third = add_host("expert-2");
+  load(third, all_experts());
+  publish(attention, third);
+  finish_all();
+  EXPECT_EQ(third.metrics->refusals.count(ec::bad_request), 0U);
 }
 
 TEST_F(expert_overlap_test, an_attempt_that_comes_twice_is_computed_once) {
