@@ -67,27 +67,29 @@ class seeded_links {
                   [who](const auto& entry) { return entry.second.from == who || entry.second.to == who; });
   }
 
-  /// Moves time with whatever is on its way. @param look  called after every step, to see what actors have
-  /// done
-  void pass(
-      duration time, const std::function<void()>& look = [] {}) {
-    const auto end = test_.now() + time;
-    while (!plans_.empty() && plans_.begin()->first <= end) {
-      const auto when = plans_.begin()->first;
-      test_.advance(std::max(duration::zero(), when - test_.now()));
-      look();
-      if (plans_.empty() || plans_.begin()->first > test_.now())
-        continue; // whoever looked has found somebody dead
-      auto next = plans_.extract(plans_.begin());
-      next.mapped().happens();
-      test_.run();
-      look();
+  /// Moves time with whatever is on its way. @param look  sees what actors have done, at least every `slice`
+  void pass(duration time, const std::function<void()>& look = {}) {
+    for (const auto end = test_.now() + time;;) {
+      auto next = look ? std::min(end, test_.now() + slice) : end;
+      if (!plans_.empty())
+        next = std::min(next, plans_.begin()->first);
+      test_.advance(std::max(duration::zero(), next - test_.now()));
+      if (look)
+        look();
+      if (!plans_.empty() && plans_.begin()->first <= test_.now()) {
+        plans_.extract(plans_.begin()).mapped().happens();
+        test_.run();
+        if (look)
+          look();
+      } else if (test_.now() >= end) {
+        return;
+      }
     }
-    test_.advance(std::max(duration::zero(), end - test_.now()));
-    look();
   }
 
  private:
+  static constexpr duration slice = std::chrono::milliseconds{5};
+
   struct plan {
     uint64_t from;
     uint64_t to;
