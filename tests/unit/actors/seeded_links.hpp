@@ -88,7 +88,7 @@ class seeded_links {
   }
 
  private:
-  static constexpr duration slice = std::chrono::milliseconds{5};
+  static constexpr duration slice = std::chrono::milliseconds{10};
 
   struct plan {
     uint64_t from;

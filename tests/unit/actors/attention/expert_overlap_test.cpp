@@ -381,5 +381,46 @@ TEST_F(expert_overlap_test, a_cancel_of_an_older_attempt_does_not_end_the_newer_
   finish_all();
 }
 
+TEST_F(expert_overlap_test, the_failure_of_an_older_attempt_is_not_told_as_that_of_the_newer_one) {
+  start_replicated();
+  auto request = make_request(1, 8, 24);
+  submit(attention, client, request);
+  run(); // it is with the engine
+  attention.engine->fail(1, "device lost");
+  request.attempt = 1;
+  submit_expecting(request);
+  finish_all();
+  EXPECT_EQ(attention.metrics->failures.count(ec::engine_failed), 0U);
+}
+
+TEST_F(expert_overlap_test, a_dead_host_owes_nothing_though_the_view_still_names_it) {
+  two = add_host("expert-1");
+  load(two, all_experts());
+  add_mute_host();
+  place(one, all_experts());
+  start_worker();
+  publish(attention, two);
+  start_requests();
+  finish_all();
+  ASSERT_GT(mute_batches, 0U);
+  kill(one.actor);
+  advance(defaults::engine_stall + 1s);
+  EXPECT_TRUE(ask<lease_renewal>(attention.actor, load_atom_v)->complaints.empty());
+}
+
+TEST_F(expert_overlap_test, a_host_that_answers_again_is_avoided_no_longer_than_the_first_time) {
+  one = add_host("expert-0");
+  load(one, all_experts());
+  start_worker();
+  publish(attention, one);
+  for (uint64_t number = 1; number <= 6; ++number) {
+    one.engine->fail(1, "out of memory");
+    const auto before = now();
+    submit_expecting(make_request(number, 5, 3));
+    finish_all();
+    EXPECT_LT(now() - before, 2 * defaults::reconnect_min) << "failure " << number;
+  }
+}
+
 } // namespace
 } // namespace troupe

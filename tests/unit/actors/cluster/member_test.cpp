@@ -418,5 +418,16 @@ TEST_F(member_test, who_is_leaving_renews_and_joins_nobody_any_more) {
   EXPECT_TRUE(is_gone);
 }
 
+TEST_F(member_test, renews_as_often_after_a_rejoin_as_before) {
+  start_scheduler();
+  start_member();
+  advance(defaults::lease_interval / 2); // the next tick of the first membership is under way
+  from_scheduler(fence_atom_v);
+  schedule->renewals.clear();
+  advance(2s);
+  EXPECT_EQ(schedule->hellos.size(), 2U);
+  EXPECT_EQ(schedule->renewals.size(), 5U) << "at once, and every half second";
+}
+
 } // namespace
 } // namespace troupe
