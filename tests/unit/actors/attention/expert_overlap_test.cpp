@@ -144,6 +144,10 @@ class serving_world : public serving_system {
       submit_one();
     }
     links.pass(60s); // whatever hangs is back, the worker knows the placement, and pauses are over
+    for (auto& [id, at] : hosts) { // a flaw that has had no step yet
+      at.is.engine->fail(0, "");
+      at.is.engine->truncate(0);
+    }
     finish();
   }
 
@@ -195,7 +199,7 @@ TEST(expert_overlap, property_rows_come_back_once_whatever_hosts_do) {
   uint64_t num_not_hosted = 0;
   uint64_t num_timeouts = 0;
   const auto* alone = std::getenv("TROUPE_SEED"); // NOLINT(concurrency-mt-unsafe)
-  for_each_seed(60, [&](uint32_t seed) {
+  for_each_seed(100, [&](uint32_t seed) {
     serving_world world{seed};
     world.play();
     world.expect_everybody_gets_work();

@@ -72,6 +72,7 @@ class scheduler_world : public scheduler_fixture {
     auto& who = workers.at(id);
     who.is_member = false;
     who.awaits_welcome = true;
+    who.log->welcome = caf::sec::none; // of the membership before
     auto hello = who.hello;
     hello.hosted = {who.loaded.begin(), who.loaded.end()};
     hello.term = std::max({hello.term, who.uses.experts.term, who.newest.first});
