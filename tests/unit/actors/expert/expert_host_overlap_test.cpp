@@ -109,8 +109,10 @@ class host_world : public serving_system {
       send_order(term, ++last_order, some_experts());
       break;
     case 3: // what an older scheduler has sent, or what was overtaken by what was sent after a rejoin
-      send_order(links.one_in(2) ? term - 1 : term, last_order > 2 ? last_order - 1 - links.below(2) : 0,
-                 some_experts());
+      if (links.one_in(2))
+        send_order(term - 1, last_order + links.below(9), some_experts());
+      else if (last_order > 2)
+        send_order(term, last_order - 1 - links.below(2), some_experts());
       break;
     case 4:
       if (links.one_in(4))

@@ -370,6 +370,16 @@ TEST_F(gateway_test, a_refusal_of_the_scheduler_before_is_void) {
   EXPECT_EQ(waiting.worker(), 5U);
 }
 
+TEST_F(gateway_test, what_was_asked_of_a_scheduler_that_is_gone_waits_no_longer_than_what_is_new) {
+  start_scheduler();
+  auto& waiting = admit(request_of(1));
+  lose_scheduler();
+  advance(defaults::scheduler_away - 1ms);
+  EXPECT_FALSE(waiting.is_here);
+  advance(1ms);
+  EXPECT_EQ(waiting.code(), ec::not_ready);
+}
+
 TEST_F(gateway_test, what_was_held_once_takes_no_room_later) {
   const auto half =
       request_of(1, static_cast<uint32_t>(defaults::max_held_bytes / 2 / sizeof(int32_t)) - 256);
