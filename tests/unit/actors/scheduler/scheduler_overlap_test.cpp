@@ -323,7 +323,7 @@ class scheduler_world : public scheduler_fixture {
 };
 
 TEST(scheduler_overlap, property_late_messages_lose_nothing_and_release_nothing_in_use) {
-  for_each_seed(150, [](uint32_t seed) {
+  for_each_seed(300, [](uint32_t seed) {
     scheduler_world world{seed};
     world.play();
     world.expect_rest();
