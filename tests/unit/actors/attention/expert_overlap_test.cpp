@@ -325,6 +325,26 @@ TEST_F(expert_overlap_test, a_host_that_has_loaded_since_is_asked_without_a_new_
   EXPECT_LT(now() - before, defaults::reconnect_max + 1s);
 }
 
+TEST_F(expert_overlap_test, a_view_that_brings_a_host_is_acted_on_before_the_next_tick) {
+  const auto of_layer_3 = all_experts([](expert_id id) { return id.layer == 3; });
+  one = add_host("expert-0");
+  two = add_host("expert-1");
+  load(one, all_experts([](expert_id id) { return id.layer != 3; }));
+  load(two, of_layer_3);
+  for (auto& expert : edit(experts.layers[3]).experts)
+    expert.hosts.clear();
+  start_worker();
+  publish(attention, one, two);
+  submit_expecting(make_request(1, 5, 3));
+  advance(1010ms); // ticks come every 25 ms
+  EXPECT_EQ(two.metrics->steps, 0U);
+  place(two, of_layer_3);
+  publish(attention, one, two);
+  advance(2ms);
+  EXPECT_GT(two.metrics->steps, 0U);
+  finish_all();
+}
+
 TEST_F(expert_overlap_test, rows_of_hosts_that_fail_together_go_to_one_host) {
   one = add_host("expert-0");
   two = add_host("expert-1");
