@@ -246,6 +246,81 @@ TEST_F(member_test, a_scheduler_of_an_older_term_is_not_followed) {
   EXPECT_EQ(log->views.back().experts.term, 3U);
 }
 
+TEST_F(member_test, a_view_that_comes_between_the_question_and_its_answer_is_not_confirmed_by_it) {
+  start_scheduler();
+  start_member();
+  log->answers_load = false;
+  schedule->renewals.clear();
+  advance(defaults::lease_interval); // the question is open
+  from_scheduler(view_of(1, 7));
+  log->answers_load = true;
+  advance(defaults::lease_interval);
+  ASSERT_EQ(schedule->renewals.size(), 2U);
+  EXPECT_EQ(schedule->renewals[0].epoch, 1U) << "asked before the worker had the view";
+  EXPECT_EQ(schedule->renewals[1].epoch, 7U);
+}
+
+TEST_F(member_test, a_load_that_was_asked_for_before_a_rejoin_renews_nothing) {
+  start_scheduler();
+  start_member();
+  log->answers_load = false;
+  advance(defaults::lease_interval);
+  schedule->renewals.clear();
+  log->answers_load = true;
+  from_scheduler(fence_atom_v);
+  advance(1ms);
+  EXPECT_EQ(schedule->hellos.size(), 2U);
+  EXPECT_EQ(schedule->renewals.size(), 1U) << "that of the second membership alone";
+}
+
+TEST_F(member_test, an_expert_worker_says_the_term_of_its_orders) {
+  start_scheduler();
+  start_member();
+  ASSERT_TRUE(ask<host_report>(member, host_order{5, 4, {}}));
+  kill(scheduler);
+  schedule->term = 6;
+  start_scheduler();
+  advance(1s);
+  ASSERT_EQ(schedule->hellos.size(), 2U);
+  EXPECT_EQ(schedule->hellos[1].term, 5U);
+}
+
+TEST_F(member_test, who_is_leaving_renews_and_joins_nobody_any_more) {
+  start_scheduler();
+  start_member();
+  schedule->answers_leaves = false;
+  bool is_gone = false;
+  system.spawn([&](caf::event_based_actor* self) {
+    self->request(member, 60s, caf::leave_atom_v).then([&] { is_gone = true; });
+  });
+  run();
+  ASSERT_EQ(schedule->leaves.size(), 1U);
+  schedule->renewals.clear();
+  advance(2s);
+  EXPECT_EQ(schedule->renewals.size(), 4U) << "its lease holds while it hands over";
+  from_scheduler(fence_atom_v);
+  advance(1s);
+  EXPECT_EQ(schedule->hellos.size(), 1U);
+  EXPECT_FALSE(is_gone);
+  kill(scheduler);
+  start_scheduler();
+  advance(1s);
+  EXPECT_EQ(schedule->hellos.size(), 1U) << "the next scheduler has never had it";
+  advance(defaults::drain + defaults::local_request);
+  EXPECT_TRUE(is_gone);
+}
+
+TEST_F(member_test, renews_as_often_after_a_rejoin_as_before) {
+  start_scheduler();
+  start_member();
+  advance(defaults::lease_interval / 2); // the next tick of the first membership is under way
+  from_scheduler(fence_atom_v);
+  schedule->renewals.clear();
+  advance(2s);
+  EXPECT_EQ(schedule->hellos.size(), 2U);
+  EXPECT_EQ(schedule->renewals.size(), 5U) << "at once, and every half second";
+}
+
 TEST_F(member_test, joins_again_when_fenced) {
   start_scheduler();
   start_member();
@@ -349,84 +424,6 @@ TEST_F(member_test, leaving_without_a_scheduler_is_immediate) {
   start_scheduler();
   advance(3s);
   EXPECT_TRUE(schedule->hellos.empty());
-}
-
-// ---------------------------------------------------------------------------------------------------------------
-// Overlaps: something happens between a question and its answer
-
-TEST_F(member_test, a_view_that_comes_between_the_question_and_its_answer_is_not_confirmed_by_it) {
-  start_scheduler();
-  start_member();
-  log->answers_load = false;
-  schedule->renewals.clear();
-  advance(defaults::lease_interval); // the question is open
-  from_scheduler(view_of(1, 7));
-  log->answers_load = true;
-  advance(defaults::lease_interval);
-  ASSERT_EQ(schedule->renewals.size(), 2U);
-  EXPECT_EQ(schedule->renewals[0].epoch, 1U) << "asked before the worker had the view";
-  EXPECT_EQ(schedule->renewals[1].epoch, 7U);
-}
-
-TEST_F(member_test, a_load_that_was_asked_for_before_a_rejoin_renews_nothing) {
-  start_scheduler();
-  start_member();
-  log->answers_load = false;
-  advance(defaults::lease_interval);
-  schedule->renewals.clear();
-  log->answers_load = true;
-  from_scheduler(fence_atom_v);
-  advance(1ms);
-  EXPECT_EQ(schedule->hellos.size(), 2U);
-  EXPECT_EQ(schedule->renewals.size(), 1U) << "that of the second membership alone";
-}
-
-TEST_F(member_test, an_expert_worker_says_the_term_of_its_orders) {
-  start_scheduler();
-  start_member();
-  ASSERT_TRUE(ask<host_report>(member, host_order{5, 4, {}}));
-  kill(scheduler);
-  schedule->term = 6;
-  start_scheduler();
-  advance(1s);
-  ASSERT_EQ(schedule->hellos.size(), 2U);
-  EXPECT_EQ(schedule->hellos[1].term, 5U);
-}
-
-TEST_F(member_test, who_is_leaving_renews_and_joins_nobody_any_more) {
-  start_scheduler();
-  start_member();
-  schedule->answers_leaves = false;
-  bool is_gone = false;
-  system.spawn([&](caf::event_based_actor* self) {
-    self->request(member, 60s, caf::leave_atom_v).then([&] { is_gone = true; });
-  });
-  run();
-  ASSERT_EQ(schedule->leaves.size(), 1U);
-  schedule->renewals.clear();
-  advance(2s);
-  EXPECT_EQ(schedule->renewals.size(), 4U) << "its lease holds while it hands over";
-  from_scheduler(fence_atom_v);
-  advance(1s);
-  EXPECT_EQ(schedule->hellos.size(), 1U);
-  EXPECT_FALSE(is_gone);
-  kill(scheduler);
-  start_scheduler();
-  advance(1s);
-  EXPECT_EQ(schedule->hellos.size(), 1U) << "the next scheduler has never had it";
-  advance(defaults::drain + defaults::local_request);
-  EXPECT_TRUE(is_gone);
-}
-
-TEST_F(member_test, renews_as_often_after_a_rejoin_as_before) {
-  start_scheduler();
-  start_member();
-  advance(defaults::lease_interval / 2); // the next tick of the first membership is under way
-  from_scheduler(fence_atom_v);
-  schedule->renewals.clear();
-  advance(2s);
-  EXPECT_EQ(schedule->hellos.size(), 2U);
-  EXPECT_EQ(schedule->renewals.size(), 5U) << "at once, and every half second";
 }
 
 } // namespace
