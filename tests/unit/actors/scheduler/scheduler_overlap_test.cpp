@@ -131,7 +131,7 @@ class scheduler_world : public scheduler_fixture {
         links.send(0, id, [this, id, order = who.log->orders[who.orders_seen]] { obey(id, order); });
       if (who.awaits_welcome && who.log->welcome) {
         who.awaits_welcome = false;
-        links.send(0, id, [this, id, view = who.log->welcome->view] {
+        links.send(0, id, [this, id, view = who.log->held] {
           workers.at(id).is_member = true;
           use(id, view);
         });
