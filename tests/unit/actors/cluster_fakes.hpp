@@ -29,7 +29,9 @@ using fake_member_actor = member_actor::extend<
     // Joins there with this hello.
     caf::reacts_to<caf::connect_atom, caf::strong_actor_ptr, worker_hello>,
     // Renews there.
-    caf::reacts_to<caf::update_atom, caf::strong_actor_ptr, lease_renewal>>;
+    caf::reacts_to<caf::update_atom, caf::strong_actor_ptr, lease_renewal>,
+    // Answers the open order of this number so.
+    caf::reacts_to<caf::put_atom, host_report>>;
 
 struct fake_member_log {
   caf::expected<worker_welcome> welcome{caf::sec::none};
@@ -108,6 +110,16 @@ fake_member(fake_member_actor::stateful_pointer<fake_member_state> self,
         }
       },
       [](caf::leave_atom) {},
+      [self](caf::put_atom, const host_report& report) {
+        auto& open = self->state.open;
+        const auto found = std::find_if(open.begin(), open.end(), [&report](const auto& entry) {
+          return entry.second.term == report.term && entry.second.order == report.order;
+        });
+        ASSERT_NE(found, open.end());
+        auto promise = std::move(found->first);
+        open.erase(found);
+        promise.deliver(report);
+      },
   };
 }
 

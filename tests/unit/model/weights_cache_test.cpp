@@ -180,6 +180,23 @@ TEST_F(weights_cache, a_file_under_the_name_of_another_is_not_believed) {
   EXPECT_EQ(read_file(path), whole);
 }
 
+TEST_F(weights_cache, a_file_of_another_model_under_our_name_is_not_believed) {
+  open(options());
+  const auto path = only_file();
+  const auto whole = read_file(path);
+  const test::random_model stranger("qwen2_dense_layers", 2); // the same shapes, other weights
+  test::scratch_folder other;
+  auto elsewhere = options();
+  elsewhere.cache.folder = other.path();
+  open_weights(stranger.folder(), load_config(stranger.folder()), elsewhere);
+  for (const auto& entry : std::filesystem::directory_iterator(other.path()))
+    if (entry.path().extension() == ".troupe")
+      std::filesystem::copy_file(entry.path(), path, std::filesystem::copy_options::overwrite_existing);
+  ASSERT_NE(read_file(path), whole);
+  open(options());
+  EXPECT_EQ(read_file(path), whole) << "written again";
+}
+
 // The folder may be one that this process cannot write to.
 TEST_F(weights_cache, a_file_that_is_there_needs_no_lock) {
   open(options());

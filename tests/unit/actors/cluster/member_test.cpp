@@ -41,8 +41,11 @@ any_worker_actor::behavior_type any_worker(any_worker_actor::stateful_pointer<si
       [self, log](load_atom) -> caf::result<lease_renewal> {
         lease_renewal load;
         load.running = 3;
-        if (log->answers_load)
+        if (log->answers_load) {
+          for (auto& late : std::exchange(self->state.open, {}))
+            late.deliver(load);
           return load;
+        }
         return self->state.open.emplace_back(self->make_response_promise<lease_renewal>());
       },
       [log](const host_order& order) {
@@ -85,6 +88,7 @@ struct scheduler_log {
   uint64_t term = 1;
   caf::error refusal;
   bool answers_joins = true;
+  bool answers_leaves = true;
   std::vector<worker_hello> hellos;
   std::vector<lease_renewal> renewals;
   std::vector<worker_id> leaves;
@@ -96,6 +100,7 @@ struct scheduler_log {
 struct fake_scheduler_state {
   static inline const char* name = "fake_scheduler";
   std::vector<caf::typed_response_promise<worker_welcome>> open;
+  std::vector<caf::typed_response_promise<caf::unit_t>> leaving;
   std::vector<caf::typed_response_promise<shared_view_change>> open_views;
 };
 
@@ -125,13 +130,18 @@ scheduler_actor::behavior_type fake_scheduler(scheduler_actor::stateful_pointer<
         return worker_welcome{log->term, "model-a", view_of(log->term, 1)};
       },
       [log](const lease_renewal& load) { log->renewals.push_back(load); },
+      [self, log](caf::leave_atom, worker_id id) -> caf::result<void> {
+        log->leaves.push_back(id);
+        if (log->answers_leaves)
+          return caf::unit;
+        return self->state.leaving.emplace_back(self->make_response_promise<caf::unit_t>());
+      },
       [self, log](view_atom, worker_id id) -> caf::result<shared_view_change> {
         log->asked_whole.push_back(id);
         if (log->whole->epoch == 0)
           return self->state.open_views.emplace_back(self->make_response_promise<shared_view_change>());
         return log->whole;
       },
-      [log](caf::leave_atom, worker_id id) { log->leaves.push_back(id); },
       [](const admission_request&) -> caf::result<assignment> { return make_error(ec::not_ready, "fake"); },
       [](done_atom, request_id) {},
       [](caf::tick_atom) {},
@@ -369,6 +379,81 @@ TEST_F(member_test, a_scheduler_of_an_older_term_is_not_followed) {
   advance(3s);
   EXPECT_TRUE(schedule->renewals.empty());
   EXPECT_EQ(log->views.back().experts.term, 3U);
+}
+
+TEST_F(member_test, a_view_that_comes_between_the_question_and_its_answer_is_not_confirmed_by_it) {
+  start_scheduler();
+  start_member();
+  log->answers_load = false;
+  schedule->renewals.clear();
+  advance(defaults::lease_interval); // the question is open
+  from_scheduler(view_of(1, 7));
+  log->answers_load = true;
+  advance(defaults::lease_interval);
+  ASSERT_EQ(schedule->renewals.size(), 2U);
+  EXPECT_EQ(schedule->renewals[0].epoch, 1U) << "asked before the worker had the view";
+  EXPECT_EQ(schedule->renewals[1].epoch, 7U);
+}
+
+TEST_F(member_test, a_load_that_was_asked_for_before_a_rejoin_renews_nothing) {
+  start_scheduler();
+  start_member();
+  log->answers_load = false;
+  advance(defaults::lease_interval);
+  schedule->renewals.clear();
+  log->answers_load = true;
+  from_scheduler(fence_atom_v);
+  advance(1ms);
+  EXPECT_EQ(schedule->hellos.size(), 2U);
+  EXPECT_EQ(schedule->renewals.size(), 1U) << "that of the second membership alone";
+}
+
+TEST_F(member_test, an_expert_worker_says_the_term_of_its_orders) {
+  start_scheduler();
+  start_member();
+  ASSERT_TRUE(ask<host_report>(member, host_order{5, 4, {}}));
+  kill(scheduler);
+  schedule->term = 6;
+  start_scheduler();
+  advance(1s);
+  ASSERT_EQ(schedule->hellos.size(), 2U);
+  EXPECT_EQ(schedule->hellos[1].term, 5U);
+}
+
+TEST_F(member_test, who_is_leaving_renews_and_joins_nobody_any_more) {
+  start_scheduler();
+  start_member();
+  schedule->answers_leaves = false;
+  bool is_gone = false;
+  system.spawn([&](caf::event_based_actor* self) {
+    self->request(member, 60s, caf::leave_atom_v).then([&] { is_gone = true; });
+  });
+  run();
+  ASSERT_EQ(schedule->leaves.size(), 1U);
+  schedule->renewals.clear();
+  advance(2s);
+  EXPECT_EQ(schedule->renewals.size(), 4U) << "its lease holds while it hands over";
+  from_scheduler(fence_atom_v);
+  advance(1s);
+  EXPECT_EQ(schedule->hellos.size(), 1U);
+  EXPECT_FALSE(is_gone);
+  kill(scheduler);
+  start_scheduler();
+  advance(1s);
+  EXPECT_EQ(schedule->hellos.size(), 1U) << "the next scheduler has never had it";
+  advance(defaults::drain + defaults::local_request);
+  EXPECT_TRUE(is_gone);
+}
+
+TEST_F(member_test, renews_as_often_after_a_rejoin_as_before) {
+  start_scheduler();
+  start_member();
+  advance(defaults::lease_interval / 2); // the next tick of the first membership is under way
+  from_scheduler(fence_atom_v);
+  schedule->renewals.clear();
+  advance(2s);
+  EXPECT_EQ(schedule->hellos.size(), 2U);
+  EXPECT_EQ(schedule->renewals.size(), 5U) << "at once, and every half second";
 }
 
 TEST_F(member_test, joins_again_when_fenced) {

@@ -1,6 +1,8 @@
 // Where steps are computed: on the queue's own thread, or on one that it borrows.
 #include "actors/engine/compute_queue.hpp"
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <limits>
 #include <system_error>
@@ -108,6 +110,25 @@ TEST_F(compute_queue_test, after_a_long_step_it_borrows_none_until_one_was_short
     again.get();
   }
   EXPECT_TRUE(borrowed);
+}
+
+TEST_F(compute_queue_test, steps_run_in_their_order_whichever_thread_has_them) {
+  for (int round = 0; round < 300; ++round) {
+    follow_up left;
+    std::atomic<int> next{0};
+    std::array<int, 3> places{};
+    const told<bool> done;
+    queue_.submit([&](kernels::context&) { places[0] = next++; });
+    queue_.submit([&](kernels::context&) { places[1] = next++; });
+    follow(left);
+    queue_.submit([&, done](kernels::context&) {
+      places[2] = next++;
+      done.set(true);
+    });
+    follow(left);
+    done.get();
+    ASSERT_EQ(places, (std::array{0, 1, 2})) << "round " << round;
+  }
 }
 
 TEST_F(compute_queue_test, a_borrowed_thread_computes_with_its_mode_and_gets_the_old_one_back) {

@@ -69,5 +69,19 @@ TEST_F(step_sampling_test, where_all_that_is_allowed_is_forbidden_what_is_allowe
   EXPECT_EQ(next({0}, {}), 1);
 }
 
+TEST_F(step_sampling_test, a_stop_token_is_masked_until_there_are_as_many_tokens_as_asked_for) {
+  sampling.stop_token_ids = {5};
+  sampling.min_tokens = 2;
+  EXPECT_EQ(next({0}, {}), 4);
+  EXPECT_EQ(next({0, 1, 2}, {3}), 4) << "the prompt does not count";
+  EXPECT_EQ(next({0}, {3, 3}), 5);
+}
+
+TEST_F(step_sampling_test, presence_is_punished_in_the_answer_and_not_in_the_prompt) {
+  sampling.presence_penalty = 1.5F;
+  EXPECT_EQ(next({5}, {1}), 5);
+  EXPECT_EQ(next({0}, {5}), 4);
+}
+
 } // namespace
 } // namespace troupe

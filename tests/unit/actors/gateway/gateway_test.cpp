@@ -144,6 +144,43 @@ TEST_F(gateway_test, an_answer_of_the_scheduler_before_is_void) {
   EXPECT_EQ(waiting.worker(), 5U);
 }
 
+TEST_F(gateway_test, a_refusal_of_the_scheduler_before_is_void) {
+  start_scheduler();
+  auto& waiting = admit(request_of(1));
+  const auto earlier = scheduler;
+  start_scheduler();
+  caf::anon_send(earlier, caf::put_atom_v, request_id{1}, make_error(ec::overloaded, "full"));
+  run();
+  EXPECT_FALSE(waiting.is_here) << "the present one may well have room";
+  scheduler_answers(place(1, 5));
+  EXPECT_EQ(waiting.worker(), 5U);
+}
+
+TEST_F(gateway_test, what_was_asked_of_a_scheduler_that_is_gone_waits_no_longer_than_what_is_new) {
+  start_scheduler();
+  auto& waiting = admit(request_of(1));
+  lose_scheduler();
+  advance(defaults::scheduler_away - 1ms);
+  EXPECT_FALSE(waiting.is_here);
+  advance(1ms);
+  EXPECT_EQ(waiting.code(), ec::not_ready);
+}
+
+TEST_F(gateway_test, what_was_held_once_takes_no_room_later) {
+  const auto half =
+      request_of(1, static_cast<uint32_t>(defaults::max_held_bytes / 2 / sizeof(int32_t)) - 256);
+  for (uint64_t id = 1; id <= 6; id += 2) {
+    for (auto number : {id, id + 1}) {
+      auto request = half;
+      request.id = {number};
+      auto& held = admit(request);
+      EXPECT_FALSE(held.is_here) << "request " << number;
+    }
+    advance(defaults::scheduler_away);
+    EXPECT_EQ(answers.back().code(), ec::not_ready);
+  }
+}
+
 TEST_F(gateway_test, replays_wait_for_the_scheduler_until_their_own_deadline) {
   auto request = request_of(1);
   request.attempt = 1;
