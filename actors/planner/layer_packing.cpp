@@ -93,32 +93,32 @@ std::vector<double> mean_loads(const draft_placement& draft, uint32_t layer) {
   return loads;
 }
 
-void complete_layer(draft_placement& draft, uint32_t layer) {
+void complete_layer(draft_placement& draft, uint32_t layer, uint32_t num_replicas) {
   const auto& problem = draft.problem();
   const auto experts = experts_by_work(draft, layer);
-  uint64_t num_wanted = 0;
+  num_replicas = std::min(num_replicas, problem.num_hosts());
+  uint64_t num_missing = 0;
   for (auto expert : experts)
-    num_wanted +=
-        problem.min_replicas() - std::min(problem.min_replicas(), draft.num_replicas(layer, expert));
-  if (num_wanted == 0)
+    num_missing += num_replicas - std::min(num_replicas, draft.num_replicas(layer, expert));
+  if (num_missing == 0)
     return;
   auto loads = mean_loads(draft, layer);
-  layer_packing packing{draft, layer, layer_quota(draft, layer, num_wanted)};
-  for (uint32_t replica = 1; replica <= std::min(problem.min_replicas(), problem.num_hosts()); ++replica)
+  layer_packing packing{draft, layer, layer_quota(draft, layer, num_missing)};
+  for (uint32_t replica = 1; replica <= num_replicas; ++replica)
     for (auto expert : experts) {
       if (draft.num_replicas(layer, expert) >= replica)
         continue;
-      const auto work = problem.load(layer).mean_work[expert] / problem.min_replicas();
-      const auto host =
-          packing.put(expert, [&](host_index at) { return loads[at] + work / problem.host(at).speed; });
-      if (host)
-        loads[*host] += work / problem.host(*host).speed;
+      const auto work = problem.load(layer).mean_work[expert] / num_replicas;
+      const auto after = [&](host_index host) { return loads[host] + work / problem.host(host).speed; };
+      if (const auto host = packing.put(expert, after))
+        loads[*host] = after(*host);
     }
 }
 
 void complete(draft_placement& draft) {
-  for (auto layer : draft.problem().layers_by_size())
-    complete_layer(draft, layer);
+  for (auto num_replicas : {1U, draft.problem().min_replicas()})
+    for (auto layer : draft.problem().layers_by_size())
+      complete_layer(draft, layer, num_replicas);
 }
 
 } // namespace troupe

@@ -40,11 +40,12 @@ std::vector<uint32_t> experts_by_work(const draft_placement& draft, uint32_t lay
 /// Mean work of the layer that each host has, on its speed, [hosts]; replicas share it evenly.
 std::vector<double> mean_loads(const draft_placement& draft, uint32_t layer);
 
-/// Gives experts of the layer that have fewer hosts than planning_problem::min_replicas() further ones, the
-/// least loaded first, as far as there is room. All first ones come before any second.
-void complete_layer(draft_placement& draft, uint32_t layer);
+/// Gives experts of the layer that have fewer hosts than this further ones, the least loaded first, as far as
+/// there is room. All first ones come before any second.
+void complete_layer(draft_placement& draft, uint32_t layer, uint32_t num_replicas);
 
-/// complete_layer() for all layers, the largest experts first.
+/// Gives every expert a host, and then planning_problem::min_replicas(), as far as there is room; the largest
+/// first.
 void complete(draft_placement& draft);
 
 } // namespace troupe

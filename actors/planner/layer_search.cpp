@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+
+#include "actors/planner/layer_packing.hpp"
 
 namespace troupe {
 
@@ -199,7 +202,7 @@ void layer_search::consider(const move& candidate, best_move& best) {
   }
 }
 
-void layer_search::consider_all(host_index from, best_move& best) {
+void layer_search::consider_all(host_index from, const std::vector<host_index>& cool, best_move& best) {
   const auto& problem = draft_.problem();
   for (auto expert : held_[from]) {
     const auto num_replicas = draft_.num_replicas(layer_, expert);
@@ -207,7 +210,7 @@ void layer_search::consider_all(host_index from, best_move& best) {
     const replica here{expert, from};
     if (num_replicas > problem.min_replicas())
       consider({{here}, {}}, best);
-    for (host_index to = 0; to < problem.num_hosts(); ++to) {
+    for (auto to : cool) {
       if (to == from || draft_.holds(to, layer_, expert))
         continue;
       const replica there{expert, to};
@@ -230,27 +233,33 @@ void layer_search::consider_all(host_index from, best_move& best) {
   }
 }
 
-std::vector<host_index> layer_search::hosts_by_heat() const {
-  const auto& problem = draft_.problem();
-  std::vector<double> heat(problem.num_hosts());
+std::vector<host_index> layer_search::hot_hosts(uint32_t count) const {
+  std::vector<double> heat(held_.size());
   for (size_t window = 0; window < num_windows_; ++window)
-    heat[tops_[window].hosts[0]] += problem.weights()[window];
+    heat[tops_[window].hosts[0]] += draft_.problem().weights()[window];
   std::vector<host_index> hosts;
-  for (host_index host = 0; host < problem.num_hosts(); ++host)
+  for (host_index host = 0; host < held_.size(); ++host)
     if (!held_[host].empty())
       hosts.push_back(host);
   std::stable_sort(hosts.begin(), hosts.end(), [&](auto l, auto r) { return heat[l] > heat[r]; });
+  hosts.resize(std::min<size_t>(hosts.size(), count));
   return hosts;
 }
 
-bool layer_search::improve(uint32_t num_hot) {
+std::vector<host_index> layer_search::cool_hosts(uint32_t count) const {
+  const auto loads = mean_loads(draft_, layer_);
+  std::vector<host_index> hosts(held_.size());
+  std::iota(hosts.begin(), hosts.end(), 0U);
+  std::stable_sort(hosts.begin(), hosts.end(), [&](auto l, auto r) { return loads[l] < loads[r]; });
+  hosts.resize(std::min<size_t>(hosts.size(), count));
+  return hosts;
+}
+
+bool layer_search::improve(const scope& where) {
   best_move best;
-  uint32_t num_seen = 0;
-  for (auto host : hosts_by_heat()) {
-    if (num_seen++ >= num_hot && best.gain > 0)
-      break;
-    consider_all(host, best);
-  }
+  const auto cool = cool_hosts(where.num_cool);
+  for (auto host : hot_hosts(where.num_hot))
+    consider_all(host, cool, best);
   if (best.gain <= 0)
     return false;
   apply(best.what);

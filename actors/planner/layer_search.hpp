@@ -29,10 +29,17 @@ class layer_search {
   /// ns a step: busiest host, messages, loads
   double cost() const { return cost_; }
 
-  /// Makes the best move of one of the hosts that are busiest in some window; looks at `num_hot` of them and
-  /// only then at the others, and at hosts that are never the busiest last.
-  /// @return false when no move gains anything: the layer is at an optimum, until somebody makes room
-  bool improve(uint32_t num_hot);
+  /// Where improve() looks.
+  struct scope {
+    uint32_t num_hot = std::numeric_limits<uint32_t>::max(); ///< hosts to take from: busiest in most windows
+    uint32_t num_cool =
+        std::numeric_limits<uint32_t>::max(); ///< hosts to give to: those with the least mean load
+  };
+
+  /// Makes the best move there is from a hot host to a cool one.
+  /// @return false when no move gains anything; in the widest scope the layer is then at an optimum, until
+  ///         somebody makes room
+  bool improve(const scope& where);
 
   /// What the layer's cost falls by when an expert gets these hosts (ascending), whether or not there is
   /// room.
@@ -79,7 +86,7 @@ class layer_search {
   };
 
   void consider(const move& candidate, best_move& best);
-  void consider_all(host_index from, best_move& best);
+  void consider_all(host_index from, const std::vector<host_index>& cool, best_move& best);
   double gain_of(const move& candidate);
   /// Gain by load and messages of changes already in changes_.
   double gain_of_changes();
@@ -90,7 +97,8 @@ class layer_search {
                    std::span<const host_index> after) const;
   void apply(const move& chosen);
   void find_tops();
-  std::vector<host_index> hosts_by_heat() const;
+  std::vector<host_index> hot_hosts(uint32_t count) const;
+  std::vector<host_index> cool_hosts(uint32_t count) const;
 
   draft_placement& draft_;
   uint32_t layer_;

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "actors/planner/anticorrelated_placement.hpp"
@@ -33,13 +34,11 @@ class budget {
   uint64_t left_;
 };
 
-/// @return whether the layer may gain more; `is_optimum` where not for lack of budget
-bool improve(layer_search& layer, const search_settings& settings, budget& left, uint32_t num_moves) {
-  for (uint32_t made = 0; made < num_moves; ++made) {
-    if (left.is_spent())
-      return true;
+/// @return false when no move in this scope gains anything
+bool improve(layer_search& layer, const layer_search::scope& where, budget& left, uint32_t num_moves) {
+  for (uint32_t made = 0; made < num_moves && !left.is_spent(); ++made) {
     const auto before = layer.num_evaluations();
-    const auto has_gained = layer.improve(settings.num_hot_hosts);
+    const auto has_gained = layer.improve(where);
     left.spend(layer.num_evaluations() - before);
     if (!has_gained)
       return false;
@@ -47,18 +46,18 @@ bool improve(layer_search& layer, const search_settings& settings, budget& left,
   return true;
 }
 
-bool improve_in_turns(draft_placement& draft, const search_settings& settings, budget& left) {
+void improve_in_turns(draft_placement& draft, const search_settings& settings, budget& left) {
   std::vector<layer_search> layers;
-  std::vector<uint32_t> active;
-  for (uint32_t layer = 0; layer < draft.problem().num_layers(); ++layer) {
+  for (uint32_t layer = 0; layer < draft.problem().num_layers(); ++layer)
     layers.emplace_back(draft, layer);
-    active.push_back(layer);
+  for (const auto& where : {settings.narrow, layer_search::scope{}}) {
+    std::vector<uint32_t> active(layers.size());
+    std::iota(active.begin(), active.end(), 0U);
+    while (!active.empty() && !left.is_spent())
+      std::erase_if(active, [&](uint32_t layer) {
+        return !improve(layers[layer], where, left, settings.moves_a_turn);
+      });
   }
-  while (!active.empty() && !left.is_spent())
-    std::erase_if(active, [&](uint32_t layer) {
-      return !improve(layers[layer], settings, left, settings.moves_a_turn);
-    });
-  return active.empty();
 }
 
 /// Makes something else of a layer that it has cleared.
@@ -95,26 +94,29 @@ void rearrange(draft_placement& draft, uint32_t layer, const search_settings& se
   for (const auto& hosts : start)
     num_places += hosts.size();
   num_places = std::max(num_places, layer_places(problem, layer));
-  std::optional<layer_hosts> fresh;
-  double fresh_cost = start_cost * hopeless;
+  std::vector<std::pair<double, layer_hosts>> fresh; // by cost
   for (const auto& next : rearrangements(problem, num_places)) {
     draft.clear_layer(layer);
     next(draft, layer);
-    complete_layer(draft, layer);
-    if (!is_whole(draft, layer, start))
-      continue;
-    if (const auto cost = layer_search{draft, layer}.cost(); cost < fresh_cost) {
-      fresh = draft.hosts(layer);
-      fresh_cost = cost;
+    complete_layer(draft, layer, problem.min_replicas());
+    if (const auto cost = layer_search{draft, layer}.cost();
+        cost < start_cost * hopeless && is_whole(draft, layer, start))
+      fresh.emplace_back(cost, draft.hosts(layer));
+  }
+  std::sort(fresh.begin(), fresh.end());
+  auto best = start;
+  auto best_cost = start_cost;
+  for (const auto& [cost, hosts] : fresh) {
+    draft.set_layer(layer, hosts);
+    layer_search searched{draft, layer};
+    for (const auto& where : {settings.narrow, layer_search::scope{}})
+      improve(searched, where, left, UINT32_MAX);
+    if (searched.cost() < best_cost) {
+      best = draft.hosts(layer);
+      best_cost = searched.cost();
     }
   }
-  draft.set_layer(layer, fresh.value_or(start));
-  if (!fresh)
-    return;
-  layer_search searched{draft, layer};
-  improve(searched, settings, left, UINT32_MAX);
-  if (!(searched.cost() < start_cost))
-    draft.set_layer(layer, start);
+  draft.set_layer(layer, best);
 }
 
 /// Takes back what gains no more than it costs: the hosts that an expert had in `baseline`, where there is
@@ -152,7 +154,8 @@ search_result search(draft_placement& draft, const search_settings& settings) {
     baseline.push_back(draft.hosts(layer));
   // Half of the bound for what is there, the other half for what others would make of it.
   budget first{settings.max_evaluations / 2};
-  auto is_optimum = improve_in_turns(draft, settings, first);
+  improve_in_turns(draft, settings, first);
+  auto is_optimum = !first.is_spent();
   budget second{settings.max_evaluations - settings.max_evaluations / 2};
   for (uint32_t layer = 0; layer < num_layers; ++layer) {
     budget share{second.left() / (num_layers - layer)};

@@ -11,15 +11,17 @@
 #include <cstdint>
 
 #include "actors/planner/draft_placement.hpp"
+#include "actors/planner/layer_search.hpp"
 
 namespace troupe {
 
 struct search_settings {
   /// Bound on the work: evaluations of single moves, for all layers together. One takes some 0.2 us for each
   /// ten windows.
-  uint64_t max_evaluations = 30'000'000;
-  uint32_t num_hot_hosts = 3; ///< whose experts are looked at before a layer's best move is made
-  uint32_t moves_a_turn = 4;  ///< of a layer before others may take what room there is
+  uint64_t max_evaluations = 10'000'000;
+  /// While it gains anything, only moves from so many of a layer's hottest hosts to so many of its coolest.
+  layer_search::scope narrow{3, 8};
+  uint32_t moves_a_turn = 4; ///< of a layer before others may take what room there is
 };
 
 struct search_result {
@@ -27,7 +29,8 @@ struct search_result {
   bool is_optimum = true; ///< false: the bound came first
 };
 
-/// 1. Layers take turns at layer_search::improve() until none of them gains.
+/// 1. Layers take turns at layer_search::improve() until none of them gains, in a narrow scope, then in the
+/// widest.
 /// 2. For each layer, what other strategies would make of it (greedy on 1, 2, 3, 4, 6, 8, 12... hosts,
 /// anti-correlated,
 ///    replicated) is improved likewise, and kept when that costs less, all its moves included.

@@ -52,20 +52,20 @@ std::string_view to_string(planner_strategy strategy) {
 
 draft_placement repaired(const planning_problem& problem) {
   draft_placement draft{problem};
-  // First copies first, so that a full host gives up what others have, too.
-  for (size_t replica = 0; replica < problem.num_hosts(); ++replica)
+  const auto keep = [&](uint32_t num_replicas) {
     for (auto layer : problem.layers_by_size())
-      for (uint32_t expert = 0; expert < problem.num_experts(layer); ++expert) {
-        const auto& present = problem.present(layer)[expert];
-        if (draft.num_replicas(layer, expert) > replica
-            || draft.num_replicas(layer, expert) >= problem.max_replicas())
-          continue;
-        const auto at = std::find_if(present.begin(), present.end(),
-                                     [&](host_index host) { return draft.may_add(host, layer, expert); });
-        if (at != present.end())
-          draft.add(*at, layer, expert);
-      }
+      for (uint32_t expert = 0; expert < problem.num_experts(layer); ++expert)
+        for (auto host : problem.present(layer)[expert])
+          if (draft.num_replicas(layer, expert) < num_replicas && draft.may_add(host, layer, expert))
+            draft.add(host, layer, expert);
+  };
+  // A host for every expert before anybody's second one.
+  keep(1);
+  for (auto layer : problem.layers_by_size())
+    complete_layer(draft, layer, 1);
+  keep(problem.min_replicas());
   complete(draft);
+  keep(problem.max_replicas());
   return draft;
 }
 

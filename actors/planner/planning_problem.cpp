@@ -8,8 +8,9 @@ namespace troupe {
 
 namespace {
 
-/// All counts together weigh as much as so many windows among ten: they tell of times that no window shows.
-constexpr double counts_weight = 0.1;
+/// Weight of the decayed counts, as one more window, in proportion to all others: they have less noise than
+/// windows, to which a search would fit a placement otherwise (docs/decisions/0014-placement-planner.md).
+constexpr double counts_weight = 0.3;
 
 /// Rows of one layer scaled to what a step has; without rows, all alike.
 std::vector<double> rows_of_step(const std::vector<double>& rows, double num_steps, double rows_per_step) {

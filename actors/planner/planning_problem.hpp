@@ -38,7 +38,7 @@ class planning_problem {
   /// Experts that the host could hold, by number and by bytes; at most all there are.
   uint64_t capacity(host_index host) const { return capacities_[host]; }
 
-  uint32_t num_layers() const { return static_cast<uint32_t>(loads_.size()); }
+  uint32_t num_layers() const { return static_cast<uint32_t>(present_.size()); }
 
   uint32_t num_experts(uint32_t layer) const { return static_cast<uint32_t>(present_[layer].size()); }
 

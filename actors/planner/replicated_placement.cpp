@@ -46,7 +46,10 @@ void place_replicated(draft_placement& draft, uint32_t layer, uint64_t num_place
   for (host_index host = 0; host < problem.num_hosts(); ++host)
     num_pinned += draft.num_held(host, layer);
   num_places -= std::min(num_places, num_pinned);
-  const auto counts = replica_counts(work, num_places, std::min(problem.min_replicas(), problem.num_hosts()),
+  // Where there is no room for the least number of replicas, hot experts get them first (complete adds the
+  // others).
+  const auto least = problem.min_replicas() * free.size() <= num_places ? problem.min_replicas() : 1;
+  const auto counts = replica_counts(work, num_places, std::min(least, problem.num_hosts()),
                                      std::min(problem.max_replicas(), problem.num_hosts()));
   std::vector<size_t> order; // indices of `free`, one for each replica
   for (size_t at = 0; at < free.size(); ++at)
@@ -55,21 +58,9 @@ void place_replicated(draft_placement& draft, uint32_t layer, uint64_t num_place
                    [&](size_t l, size_t r) { return work[l] / counts[l] > work[r] / counts[r]; });
   auto loads = mean_loads(draft, layer);
   layer_packing packing{draft, layer, layer_quota(draft, layer, order.size())};
-  const auto put = [&](size_t at) {
-    if (const auto host = packing.put(free[at], [&](host_index h) { return loads[h]; }))
-      loads[*host] += work[at] / counts[at] / problem.host(*host).speed;
-  };
-  // Where memory is short an expert's first place comes before another's second.
-  if (std::accumulate(counts.begin(), counts.end(), uint64_t{0}) > num_places) {
-    std::vector<bool> seen(free.size());
-    std::stable_partition(order.begin(), order.end(), [&](size_t at) {
-      const auto is_first = !seen[at];
-      seen[at] = true;
-      return is_first;
-    });
-  }
   for (auto at : order)
-    put(at);
+    if (const auto host = packing.put(free[at], [&](host_index other) { return loads[other]; }))
+      loads[*host] += work[at] / counts[at] / problem.host(*host).speed;
 }
 
 draft_placement replicated_placement(const planning_problem& problem) {

@@ -45,10 +45,16 @@ planner_input make_input(std::vector<activation_window> windows, uint32_t num_de
   planner_input input;
   for (const auto& rows : windows.at(0).rows)
     input.present.emplace_back(rows.size());
+  for (const auto& rows : windows[0].rows)
+    input.history.counts.emplace_back(rows.size());
   input.expert_bytes.assign(input.present.size(), 5'500'000);
   for (uint32_t device = 1; device <= num_devices; ++device)
     input.workers.push_back({{device}, slots * input.present.size()});
   input.constraints.max_layer_experts = slots;
+  for (const auto& window : windows)
+    for (size_t layer = 0; layer < input.present.size(); ++layer)
+      for (size_t expert = 0; expert < input.present[layer].size(); ++expert)
+        input.history.counts[layer][expert] += window.rows[layer][expert];
   input.history.windows = std::move(windows);
   return input;
 }
@@ -173,7 +179,7 @@ nlohmann::json judge_case(const activation_trace& trace, uint32_t num_devices, u
   const auto ours = make_verdict(judge(hosts_after(input, plan(input)), future, num_devices));
   print("search", ours);
   auto knowing = input;
-  knowing.history.windows = future;
+  knowing.history = {{}, future};
   const auto hindsight = make_verdict(judge(hosts_after(knowing, plan(knowing)), future, num_devices));
   std::printf(" %.3f |", hindsight.average);
   record["strategies"]["hindsight"] = {{"average", hindsight.average}, {"max", hindsight.worst}};
@@ -191,6 +197,8 @@ nlohmann::json judge_case(const activation_trace& trace, uint32_t num_devices, u
 
 void print_moves(const activation_trace& trace, uint32_t num_devices, uint32_t slots) {
   auto input = make_input(trace.windows, num_devices, slots);
+  input.costs.rows_per_step =
+      8 * static_cast<double>(input.present.at(0).size()); // 64 rows that choose an eighth
   input.present = hosts_after(input, plan(input, {planner_strategy::fixed, {}}));
   const auto present = score(repaired(planning_problem{input}));
   std::printf("| %-32s | %2u | %7.0f |", trace.name.c_str(), num_devices, present.step_ns / 1000);
@@ -223,6 +231,7 @@ void print_scale(uint32_t num_devices, uint32_t num_windows, bool with_present, 
 }
 
 int run(const std::vector<std::string>& files, const std::string& json_file) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   std::vector<activation_trace> traces;
   for (const auto& file : files)
     traces.push_back(read_trace(file));
