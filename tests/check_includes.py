@@ -87,7 +87,7 @@ def may_include(root, source, target):
     included = box_of(target)
     if included is None:
         return False
-    if included == source or any(included == box or target == box or (box[-1] == "/" and (included + "/").startswith(box))
+    if included == source or any(box in (included, target) or (box[-1] == "/" and (included + "/").startswith(box))
                                  for box in ALLOWED[source]):
         return True
     if target.endswith("_messages.hpp"):
