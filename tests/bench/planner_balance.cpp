@@ -1,6 +1,6 @@
 // How well placements that were planned from the past balance what comes then.
 //
-//   planner_balance [TRACE.jsonl ...] [--json FILE]
+//   planner_balance [TRACE.jsonl ...] [--json FILE] [--scale-only]
 //
 // Each trace (recorded ones: tests/bench/traces; made-up ones besides) is cut in half: the first half to
 // place, the second to judge, as in "Towards MoE Deployment", section VII. Load is rows, and nothing else
@@ -230,8 +230,18 @@ void print_scale(uint32_t num_devices, uint32_t num_windows, bool with_present, 
               static_cast<unsigned long long>(planned.after.loads));
 }
 
+void print_scales() {
+  std::printf("\n58 layers of 256 experts, a quarter more slots\n\n| D | windows | from | message us | s | "
+              "million evaluations | optimum | "
+              "ms a step before | after | messages before | after | loads "
+              "|\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+  for (uint32_t devices : {32U, 100U})
+    for (auto with_present : {false, true})
+      for (auto message_ns : {0.0, 140'000.0})
+        print_scale(devices, 16, with_present, message_ns);
+}
+
 int run(const std::vector<std::string>& files, const std::string& json_file) {
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   std::vector<activation_trace> traces;
   for (const auto& file : files)
     traces.push_back(read_trace(file));
@@ -273,14 +283,7 @@ int run(const std::vector<std::string>& files, const std::string& json_file) {
       const auto experts = static_cast<uint32_t>(trace.windows.at(0).rows.at(0).size());
       print_moves(trace, devices, (experts + experts / 4 + devices - 1) / devices);
     }
-  std::printf("\n58 layers of 256 experts, a quarter more slots\n\n| D | windows | from | message us | s | "
-              "million evaluations | optimum | "
-              "ms a step before | after | messages before | after | loads "
-              "|\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
-  for (uint32_t devices : {32U, 100U})
-    for (auto with_present : {false, true})
-      for (auto message_ns : {0.0, 140'000.0})
-        print_scale(devices, 16, with_present, message_ns);
+  print_scales();
   if (!json_file.empty())
     std::ofstream{json_file} << records.dump(1) << '\n';
   return sum.worse == 0 ? 0 : 1;
@@ -289,14 +292,19 @@ int run(const std::vector<std::string>& files, const std::string& json_file) {
 } // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   try {
     std::vector<std::string> files;
     std::string json_file;
     for (int at = 1; at < argc; ++at)
-      if (std::string{argv[at]} == "--json" && at + 1 < argc)
+      if (std::string{argv[at]} == "--json" && at + 1 < argc) {
         json_file = argv[++at];
-      else
+      } else if (std::string{argv[at]} == "--scale-only") {
+        print_scales();
+        return 0;
+      } else {
         files.emplace_back(argv[at]);
+      }
     return run(files, json_file);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "planner_balance: %s\n", error.what());

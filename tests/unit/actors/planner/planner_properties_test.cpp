@@ -9,7 +9,7 @@
 namespace troupe {
 namespace {
 
-constexpr uint32_t num_seeds = 150;
+constexpr uint32_t num_seeds = 50;
 constexpr planner_strategy strategies[] = {planner_strategy::fixed, planner_strategy::greedy,
                                            planner_strategy::anticorrelated, planner_strategy::replicated,
                                            planner_strategy::search};
@@ -102,7 +102,7 @@ TEST(search_plan, makes_no_move_that_gains_less_than_it_costs) {
             << "expert " << expert << " of layer " << layer << " moved for nothing";
       }
   }
-  EXPECT_GT(num_tried, 500U);
+  EXPECT_GT(num_tried, 100U);
 }
 
 TEST(search_plan, of_its_own_result_changes_nothing_where_moves_cost) {
