@@ -65,8 +65,8 @@ def draw(records, out):
     axes[0][0].set_ylabel("busiest / mean,\nas many slots as experts")
     axes[1][0].set_ylabel("busiest / mean,\na quarter more slots")
     handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-    figure.savefig(out, dpi=110)
+    figure.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=len(labels))
+    figure.savefig(out, dpi=110, bbox_inches="tight")
 
 
 def main():
