@@ -47,8 +47,8 @@ struct host_knowledge {
   std::function<uint64_t(worker_id)> ahead; ///< rows that it has to compute before what it is sent now
 };
 
-/// The rows of other senders that a host is taken to hold: what it said when it last answered, less what of it
-/// was this sender's own, fading to nothing within `defaults::queue_news`.
+/// The rows of other senders that a host is taken to hold: what it said when it last answered, less what of
+/// it was this sender's own, fading to nothing within `defaults::queue_news`.
 class queue_news {
  public:
   using time_point = std::chrono::steady_clock::time_point;
