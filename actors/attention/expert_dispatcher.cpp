@@ -110,7 +110,10 @@ void expert_dispatcher::route(uint32_t micro_batch, flight& present, std::vector
   const auto& where = layer < placement_.layers.size() ? *placement_.layers[layer] : nowhere;
   host_knowledge hosts;
   hosts.usable = [&](worker_id host) { return host != except && usable(host, layer); };
-  hosts.outstanding = [&](worker_id host) { return hosts_.at(host).outstanding_rows; };
+  hosts.ahead = [&, now = self_->clock().now()](worker_id host) {
+    const auto& entry = hosts_.at(host);
+    return entry.outstanding_rows + entry.others.rows(now);
+  };
   auto plan = plan_dispatch(entries, layer, present.dispatch.num_topk, where, hosts, present.serial);
   if (park)
     std::move(plan.homeless.begin(), plan.homeless.end(), std::back_inserter(present.parked));
@@ -205,7 +208,9 @@ void expert_dispatcher::on_result(uint64_t number, expert_result& result) {
   if (!batch.repeated)
     entry.outstanding_rows -= batch.share.slots.size();
   entry.pause = {};
-  const auto elapsed = static_cast<double>((self_->clock().now() - batch.since).count());
+  const auto now = self_->clock().now();
+  entry.others.heard(result.queued_rows, entry.outstanding_rows, now);
+  const auto elapsed = static_cast<double>((now - batch.since).count());
   const auto per_row = elapsed / static_cast<double>(batch.share.slots.size());
   row_ns_ = row_ns_ > 0 ? row_ns_ + (per_row - row_ns_) / 8 : per_row;
   batch_ns_ = batch_ns_ > 0 ? batch_ns_ + (elapsed - batch_ns_) / 8 : elapsed;

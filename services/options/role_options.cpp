@@ -26,6 +26,14 @@ std::string read_origin(const std::string& entry, const std::string& source) {
   return origin;
 }
 
+/// "HOST:PORT", with a port to dial.
+std::string read_endpoint(const std::string& entry, const std::string& source) {
+  if (parse_host_port(entry, source).port == 0) {
+    throw option_error(source + ": '" + entry + "' has port 0, which nobody can dial");
+  }
+  return entry;
+}
+
 } // namespace
 
 void model_options::declare(option_parser& parser) {
@@ -147,7 +155,7 @@ void expert_options::declare(option_parser& parser) {
                 &linger_us, 0, 100000);
 }
 
-void scheduler_options::declare(option_parser& parser, expert_worker_count count) {
+void scheduler_options::declare(option_parser& parser, expert_worker_count count, bool can_wait) {
   parser.bytes("max-queued-bytes",
                "memory of the prompts that may wait for a place, such as 64M; more are refused with 429",
                &max_queued_bytes);
@@ -164,11 +172,36 @@ void scheduler_options::declare(option_parser& parser, expert_worker_count count
   }
   parser.toggle("allow-inexact", "let workers whose results may differ in the last bits replace one another",
                 &allow_inexact);
-  parser.text("state-dir", "DIR", "where term and placement survive a restart of the scheduler", &state_dir);
+  parser.text(
+      "state-dir", "DIR",
+      "where term, placement and activation history survive a restart of the scheduler; one scheduler at "
+      "a time has it",
+      &state_dir);
+  parser.text("history", "FILE",
+              "activation history that a cluster without one of its own begins with, as GET /cluster/history "
+              "gave it",
+              &history_file);
+  if (can_wait) {
+    parser.toggle("standby",
+                  "wait while another scheduler has the --state-dir, and take over when it dies or stands "
+                  "still; without "
+                  "it a scheduler that finds another one active ends with an error",
+                  &standby);
+  }
+}
+
+void scheduler_options::check() const {
+  if (standby && state_dir.empty()) {
+    throw option_error(
+        "--standby: --state-dir is missing: schedulers take over by a lease on a directory that they share");
+  }
 }
 
 void up_options::declare(option_parser& parser) {
   parser.number("attention-workers", "attention worker processes", &attention_workers, 1, 256);
+  parser.number("schedulers",
+                "scheduler processes: one is active, the others are its standbys and take over when it dies",
+                &schedulers, 1, 8);
   parser.number("gateways", "gateway processes; they listen on --port, --port + 1, ...", &gateways, 1, 64);
   parser.text("run-dir", "DIR",
               "gets pids.json, the cluster secret and the scheduler's state; default: a new folder",
@@ -182,7 +215,9 @@ void up_options::declare(option_parser& parser) {
 
 void cluster_options::declare(option_parser& parser, bool is_scheduler, bool is_gateway) {
   if (!is_scheduler) {
-    parser.text("scheduler", "HOST:PORT", "where the scheduler listens", &scheduler);
+    parser.list("scheduler", "HOST:PORT",
+                "where the scheduler listens; several, with commas between them, where there is a standby",
+                &schedulers, read_endpoint);
   }
   parser.text("listen", "HOST:PORT", "where this process meets its peers; port 0: any free one", &listen);
   parser.text("advertise", "HOST:PORT", "how peers reach this process; default: the listening address",

@@ -1,3 +1,4 @@
+#include "actors/history/history.hpp"
 #include "tests/unit/actors/gateway/gateway_fixture.hpp"
 
 namespace troupe {
@@ -356,6 +357,27 @@ TEST_F(gateway_test, exit_while_busy_answers_everyone) {
   run();
   EXPECT_EQ(held.code(), ec::shutting_down);
   EXPECT_EQ(asked.code(), ec::shutting_down);
+}
+
+TEST_F(gateway_test, passes_the_history_on) {
+  const auto ask_for = [this](uint32_t windows) {
+    return ask<history_snapshot>(gateway, history_atom_v, windows);
+  };
+  EXPECT_EQ(code_of(ask_for(3).error()), ec::not_ready) << "nobody is there";
+  const auto history = root(system.spawn([](history_actor::pointer) -> history_actor::behavior_type {
+    return {[](const activation_report&) { return activation_receipt{}; },
+            [](history_atom, uint32_t windows) {
+              history_snapshot known;
+              known.tokens = windows;
+              return known;
+            },
+            [](caf::tick_atom) {}};
+  }));
+  caf::anon_send(directory, caf::publish_atom_v, "history", caf::actor_cast<caf::strong_actor_ptr>(history));
+  run();
+  const auto known = ask_for(3);
+  ASSERT_TRUE(known);
+  EXPECT_EQ(known->tokens, 3U) << "as many windows as were asked for";
 }
 
 } // namespace

@@ -43,6 +43,7 @@ scripted_worker(attention_worker_actor::stateful_pointer<scripted_state> self,
       [](const cluster_view&) {},
       [](caf::join_atom) { return worker_hello{}; },
       [](load_atom) { return lease_renewal{}; },
+      [](caf::get_atom) { return activation_counts_ptr{}; },
       [](const attention_step_ptr&) {},
       [](caf::tick_atom) {},
       [](status_atom) { return attention_status{}; },
@@ -99,6 +100,7 @@ inline gateway_actor::behavior_type counter(gateway_actor::stateful_pointer<coun
         return {cluster_view{}, false};
       },
       [](status_atom) { return scheduler_status{}; },
+      [](history_atom, uint32_t) { return history_snapshot{}; },
   };
 }
 

@@ -38,7 +38,7 @@ TEST_F(scheduler_test, welcomes_with_the_term_the_model_and_the_view) {
   ASSERT_TRUE(late.log->welcome);
   EXPECT_EQ(late.log->welcome->term, 1U);
   EXPECT_EQ(late.log->welcome->fingerprint, "model-a");
-  EXPECT_GT(late.log->welcome->view.experts.epoch, 0U);
+  EXPECT_GT(late.log->welcome->view->epoch, 0U);
   auto& host = join(expert_hello(19));
   ASSERT_TRUE(host.log->welcome);
   EXPECT_EQ(*host.log->welcome, (worker_welcome{1, "model-a", {}})) << "it goes by its orders";
