@@ -121,8 +121,8 @@ class attention_backend {
   /// The same, and what is wanted of them; the logits themselves need not leave the device.
   virtual void sample(attention_pass& pass, const token_requests& wanted) = 0;
 
-  /// Copies whole KV blocks in order, none onto itself, ahead of the next step. A forked sequence continues on its copies with
-  /// the bits of the original.
+  /// Copies whole KV blocks in order, none onto itself, ahead of the next step. A forked sequence continues
+  /// on its copies with the bits of the original.
   virtual void copy_blocks(std::span<const block_copy> copies) = 0;
 };
 
