@@ -7,7 +7,7 @@
 
 #include "actors/engine/model_attention_engine.hpp"
 #include "actors/error.hpp"
-#include "kernels/model/dense_model.hpp"
+#include "services/process/compute.hpp"
 #include "services/process/stop_signal.hpp"
 
 namespace troupe {
@@ -59,8 +59,7 @@ attention_service::attention_service(const service_site& site, const model_sourc
   model::load_options load{.max_positions = model.max_model_len, .kv_type = source.kv_type};
   model_attention_config engine;
   engine.shape = shape_of(source);
-  engine.model = std::make_shared<const model::dense_model>(
-      model::dense_model::load(source.weights, load, progress_lines(site.log)));
+  engine.backend = make_backend(source, queue->context())->load_attention(load, progress_lines(site.log));
   engine.queue = std::move(queue);
   engine.kv_cache_bytes = options.kv_cache_memory;
   attention_worker_config worker;

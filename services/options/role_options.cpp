@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "services/options/device_choice.hpp"
 #include "services/options/processors.hpp"
 
 namespace troupe {
@@ -66,7 +67,9 @@ void model_options::declare(option_parser& parser) {
   parser.choice("weights-memory", {"mapped", "copied"},
                 "use packed weights where the file is mapped, or copy them into huge pages at start",
                 &weights_memory);
-  parser.text("device", "auto|cpu|cuda[:N]", "where to compute; cuda is not in this build", &device);
+  parser.text("device", "auto|cpu|cuda[:N]",
+              "where to compute; auto: on a GPU where this build and machine have one, otherwise on the CPU",
+              &device);
   parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx"},
                 "instruction set of the CPU kernels; all give the same bits", &cpu_isa);
   parser.number("threads",
@@ -105,21 +108,13 @@ std::vector<int> model_options::cores_list() const {
 }
 
 void model_options::check() const {
-  auto unavailable = [](const std::string& flag, const std::string& value) {
-    throw option_error("--" + flag + ": '" + value + "' is not available in this build");
-  };
   auto listed = cores_list();
   if (!listed.empty() && threads != 0 && threads != listed.size()) {
     throw option_error("--cores: '" + cores + "' is " + std::to_string(listed.size())
                        + (listed.size() == 1 ? " processor" : " processors") + ", and --threads asks for "
                        + std::to_string(threads));
   }
-  if (device.starts_with("cuda")) {
-    unavailable("device", device);
-  }
-  if (device != "auto" && device != "cpu") {
-    throw option_error("--device: '" + device + "' is not one of auto|cpu|cuda[:N]");
-  }
+  parse_device(device);
 }
 
 void gateway_options::declare(option_parser& parser) {

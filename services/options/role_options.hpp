@@ -38,7 +38,7 @@ struct model_options {
   /// The processors that `cores` lists; empty when it is no list.
   /// @throws option_error when it cannot be read
   std::vector<int> cores_list() const;
-  /// @throws option_error for values that do not go together or are not available in this build
+  /// @throws option_error for values that cannot be read or do not go together
   void check() const;
 };
 

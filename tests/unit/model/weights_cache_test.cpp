@@ -50,7 +50,7 @@ class weights_cache : public testing::Test {
             .cache = {.folder = scratch_.path()}};
   }
 
-  static std::shared_ptr<const weight_source> open(const open_options& options) {
+  static std::shared_ptr<const cpu_weights> open(const open_options& options) {
     return open_weights(model_->folder(), config_, options);
   }
 

@@ -27,8 +27,13 @@ class step_sampling_test : public testing::Test {
     const std::vector<step_sequence> sequences{step};
     std::vector<sampled_sequence> samples(1);
     const std::vector<float> logits{1, 2, 3, 4, 5, 6}; // the last one is best
-    answer_logits(reference.ctx, kernels::view_of(logits.data(), 1, logits.size()), wanted_logits(sequences),
-                  sequences, samples);
+    const auto sample = [&](const model::token_requests& wanted) {
+      EXPECT_EQ(wanted.rows.size(), 1U);
+      EXPECT_EQ(wanted.known.size(), 0U);
+      kernels::sample(reference.ctx, kernels::view_of(logits.data(), 1, logits.size()), wanted.drawn,
+                      wanted.drawn_tokens);
+    };
+    answer_logits(sample, wanted_logits(sequences), sequences, samples);
     return samples[0].token.token;
   }
 
