@@ -43,8 +43,8 @@ struct transport_options {
   std::uint64_t window_messages = 65'536;
   /// Largest message, metadata and payloads together; larger ones fail with `message_too_large`.
   std::uint64_t max_message_bytes = std::uint64_t{1} << 30;
-  /// A peer that says nothing for `silence` is dead; everyone says something every `heartbeat`: four times in a
-  /// silence, as renewals in a lease, since each wakes a process up, and a scheduler has a thousand peers.
+  /// A peer that says nothing for `silence` is dead; everyone says something every `heartbeat`. Four times in
+  /// a silence: each of them wakes a process up, and a scheduler may have a thousand peers.
   std::chrono::milliseconds heartbeat{500};
   std::chrono::milliseconds silence{2000};
   /// Longest a connection may stay unauthenticated, and how many may at a time: as many as may lose their
