@@ -149,7 +149,11 @@ void run_step(attention_core& core, const micro_batch_ptr& batch, const attentio
   done(batch, std::move(result));
   if (!over) {
     // `batch` keeps the state alive, and a resume waits behind this task.
-    core.backend->overlap(*state->forward);
+    try {
+      core.backend->overlap(*state->forward);
+    } catch (const std::exception&) {
+      // Only time is lost: resume computes what is missing, and says what is wrong.
+    }
   }
 }
 
@@ -178,7 +182,14 @@ class model_attention_engine : public attention_engine {
 
   void begin(micro_batch_ptr batch, attention_done done) override {
     queue_->submit([core = core_, batch = std::move(batch), done = std::move(done)] {
-      batch->state = core->states.take(*core->backend);
+      try {
+        batch->state = core->states.take(*core->backend);
+      } catch (const std::exception& error) {
+        attention_result failed;
+        failed.error = error.what();
+        done(batch, std::move(failed));
+        return;
+      }
       run_step(*core, batch, done, [&](pass_state& state) {
         add_rows(batch->sequences, core->block_tokens, state);
         return core->backend->begin({state.rows, state.tables}, *state.forward);

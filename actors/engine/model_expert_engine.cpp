@@ -61,8 +61,8 @@ class model_expert_engine : public expert_engine {
  public:
   explicit model_expert_engine(model_expert_config config)
       : shape_(std::move(config.shape)),
-        backend_(std::move(config.backend)),
         queue_(std::move(config.queue)),
+        backend_(std::move(config.backend)),
         progress_(std::move(config.progress)),
         failed_(std::move(config.failed)),
         loader_([this] { load_orders(); }) {}
@@ -199,8 +199,8 @@ class model_expert_engine : public expert_engine {
   }
 
   model_shape shape_;
+  std::shared_ptr<compute_queue> queue_; // its context outlives the backend
   std::shared_ptr<model::expert_backend> backend_;
-  std::shared_ptr<compute_queue> queue_;
   std::function<void(size_t, size_t)> progress_;
   std::function<void(const std::exception&, bool)> failed_;
   std::mutex mutex_;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <future>
 #include <gtest/gtest.h>
 #include <random>
 #include <thread>
@@ -132,6 +133,82 @@ TEST_F(expert_store_test, experts_come_and_go_while_others_compute) {
   }
   stop = true;
   loader.join();
+}
+
+/// Weights of which one expert is given only when the test lets it go, or not at all.
+class gated_weights final : public cpu_weights {
+ public:
+  explicit gated_weights(std::shared_ptr<const cpu_weights> from)
+      : cpu_weights(from->config(), from->type(), from->quant()), from_(std::move(from)) {}
+
+  std::string fingerprint() const override { return from_->fingerprint(); }
+
+  std::string description() const override { return from_->description(); }
+
+  std::vector<float> floats(const std::string& name) const override { return from_->floats(name); }
+
+  kernels::packed_matrix matrix(std::span<const std::string> names, bool plain) const override {
+    return from_->matrix(names, plain);
+  }
+
+  kernels::expert_weights mlp(const std::string& prefix) const override { return from_->mlp(prefix); }
+
+  embedding_rows embeddings() const override { return from_->embeddings(); }
+
+  kernels::expert_weights expert(std::size_t layer, std::size_t expert) const override {
+    if (expert == 3) {
+      is_inside.set_value();
+      if (!opened.get())
+        throw model_error("the disk fails");
+    }
+    return from_->expert(layer, expert);
+  }
+
+  void forget(std::size_t layer, std::size_t expert) const noexcept override { from_->forget(layer, expert); }
+
+  mutable std::promise<void> is_inside;
+  mutable std::promise<bool> open;
+  mutable std::future<bool> opened = open.get_future();
+
+ private:
+  std::shared_ptr<const cpu_weights> from_;
+};
+
+TEST_F(expert_store_test, a_load_that_takes_long_holds_up_nobody) {
+  const auto gated = std::make_shared<const gated_weights>(weights_);
+  expert_store store(ctx_, gated);
+  store.load(1, 0);
+  store.load(1, 1);
+  const auto one = store.num_bytes() / 2;
+  std::thread loader([&] { store.load(1, 3); });
+  gated->is_inside.get_future().wait();
+  rows_of_one_expert rows(3, config_.hidden, 5);
+  const std::vector<expert_rows> batch{rows.rows(0)};
+  EXPECT_EQ(store.forward(1, batch), std::nullopt);
+  EXPECT_TRUE(store.unload(1, 1));
+  EXPECT_FALSE(store.has(1, 3));
+  EXPECT_EQ(store.num_bytes(), one);
+  gated->open.set_value(true);
+  loader.join();
+  EXPECT_TRUE(store.has(1, 3));
+  EXPECT_EQ(store.num_bytes(), 2 * one);
+}
+
+TEST_F(expert_store_test, a_load_that_fails_leaves_nothing) {
+  const auto gated = std::make_shared<const gated_weights>(weights_);
+  expert_store store(ctx_, gated);
+  store.load(1, 0);
+  const auto before = store.num_bytes();
+  gated->open.set_value(false);
+  EXPECT_THROW(store.load(1, 3), model_error);
+  EXPECT_FALSE(store.has(1, 3));
+  EXPECT_EQ(store.num_bytes(), before);
+  gated->is_inside = {};
+  gated->open = {};
+  gated->opened = gated->open.get_future();
+  gated->open.set_value(true);
+  store.load(1, 3);
+  EXPECT_TRUE(store.has(1, 3));
 }
 
 } // namespace

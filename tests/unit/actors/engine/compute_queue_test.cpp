@@ -118,10 +118,10 @@ TEST_F(compute_queue_test, steps_run_in_their_order_whichever_thread_has_them) {
     std::atomic<int> next{0};
     std::array<int, 3> places{};
     const told<bool> done;
-    queue_.submit([&](kernels::context&) { places[0] = next++; });
-    queue_.submit([&](kernels::context&) { places[1] = next++; });
+    queue_.submit([&] { places[0] = next++; });
+    queue_.submit([&] { places[1] = next++; });
     follow(left);
-    queue_.submit([&, done](kernels::context&) {
+    queue_.submit([&, done] {
       places[2] = next++;
       done.set(true);
     });
