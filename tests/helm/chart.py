@@ -1,4 +1,6 @@
 """The chart as helm renders it."""
+import copy
+import functools
 import pathlib
 import subprocess
 
@@ -18,15 +20,21 @@ def values_file(name):
 
 def render(helm, *values, settings=(), release=RELEASE):
     """values: names of files in ci/. settings: "a.b=c". @returns the manifests, in the order in which helm applies them"""
-    argv = [str(helm), "template", release, str(FOLDER)]
+    return copy.deepcopy(rendered(str(helm), values, tuple(settings), release))
+
+
+@functools.lru_cache(maxsize=None)
+def rendered(helm, values, settings, release):
+    argv = [helm, "template", release, str(FOLDER)]
     for name in values:
         argv += ["-f", str(values_file(name))]
     for setting in settings:
         argv += ["--set-json", setting]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
         raise Refused(done.stderr)
-    return [manifest for manifest in yaml.safe_load_all(done.stdout) if manifest]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [manifest for manifest in yaml.load_all(done.stdout, Loader=loader) if manifest]
 
 
 def named(manifests, kind, name):
