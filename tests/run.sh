@@ -59,7 +59,7 @@ build() { cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.
   shift
   cmake --build "$@"; }
 
-part_release() { build release --preset release --target all -- -k 0 && run_ctest --test-dir build/release -j "$jobs" --output-on-failure -LE 'slow|chart' --no-tests=error; }
+part_release() { build release --preset release --target all -- -k 0 && run_ctest --test-dir build/release -j "$jobs" --output-on-failure -LE 'slow|chart|image' --no-tests=error; }
 
 part_dev() { build dev --preset dev && run_ctest --test-dir build/dev -j "$jobs" --output-on-failure -L unit --no-tests=error; }
 
@@ -69,9 +69,12 @@ part_system() { run_ctest --test-dir build/release --output-on-failure -L slow -
 # The Helm chart: what it renders, and the pods that it renders, started here with the release build.
 part_chart() { run_ctest --test-dir build/release --output-on-failure -L chart --no-tests=error; }
 
+# The Dockerfile's steps in a Debian root, and each role started from it. Not in --full: it fetches 80 MB of packages.
+part_image() { run_ctest --test-dir build/release --output-on-failure -V -L image --no-tests=error; }
+
 # Everything with clang++, warnings as errors, and the address and undefined-behaviour sanitizers in it.
 asan_options=detect_stack_use_after_return=1:check_initialization_order=1:strict_init_order=1:$ASAN_OPTIONS
-part_asan() { build asan --preset asan -- -k 0 && ASAN_OPTIONS=$asan_options run_ctest --test-dir build/asan -j "$jobs" --output-on-failure -LE 'slow|chart' --no-tests=error; }
+part_asan() { build asan --preset asan -- -k 0 && ASAN_OPTIONS=$asan_options run_ctest --test-dir build/asan -j "$jobs" --output-on-failure -LE 'slow|chart|image' --no-tests=error; }
 
 # The programs as their users run them, as part 'asan' has built them. A cluster replaces a worker that a sanitizer has
 # ended, and goes on: that no process of any test wrote a report is what tells.
@@ -153,7 +156,7 @@ skipped=$(mktemp "$PWD/build/skipped.XXXXXX")
 trap 'rm -f "$skipped"' EXIT
 for name in "${wanted[@]}"; do
   if ! declare -F "part_$name" >/dev/null; then
-    echo "tests/run.sh: unknown part '$name' (${full[*]} clang dev tidy)" >&2
+    echo "tests/run.sh: unknown part '$name' (${full[*]} clang dev image tidy)" >&2
     exit 2
   fi
   part "$name" "part_$name"

@@ -13,9 +13,9 @@ useradd --uid 65532 --gid troupe --no-create-home --home-dir /nonexistent --shel
 install -d -o troupe -g troupe /etc/troupe/cluster /var/lib/troupe /var/cache/troupe
 install -d /models
 
-# Of Python, chat templates need the interpreter and its library, not what tests, edits and installs programs.
-rm -rf /usr/lib/python3/dist-packages/__pycache__ /usr/lib/python3*/{test,idlelib,lib2to3,ensurepip,turtledemo,pydoc_data,distutils}
-find /usr/lib/python3* -name __pycache__ -type d -exec rm -rf {} +
+# Of Python, chat templates need the interpreter and its library, not what tests, edits and installs programs. What is compiled
+# stays: on a read-only root a gateway would compile Jinja anew at each start.
+rm -rf /usr/lib/python3*/{test,idlelib,lib2to3,ensurepip,turtledemo,pydoc_data,distutils}
 rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/cache/ldconfig/* /var/log/*
 find /usr/share/doc -mindepth 1 -not -name copyright -not -type d -delete
 rm -rf /usr/share/man/* /usr/share/info/* /usr/share/locale/* /usr/share/lintian

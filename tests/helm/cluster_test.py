@@ -9,6 +9,8 @@ attention and two expert workers, upgraded to ci/upgrade-values.yaml: every pod 
 Deployment's before the old one leaves, the scheduler's after it. Streams run all the time, through whatever gateway is
 ready, and must come out as without an upgrade, byte for byte. A request that is refused with 503 before it has begun is
 asked again, as OpenAI's clients do; that may happen only while the one scheduler is away.
+
+deploy/compose.yaml: one of each role with the variables that stand there.
 """
 import base64
 import contextlib
@@ -20,6 +22,8 @@ import shutil
 import sys
 import threading
 import time
+
+import yaml
 
 import chart
 import pods
@@ -42,7 +46,9 @@ def main():
         path.chmod(0o755 if path.is_dir() else 0o644)
     node = pods.Node(work / "node", binaries=binaries)
     node.folders["/srv/models"] = node.claims["models"] = models
-    for scenario in (one_node, upgrade):
+    node.folders["/srv/model"] = models / MODEL_FOLDER
+    node.claims["scheduler-state"] = pods.Pod.owned(work / "state", 65532)
+    for scenario in (one_node, upgrade, compose):
         try:
             print(scenario(node, helm))
         except BaseException:
@@ -217,6 +223,71 @@ def upgrade(node, helm):
     assert node.stop_all() == {}
     return (f"upgrade: {replaced} pods replaced under {CLIENTS} clients, {load.answers} streams of {TOKENS} tokens as without "
             f"it; {len(load.refused)} requests were told 503 while the scheduler was away, and asked again")
+
+
+def compose(node, helm):
+    """helm: not used"""
+    text = (chart.FOLDER.parents[1] / "deploy" / "compose.yaml").read_text(encoding="utf-8")
+    for name, value in {"SERVED_MODEL_NAME:-model": "demo", "MODEL_DIR:?a model folder": "/srv/model",
+                        "TROUPE_IMAGE:-troupe:0.1.0": "troupe"}.items():
+        text = text.replace(f"${{{name}}}", value)
+    services = yaml.safe_load(text)["services"]
+    roles = ("scheduler", "expert", "attention", "gateway")
+    node.objects.clear()
+    shared = node.claims["cluster-secret"] = pods.Pod.owned(node.work / "cluster-secret", 65532)
+    shared.chmod(0o777)  # as a volume that takes over the owner of the image's folder
+    maker = node.start("secret", workload_of("secret", services["secret"]))
+    assert maker.process.wait(60) == 0, maker.log.read_text()
+    maker.forget()
+    assert (shared / "secret").stat().st_mode & 0o777 == 0o600
+    node.add([{"kind": "Service", "metadata": {"name": role}, "spec": {"clusterIP": "None", "selector": {"service": role}}}
+              for role in roles])
+    for role in roles:
+        node.start(role, workload_of(role, services[role]))
+    gateway = node.pods["gateway"].address
+
+    def answer():
+        ended = {name: pod.process.returncode for name, pod in node.pods.items() if pod.process.poll() is not None}
+        assert not ended, ended
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            connection = http.client.HTTPConnection(gateway, 8000, timeout=60)
+            with contextlib.closing(connection):
+                connection.request("POST", "/v1/completions", json.dumps({"prompt": [1, 2], "max_tokens": 4, "ignore_eos": True}),
+                                   {"Content-Type": "application/json"})
+                response = connection.getresponse()
+                return response.status == 200 and json.loads(response.read())
+        return None
+
+    told = pods.wait_for("compose answers", answer)
+    assert (told["model"], told["usage"]["completion_tokens"]) == ("demo", 4), told
+    scraped = yaml.safe_load((chart.FOLDER.parents[1] / "deploy" / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
+    targets = [target for job in scraped["scrape_configs"] for one in job["static_configs"] for target in one["targets"]]
+    for target in targets:
+        name, port = target.split(":")
+        connection = http.client.HTTPConnection(node.pods[name].address, int(port), timeout=10)
+        with contextlib.closing(connection):
+            connection.request("GET", "/metrics")
+            assert b"troupe_" in connection.getresponse().read(), target
+    assert {target.split(":")[0] for target in targets} == set(roles)
+    assert node.stop_all() == {}
+    return f"compose: {len(roles)} services answer, {len(targets)} are scraped"
+
+
+def workload_of(name, service):
+    """A service of the compose file as a manifest that Pod takes. The user is the image's."""
+    assert (service["read_only"], service["cap_drop"], service["security_opt"]) == (True, ["ALL"], ["no-new-privileges:true"])
+    mounts, volumes = [], []
+    for number, mount in enumerate(service["volumes"]):
+        source, target, *options = mount.split(":")
+        mounts.append({"name": f"v{number}", "mountPath": target, "readOnly": "ro" in options})
+        kind = {"hostPath": {"path": source}} if source.startswith("/") else {"persistentVolumeClaim": {"claimName": source}}
+        volumes.append({"name": f"v{number}", **kind})
+    confined = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
+    variables = [{"name": key, "value": str(value)} for key, value in service.get("environment", {}).items()]
+    return {"metadata": {"labels": {"service": name}}, "spec": {
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532},
+        "volumes": volumes, "containers": [{"name": name, "command": service["command"], "env": variables, "volumeMounts": mounts,
+                                            "securityContext": confined}]}}
 
 
 if __name__ == "__main__":
