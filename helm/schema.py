@@ -126,8 +126,7 @@ SCHEDULER = record(
     **POD, standby=record(enabled=FLAG),
     config=record(replicas=SOME, expertWorkers=or_none(SOME), maxQueuedBytes=bytes_flag(), maxNumQueuedReqs=or_none(COUNT),
                   allowInexact=FLAG),
-    persistence=record(enabled=FLAG, size=QUANTITY, storageClass=TEXT, accessModes=WORDS,
-                       whenDeleted=choice("Retain", "Delete")))
+    persistence=record(enabled=FLAG, existingClaim=NAME_OR_NONE, size=QUANTITY, storageClass=TEXT, accessModes=WORDS, keep=FLAG))
 
 VALUES = {
     "$schema": "http://json-schema.org/draft-07/schema#",

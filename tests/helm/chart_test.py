@@ -18,6 +18,7 @@ import tools
 
 BINARIES, CACHE = pathlib.Path(sys.argv[1]), sys.argv[4]
 VALUES = sorted(path.name.removesuffix("-values.yaml") for path in (chart.FOLDER / "ci").iterdir())
+STANDBY = ["scheduler.standby.enabled=true", 'scheduler.persistence.accessModes=["ReadWriteMany"]']
 ROLES = ("gateway", "scheduler", "attention", "expert")
 HELM = tools.or_skip(tools.helm, CACHE)
 SCHEMAS = tools.or_skip(tools.schemas, CACHE)
@@ -58,7 +59,7 @@ class Files(unittest.TestCase):
         manifests = render()
         for name in VALUES:
             manifests += render(name)
-        manifests += render("public", settings=["scheduler.standby.enabled=true"])
+        manifests += render(settings=STANDBY)
         done = subprocess.run(["node", pathlib.Path(__file__).with_name("check_schemas.mjs"), SCHEMAS],
                               input=json.dumps(manifests), capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
@@ -151,13 +152,22 @@ class CommandLines(unittest.TestCase):
 
     def test_standby(self):
         self.assertEqual([word for w in chart.workloads(render()) for word in chart.container(w)["args"] if "standby" in word], [])
-        manifests = render(settings=["scheduler.standby.enabled=true"])
+        with self.assertRaisesRegex(chart.Refused, "scheduler.standby.enabled: both schedulers use one state directory"):
+            render(settings=["scheduler.standby.enabled=true"])
+        manifests = render(settings=STANDBY)
         both = "--scheduler=r-troupe-scheduler-0.r-troupe-scheduler:7000,r-troupe-scheduler-1.r-troupe-scheduler:7000"
-        scheduler = chart.of_kind(manifests, "StatefulSet")[0]
-        self.assertEqual(scheduler["spec"]["replicas"], 2)
-        self.assertIn("--standby", chart.container(scheduler)["args"])
         for workload in chart.workloads(manifests):
-            self.assertIn(both, chart.container(workload)["args"])
+            args = chart.container(workload)["args"]
+            if role_of(workload) == "scheduler":
+                self.assertEqual(workload["spec"]["replicas"], 2)
+                self.assertIn("--standby", args)
+                self.assertNotIn(both, args)
+            else:
+                self.assertIn(both, args)
+        claim = chart.named(manifests, "PersistentVolumeClaim", "r-troupe-scheduler-state")
+        self.assertEqual(claim["spec"]["accessModes"], ["ReadWriteMany"])
+        volumes = chart.of_kind(manifests, "StatefulSet")[0]["spec"]["template"]["spec"]["volumes"]
+        self.assertIn({"name": "state", "persistentVolumeClaim": {"claimName": "r-troupe-scheduler-state"}}, volumes)
 
 
 class Pods(unittest.TestCase):
@@ -186,6 +196,8 @@ class Pods(unittest.TestCase):
             port = "http" if role_of(workload) == "gateway" else "metrics"
             self.assertIn(port, [entry["name"] for entry in container["ports"]])
             for probe, path in (("startupProbe", "/health"), ("livenessProbe", "/health"), ("readinessProbe", "/ready")):
+                if (probe, role_of(workload)) == ("readinessProbe", "scheduler"):
+                    path = "/health"  # a standby must not hold up a rollout
                 self.assertEqual(container[probe]["httpGet"], {"path": path, "port": port})
             startup = container["startupProbe"]
             self.assertEqual(startup["periodSeconds"] * startup["failureThreshold"], 900)
@@ -241,7 +253,6 @@ class Pods(unittest.TestCase):
             for workload in chart.workloads(render(name)):
                 spec = workload["spec"]["template"]["spec"]
                 volumes = {v["name"] for v in spec["volumes"]}
-                volumes |= {c["metadata"]["name"] for c in workload["spec"].get("volumeClaimTemplates", [])}
                 for container in [*spec["containers"], *spec.get("initContainers", [])]:
                     mounts = [mount["name"] for mount in container.get("volumeMounts", [])]
                     self.assertLessEqual(set(mounts), volumes, f"{name}: {workload['metadata']['name']}")
@@ -344,13 +355,11 @@ class Objects(unittest.TestCase):
 
     def test_an_upgrade_changes_nothing_that_cannot_be_changed(self):
         fixed = {"Deployment": ("selector",), "StatefulSet": ("selector", "serviceName", "volumeClaimTemplates", "podManagementPolicy")}
-        for before, after in (("public", "upgrade"), ("one-node", "public"), ("one-node", "gpu")):
+        for before, after in (("public", "upgrade"), ("one-node", "public"), ("one-node", "gpu"), ("mixed", "gpu")):
             old = {(w["kind"], w["metadata"]["name"]): w["spec"] for w in chart.workloads(render(before))}
             for workload in chart.workloads(render(after)):
                 was = old.get((workload["kind"], workload["metadata"]["name"]))
                 for member in fixed[workload["kind"]] if was else ():
-                    if (before, member) == ("one-node", "volumeClaimTemplates"):
-                        continue  # it keeps no state; README says that persistence is decided at the first install
                     self.assertEqual(workload["spec"].get(member), was.get(member), (workload["metadata"]["name"], member))
 
     def test_a_new_chart_alone_replaces_no_pod(self):

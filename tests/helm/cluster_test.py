@@ -5,10 +5,10 @@ rolling replacement of all of them under load, in the chart's order, loses nothi
 usage: cluster_test.py BINARIES MODEL_DIR WORK_DIR CACHE
 
 ci/one-node-values.yaml: one of each, and the pod of `helm test`. ci/public-values.yaml: two gateways with keys, two
-attention and two expert workers, upgraded to ci/upgrade-values.yaml: every pod becomes one of the new manifests, a
+attention and two expert workers and a standby scheduler, upgraded to ci/upgrade-values.yaml: every pod becomes one of the new manifests, a
 Deployment's before the old one leaves, the scheduler's after it. Streams run all the time, through whatever gateway is
 ready, and must come out as without an upgrade, byte for byte. A request that is refused with 503 before it has begun is
-asked again, as OpenAI's clients do; that may happen only while the one scheduler is away.
+asked again, as OpenAI's clients do; that may happen only while a scheduler takes over.
 
 deploy/compose.yaml: one of each role with the variables that stand there.
 """
@@ -47,7 +47,7 @@ def main():
     node = pods.Node(work / "node", binaries=binaries)
     node.folders["/srv/models"] = node.claims["models"] = models
     node.folders["/srv/model"] = models / MODEL_FOLDER
-    node.claims["scheduler-state"] = pods.Pod.owned(work / "state", 65532)
+    node.claims["scheduler-state"] = node.claims["r-troupe-scheduler-state"] = pods.Pod.owned(work / "state", 65532)
     for scenario in (one_node, upgrade, compose):
         try:
             print(scenario(node, helm))
@@ -205,11 +205,12 @@ def upgrade(node, helm):
     for workload in chart.workloads(new):
         leaving = node.selected(workload["spec"]["selector"]["matchLabels"])
         surge = workload["kind"] == "Deployment"
-        for number in range(max(workload["spec"]["replicas"], len(leaving))):
+        numbers = range(max(workload["spec"]["replicas"], len(leaving)))
+        for number in numbers if surge else reversed(numbers):  # a StatefulSet's last pod is the first to be replaced
             pod = leaving[number] if number < len(leaving) else None
             begun = time.monotonic()
             if pod and not surge:
-                assert pod.terminate() == 0, pod.name
+                assert pod.name == pod_name(workload, number) and pod.terminate() == 0, pod.name
             node.start(pod_name(workload, number), workload).wait_ready()
             if pod and surge:
                 assert pod.terminate() == 0, pod.name
@@ -222,7 +223,7 @@ def upgrade(node, helm):
     assert not outside, outside
     assert node.stop_all() == {}
     return (f"upgrade: {replaced} pods replaced under {CLIENTS} clients, {load.answers} streams of {TOKENS} tokens as without "
-            f"it; {len(load.refused)} requests were told 503 while the scheduler was away, and asked again")
+            f"it; {len(load.refused)} requests were told 503 while a scheduler took over, and asked again")
 
 
 def compose(node, helm):

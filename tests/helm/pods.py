@@ -132,7 +132,6 @@ class Pod:
         self.labels = template["metadata"].get("labels", {})
         self.spec = template["spec"]
         self.container = self.spec["containers"][container]
-        self.claim_templates = workload["spec"].get("volumeClaimTemplates", [])
         self.ready = self.leaving = False
         self.folder = node.work / name
         self.log = node.work / f"{name}.log"
@@ -164,8 +163,6 @@ class Pod:
     def volume(self, name):
         """@returns (folder that holds the volume, whether it must not be written)"""
         _, _, group = self.identity()
-        if any(claim["metadata"]["name"] == name for claim in self.claim_templates):
-            return self.owned(self.node.work / "claims" / f"{name}-{self.name}", group), False
         volume = next(v for v in self.spec["volumes"] if v["name"] == name)
         if "persistentVolumeClaim" in volume:
             return self.node.claims[volume["persistentVolumeClaim"]["claimName"]], False

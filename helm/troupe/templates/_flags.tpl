@@ -104,10 +104,7 @@
 {{- include "troupe.switch" (list "--allow-inexact" $config.allowInexact) -}}
 {{- include "troupe.clusterFlags" .root -}}
 {{- include "troupe.metricsFlags" .root -}}
-{{- if .spec.standby.enabled -}}
-{{- include "troupe.switch" (list "--standby" true) -}}
-{{- include "troupe.flag" (list "--scheduler" (include "troupe.schedulerAddresses" .root)) -}}
-{{- end -}}
+{{- include "troupe.switch" (list "--standby" .spec.standby.enabled) -}}
 {{- end }}
 
 {{- define "troupe.args.attention" -}}

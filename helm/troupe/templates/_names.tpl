@@ -93,6 +93,10 @@ annotations:
 {{- end -}}
 {{- end }}
 
+{{- define "troupe.stateClaimName" -}}
+{{- .Values.scheduler.persistence.existingClaim | default (printf "%s-scheduler-state" (include "troupe.fullname" .)) -}}
+{{- end }}
+
 {{/* How other roles reach the scheduler: by the name of its pod, whose address the headless Service tells before it is ready. */}}
 {{- define "troupe.schedulerAddresses" -}}
 {{- $name := include "troupe.workloadName" (dict "root" . "role" "scheduler") -}}

@@ -120,7 +120,8 @@ spec:
         httpGet: {path: /health, port: {{ $port }}}
         {{- toYaml $spec.livenessProbe | nindent 8 }}
       readinessProbe:
-        httpGet: {path: /ready, port: {{ $port }}}
+        {{- /* A standby is not ready until it takes over, and must not hold up the replacement of the other one. */}}
+        httpGet: {path: {{ ternary "/health" "/ready" (eq .role "scheduler") }}, port: {{ $port }}}
         {{- toYaml $spec.readinessProbe | nindent 8 }}
       {{- if gt (int $spec.preStopSeconds) 0 }}
       lifecycle:
@@ -197,9 +198,13 @@ spec:
     secretName: {{ include "troupe.clusterSecretName" .root }}
     items: [{key: {{ $values.clusterSecret.key }}, path: secret}]
     defaultMode: 0440
-{{- if and (eq .role "scheduler") (not .spec.persistence.enabled) }}
+{{- if eq .role "scheduler" }}
 - name: state
+  {{- if .spec.persistence.enabled }}
+  persistentVolumeClaim: {claimName: {{ include "troupe.stateClaimName" .root }}}
+  {{- else }}
   emptyDir: {}
+  {{- end }}
 {{- end }}
 {{- if include "troupe.readsModel" . }}
 {{- if has $model.type (list "pvc" "existingClaim") }}
