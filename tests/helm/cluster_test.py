@@ -4,11 +4,13 @@ rolling replacement of all of them under load, in the chart's order, loses nothi
 
 usage: cluster_test.py BINARIES MODEL_DIR WORK_DIR CACHE
 
-ci/one-node-values.yaml: one of each, and the pod of `helm test`. ci/public-values.yaml: two gateways with keys, two
-attention and two expert workers and a standby scheduler, upgraded to ci/upgrade-values.yaml: every pod becomes one of the new manifests, a
-Deployment's before the old one leaves, the scheduler's after it. Streams run all the time, through whatever gateway is
-ready, and must come out as without an upgrade, byte for byte. A request that is refused with 503 before it has begun is
-asked again, as OpenAI's clients do; that may happen only while a scheduler takes over.
+ci/one-node-values.yaml: one of each, and the pod of `helm test`.
+
+ci/public-values.yaml: two gateways with keys, two attention and two expert workers, a scheduler and its standby, upgraded to
+ci/upgrade-values.yaml: every pod becomes one of the new manifests, a Deployment's before the old one leaves, a
+scheduler's after it. Streams run all the time, through whatever gateway is ready, and must come out as without an upgrade,
+byte for byte. A request that is refused with 503 before it has begun is asked again, as OpenAI's clients do; that may
+happen only while a scheduler takes over.
 
 deploy/compose.yaml: one of each role with the variables that stand there.
 """
