@@ -32,7 +32,7 @@ def sent():
 
 
 def carried(cluster, body):
-    """@returns bytes on the way for a request, less those of as long a time without one"""
+    """@returns bytes on the way while a request is served"""
     before = sent()
     cluster.post("/v1/completions", body)
     return sent() - before
@@ -41,8 +41,8 @@ def carried(cluster, body):
 def main():
     if os.environ.get("TROUPE_SIZING") != "1":
         os.environ["TROUPE_SIZING"] = "1"
-        os.execvp("unshare", ["unshare", "--net", "--mount", "sh", "-c", 'mount -t sysfs none /sys && ip link set lo up && exec "$@"', "sh",
-                              sys.executable, *sys.argv])
+        alone = 'mount -t sysfs none /sys && ip link set lo up && exec "$@"'
+        os.execvp("unshare", ["unshare", "--net", "--mount", "sh", "-c", alone, "sh", sys.executable, *sys.argv])
     del os.environ["TROUPE_SIZING"]  # the programs would call it misspelt
     binaries, model, *flags = sys.argv[1:]
     config = json.loads((pathlib.Path(model) / "config.json").read_text(encoding="utf-8"))
@@ -58,9 +58,11 @@ def main():
             prefill = carried(cluster, {"prompt": prompt, "max_tokens": 1, "temperature": 0, "ignore_eos": True}) - one
             memory = {name: megabytes(pid) for name, pid in cluster.pids().items()}
         tokens = int(re.search(r"KV cache (\d+) tokens", log.read_text(encoding="utf-8"))[1])
-    name = " ".join([pathlib.Path(model).resolve().parent.name if pathlib.Path(model).name == "model" else pathlib.Path(model).name, *flags])
-    print("| model | gateway | scheduler | attention less KV | experts, both | KV per token | decode, per token and layer | prefill |")
-    print("|---|---|---|---|---|---|---|---|")
+    folder = pathlib.Path(model).resolve()
+    name = " ".join([folder.parent.name if folder.name == "model" else folder.name, *flags])
+    columns = ["model", "gateway", "scheduler", "attention less KV", "experts, both", "KV per token",
+               "decode, per token and layer", "prefill"]
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     experts = sum(size for worker, size in memory.items() if worker.startswith("expert"))
     used = KV_MEMORY / tokens
     print(f"| {name} | {memory['gateway-0']:.0f} MB | {memory['scheduler-0']:.0f} MB | {memory['attention-0']:.0f} MB |"

@@ -102,6 +102,7 @@
 {{- include "troupe.flag" (list "--max-queued-bytes" $config.maxQueuedBytes) -}}
 {{- include "troupe.flag" (list "--max-num-queued-reqs" $config.maxNumQueuedReqs) -}}
 {{- include "troupe.switch" (list "--allow-inexact" $config.allowInexact) -}}
+{{- include "troupe.flag" (list "--history" $config.history) -}}
 {{- include "troupe.clusterFlags" .root -}}
 {{- include "troupe.metricsFlags" .root -}}
 {{- include "troupe.switch" (list "--standby" .spec.standby.enabled) -}}
