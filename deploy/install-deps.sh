@@ -3,8 +3,8 @@
 #
 #   deploy/install-deps.sh GROUP...
 #
-# Groups: build (what the programs and deploy/quickstart.sh need), test (what tests/run.sh needs on top), train (the
-# demo-model recipe).
+# Groups: build (what the programs and deploy/quickstart.sh need), run (what programs that are built need: the image),
+# test (what tests/run.sh needs on top), train (the demo-model recipe).
 # A package that is already there is left alone; when none is missing, nothing is run and no root is needed.
 set -euo pipefail
 
@@ -13,9 +13,13 @@ packages_build=(
   libboost-dev libcaf-dev libpcre2-dev libssl-dev libucx-dev libutf8proc-dev libxxhash-dev nlohmann-json3-dev prometheus-cpp-dev zlib1g-dev
   libpython3-dev python3 python3-jinja2 # chat templates run in Jinja2 itself
 )
+packages_run=(
+  ca-certificates libcaf-core0.17 libgcc-s1 libpcre2-8-0 libprometheus-cpp-core1.0 libpython3.11 libssl3 libstdc++6 libucx0
+  libutf8proc2 libxxhash0 python3 python3-jinja2 zlib1g
+)
 packages_test=(
-  clang clang-format clang-tidy iproute2 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev
-  nodejs npm python3-numpy python3-torch
+  clang clang-format clang-tidy debootstrap iproute2 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev
+  nodejs npm python3-numpy python3-torch python3-yaml
 )
 # OpenBLAS: with Debian's reference BLAS, PyTorch trains some fifty times slower.
 packages_train=(
@@ -27,16 +31,17 @@ wanted=()
 for group in "$@"; do
   case "$group" in
     build) wanted+=("${packages_build[@]}") ;;
+    run) wanted+=("${packages_run[@]}") ;;
     test) wanted+=("${packages_test[@]}") ;;
     train) wanted+=("${packages_train[@]}") ;;
     *)
-      echo "install-deps: unknown group '$group' (build, test, train)" >&2
+      echo "install-deps: unknown group '$group' (build, run, test, train)" >&2
       exit 2
       ;;
   esac
 done
 if [ ${#wanted[@]} -eq 0 ]; then
-  echo "usage: deploy/install-deps.sh build|test|train ..." >&2
+  echo "usage: deploy/install-deps.sh build|run|test|train ..." >&2
   exit 2
 fi
 

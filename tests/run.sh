@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds everything and runs all tests; the one test command.
 #
-#   tests/run.sh               what CI runs: release build, all tests, whole processes, a minute of each fuzzer, the
-#                              model recipe in miniature
+#   tests/run.sh               what CI runs: release build, all tests, whole processes, the chart, a minute of each
+#                              fuzzer, the model recipe in miniature
 #   tests/run.sh --full        that, and the sanitizers' builds (clang++ and g++)
 #   tests/run.sh --quick       what a developer's loop needs: format, include rules, dev build, unit tests
 #   tests/run.sh PART...       only these parts (see the list at the end of this file)
@@ -59,16 +59,22 @@ build() { cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.
   shift
   cmake --build "$@"; }
 
-part_release() { build release --preset release --target all -- -k 0 && run_ctest --test-dir build/release -j "$jobs" --output-on-failure -LE slow --no-tests=error; }
+part_release() { build release --preset release --target all -- -k 0 && run_ctest --test-dir build/release -j "$jobs" --output-on-failure -LE 'slow|chart|image' --no-tests=error; }
 
 part_dev() { build dev --preset dev && run_ctest --test-dir build/dev -j "$jobs" --output-on-failure -L unit --no-tests=error; }
 
 # The programs as their users run them: real processes, real sockets, real signals.
 part_system() { run_ctest --test-dir build/release --output-on-failure -L slow --no-tests=error; }
 
+# The Helm chart: what it renders, and the pods that it renders, started here with the release build.
+part_chart() { run_ctest --test-dir build/release --output-on-failure -L chart --no-tests=error; }
+
+# The Dockerfile's steps in a Debian root, and each role started from it. Not in --full: it fetches 80 MB of packages.
+part_image() { run_ctest --test-dir build/release --output-on-failure -V -L image --no-tests=error; }
+
 # Everything with clang++, warnings as errors, and the address and undefined-behaviour sanitizers in it.
 asan_options=detect_stack_use_after_return=1:check_initialization_order=1:strict_init_order=1:$ASAN_OPTIONS
-part_asan() { build asan --preset asan -- -k 0 && ASAN_OPTIONS=$asan_options run_ctest --test-dir build/asan -j "$jobs" --output-on-failure -LE slow --no-tests=error; }
+part_asan() { build asan --preset asan -- -k 0 && ASAN_OPTIONS=$asan_options run_ctest --test-dir build/asan -j "$jobs" --output-on-failure -LE 'slow|chart|image' --no-tests=error; }
 
 # The programs as their users run them, as part 'asan' has built them. A cluster replaces a worker that a sanitizer has
 # ended, and goes on: that no process of any test wrote a report is what tells.
@@ -136,7 +142,7 @@ part_mutation() { /usr/bin/python3 tests/mutation/run.py --jobs "$jobs"; }
 # The demo model's recipe in miniature: text, tokenizer, training, drafts, evaluation, export.
 part_recipe() { deploy/install-deps.sh train && /usr/bin/python3 deploy/demo-model/train.py --smoke; }
 
-default=(dependencies format includes release system fuzz recipe)
+default=(dependencies format includes release system chart fuzz recipe)
 full=("${default[@]}" asan asan_system tsan)
 if [ "${1:-}" = --quick ]; then
   wanted=(format includes dev)
@@ -153,7 +159,7 @@ skipped=$(mktemp "$PWD/build/skipped.XXXXXX")
 trap 'rm -f "$skipped"' EXIT
 for name in "${wanted[@]}"; do
   if ! declare -F "part_$name" >/dev/null; then
-    echo "tests/run.sh: unknown part '$name' (${full[*]} clang dev tidy mutation)" >&2
+    echo "tests/run.sh: unknown part '$name' (${full[*]} clang dev image tidy mutation)" >&2
     exit 2
   fi
   part "$name" "part_$name"
