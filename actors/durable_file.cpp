@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,6 +17,8 @@ namespace troupe {
 
 namespace {
 
+constexpr auto unfinished = ".new-"; ///< and six letters
+
 std::string system_message(const std::string& what, const std::string& path) {
   return what + " '" + path + "': " + std::generic_category().message(errno);
 }
@@ -23,9 +26,10 @@ std::string system_message(const std::string& what, const std::string& path) {
 /// Owns a file descriptor for the length of a scope.
 class file_descriptor {
  public:
-  file_descriptor(const std::string& path, int flags) : path_(path), fd_(::open(path.c_str(), flags, 0644)) {
+  /// @param fd  negative: it could not be opened, and errno says why
+  file_descriptor(int fd, std::string path) : path_(std::move(path)), fd_(fd) {
     if (fd_ < 0)
-      throw std::runtime_error(system_message("cannot open", path));
+      throw std::runtime_error(system_message("cannot open", path_));
   }
 
   file_descriptor(const file_descriptor&) = delete;
@@ -72,16 +76,31 @@ std::optional<std::string> read_file(const std::string& path) {
 }
 
 void replace_file(const std::string& path, const std::string& content) {
-  auto temporary = path + ".new";
-  {
-    file_descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
+  auto temporary = path + unfinished + "XXXXXX";
+  try {
+    const file_descriptor file(mkostemp(temporary.data(), O_CLOEXEC), temporary);
     file.write_all(content);
     file.sync();
+    if (std::rename(temporary.c_str(), path.c_str()) != 0)
+      throw std::runtime_error(system_message("cannot replace", path));
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
   }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0)
-    throw std::runtime_error(system_message("cannot replace", path));
   auto directory = std::filesystem::path(path).parent_path().string();
-  file_descriptor(directory.empty() ? "." : directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC).sync();
+  if (directory.empty())
+    directory = ".";
+  file_descriptor(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), directory).sync();
+}
+
+void remove_unfinished(const std::string& path) {
+  const std::filesystem::path whole{path};
+  const auto beginning = whole.filename().string() + unfinished;
+  const auto directory = whole.has_parent_path() ? whole.parent_path() : std::filesystem::path{"."};
+  std::error_code ignored; // a file too many does no harm
+  for (const auto& entry : std::filesystem::directory_iterator{directory, ignored})
+    if (entry.path().filename().string().starts_with(beginning))
+      std::filesystem::remove(entry.path(), ignored);
 }
 
 } // namespace troupe

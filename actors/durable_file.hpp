@@ -15,8 +15,12 @@ uint64_t checksum_of(std::string_view content);
 /// @errors throws `std::runtime_error` when there is one that cannot be read
 std::optional<std::string> read_file(const std::string& path);
 
-/// Writes `path`.new, syncs it, and renames it to `path`. Blocks: not for actors of the pool.
+/// Writes a new file beside `path`, syncs it, and renames it to `path`. Several processes may do so at once:
+/// the last one to rename wins, whole. Blocks: not for actors of the pool.
 /// @errors throws `std::runtime_error` that names the file
 void replace_file(const std::string& path, const std::string& content);
+
+/// Removes what processes have left that died in replace_file, or still are in it: their rename then fails.
+void remove_unfinished(const std::string& path);
 
 } // namespace troupe

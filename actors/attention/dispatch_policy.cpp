@@ -57,7 +57,7 @@ class share_builder {
 } // namespace
 
 void queue_news::heard(uint64_t queued, uint64_t own, time_point now) {
-  rows_ = queued - std::min(queued, own);
+  rows_ = std::min<uint64_t>(queued - std::min(queued, own), defaults::max_queued_expert_rows);
   when_ = now;
 }
 

@@ -211,7 +211,7 @@ history_actor spawn_history(caf::actor_system& system, history_config config) {
     known = beginning{activation_history{config.limits}, {}, {}, false};
   history_writer_actor writer;
   if (store)
-    writer = spawn_history_writer(system, std::move(*store));
+    writer = spawn_history_writer(system, std::move(*store), config.is_deposed);
   return system.spawn(history, std::move(config), std::move(*known), std::move(writer));
 }
 

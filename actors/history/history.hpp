@@ -34,6 +34,9 @@ struct history_config {
   /// empty, and may throw.
   std::function<history_snapshot()> seed{};
   activation_history::limits limits{};
+  /// Whether another scheduler has taken the state directory over, so that the file there is its own. Asked
+  /// before each write, not on the actor's thread; may be empty, and may throw.
+  std::function<bool()> is_deposed{};
   /// Told once of each: "history" (what it begins with), "history-damaged", "history-unused" (it is of
   /// another model), "history-unsaved". Called on the actor's thread. May be empty.
   std::function<void(const char* event, const std::string& text)> on_event{};

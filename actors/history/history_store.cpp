@@ -146,6 +146,7 @@ history_store::history_store(const std::string& directory) : path_(directory + "
 }
 
 std::optional<stored_history> history_store::load() const {
+  remove_unfinished(path_);
   const auto content = read_file(path_);
   if (!content)
     return std::nullopt;

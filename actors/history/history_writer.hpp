@@ -1,6 +1,7 @@
 // The HISTORY WRITER: writes the activation history to disk, so that its actor never waits for one.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include <caf/allowed_unsafe_message_type.hpp>
@@ -19,7 +20,8 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::stored_history_ptr)
 
 namespace troupe {
 
-/// The HISTORY WRITER interface, local only. Fails with ec::engine_failed, saying which file and why.
+/// The HISTORY WRITER interface, local only. Fails with ec::engine_failed, saying which file and why, and
+/// with ec::stale_term when the file is a successor's by now.
 using history_writer_actor = caf::typed_actor<
     // Makes this history durable.
     caf::replies_to<caf::put_atom, stored_history_ptr>::with<void>,
@@ -27,6 +29,9 @@ using history_writer_actor = caf::typed_actor<
     caf::replies_to<caf::delete_atom>::with<void>>;
 
 /// On a thread of its own, except under a test scheduler.
-history_writer_actor spawn_history_writer(caf::actor_system& system, history_store store);
+/// @param is_deposed  whether another scheduler has taken over; asked before the file is touched, on that
+///                    thread; may be empty, and may throw
+history_writer_actor spawn_history_writer(caf::actor_system& system, history_store store,
+                                          std::function<bool()> is_deposed);
 
 } // namespace troupe

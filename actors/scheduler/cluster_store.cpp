@@ -180,6 +180,7 @@ cluster_store::recovered cluster_store::load() const {
   recovered result;
   auto attempt = [&](const char* name, auto parse) {
     auto path = directory_ + "/" + name;
+    remove_unfinished(path);
     try {
       if (auto text = read_file(path))
         parse(*text);

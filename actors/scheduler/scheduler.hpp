@@ -23,7 +23,8 @@ struct scheduler_metrics; // scheduler_metrics.hpp
 using scheduler_actor = caf::typed_actor<
     // A worker joins; the sender is its MEMBER. Fails with ec::incompatible (another model, or another
     // numerics class than the workers of its role), saying both, and with ec::not_ready while its engine
-    // hangs or a live worker elsewhere has its name: it may ask again.
+    // hangs, a live worker elsewhere has its name, or it has seen a newer term, which is being exceeded: it
+    // may ask again.
     caf::replies_to<caf::join_atom, worker_hello>::with<worker_welcome>,
     // A worker lives.
     caf::reacts_to<lease_renewal>,

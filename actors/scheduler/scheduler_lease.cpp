@@ -171,6 +171,14 @@ uint64_t newest_leased_term(const std::string& directory) {
   return result;
 }
 
+bool is_led_by_another(const std::string& directory) {
+  const auto newest = newest_leased_term(directory);
+  if (newest == 0)
+    return false;
+  const auto holder = holder_of(directory, newest);
+  return holder.pid != getpid() || holder.host != host_name() || holder.boot != boot_id();
+}
+
 // ---------------------------------------------------------------------------------------------------------------
 // Holding
 
@@ -292,6 +300,8 @@ std::unique_ptr<scheduler_lease> lease_watch::look(time_point now, const known_t
   }
   auto next = self_;
   next.term = std::max(newest, known()) + 1;
+  if (newest_leased_term(directory_) != newest)
+    return nullptr; // somebody was faster, and `known` may say so
   auto file = scheduler_lease::locked_file::claim(directory_, next);
   if (!file)
     return nullptr;

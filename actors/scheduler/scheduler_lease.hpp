@@ -38,6 +38,10 @@ std::string described(const lease_holder& holder);
 /// @errors throws `std::runtime_error`
 uint64_t newest_leased_term(const std::string& directory);
 
+/// Whether another process has taken a lease of this directory since this one has.
+/// @errors throws `std::runtime_error`
+bool is_led_by_another(const std::string& directory);
+
 /// A lease that this process holds, until this object goes.
 class scheduler_lease {
  public:

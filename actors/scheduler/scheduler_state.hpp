@@ -100,8 +100,8 @@ struct scheduler_state {
   void renewed_lease();
   void lease_failed(const caf::error& error);
 
-  /// After a standstill others may have taken over: nothing is published until the lease says no, or is not
-  /// to be asked.
+  /// After a standstill another scheduler may have taken over: nothing is published until the lease has been
+  /// renewed, or for reconnect_max where the disk does not answer.
   bool is_doubtful() const { return doubted_until_ && now() < *doubted_until_; }
 
   /// Saves what is published, or once what is being saved is through.
@@ -180,7 +180,7 @@ struct scheduler_state {
   std::vector<caf::actor_addr> watched_;   ///< gateway actors under monitor
 
   std::optional<time_point> recovery_end_;
-  time_point recovery_limit_;            ///< which nothing extends
+  time_point recovery_limit_;            ///< which nothing extends while it lasts
   std::vector<worker_address> expected_; ///< not back yet, of the last scheduler's workers or of this one's
   std::vector<worker_address> missed_;   ///< attention workers of those, from the recovery's end to its limit
   bool knows_workers_ = false;           ///< recovery ends early once all of expected_ are back

@@ -7,14 +7,18 @@
 namespace troupe {
 
 void scheduler_state::begin_recovery() {
-  recovery_end_ = now() + defaults::scheduler_recovery;
-  recovery_limit_ = now() + defaults::recovery_limit;
+  if (!recovery_end_)
+    recovery_limit_ = now() + defaults::recovery_limit;
+  recovery_end_ = std::min<time_point>(now() + defaults::scheduler_recovery, recovery_limit_);
 }
 
 void scheduler_state::watch_recovery(const worker_hello& hello) {
   // A worker that has been in the cluster before, and no view yet: others will come back, too.
-  if (hello.term > 0 && epoch_ == 0 && !recovery_end_ && contacts_.empty())
+  if (hello.term > 0 && epoch_ == 0 && !recovery_end_ && contacts_.empty()) {
+    knows_workers_ =
+        knows_workers_ && !expected_.empty(); // else nobody is left whose return would complete it
     begin_recovery();
+  }
   // Where one comes there are others.
   if (recovery_end_)
     recovery_end_ =

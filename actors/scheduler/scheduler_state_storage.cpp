@@ -99,10 +99,14 @@ void scheduler_state::save() {
             self->state.save_later();
           },
           [self](const caf::error& error) {
-            self->state.event("placement-not-saved", text_of(error));
-            self->state.is_unsaved_ = code_of(error) != ec::stale_term;
-            self->state.save_not_before_ = self->state.now() + defaults::slow_save;
-            self->state.save_later();
+            auto& state = self->state;
+            // A placement of a term that is over: whatever is newer waits to be saved, or is a successor's.
+            if (code_of(error) != ec::stale_term) {
+              state.event("placement-not-saved", text_of(error));
+              state.is_unsaved_ = true;
+              state.save_not_before_ = state.now() + defaults::slow_save;
+            }
+            state.save_later();
           });
 }
 

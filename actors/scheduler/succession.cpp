@@ -39,6 +39,7 @@ std::optional<succession> succeed(const candidate& who) {
     });
     if (lease) {
       store.save_term(lease->term());
+      lease->renew(); // the disk may have taken long, and the scheduler renews once it has started
       return succession{std::move(lease), std::move(found.cluster), std::move(found.problems)};
     }
     if (watch.is_alive() && !who.is_standby)

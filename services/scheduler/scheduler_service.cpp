@@ -55,6 +55,9 @@ scheduler_service::scheduler_service(caf::actor_system& system, const scheduler_
       metrics->on_event(name, text);
     }
   };
+  if (!options.state_dir.empty()) {
+    past.is_deposed = [directory = options.state_dir] { return is_led_by_another(directory); };
+  }
   history_ = spawn_history(system, std::move(past)); // first: what is wrong with the file ends the program
   try {
     actor_ = from ? spawn_scheduler(system, std::move(config), std::move(*from))
@@ -81,15 +84,13 @@ void scheduler_service::stop() {
     return;
   }
   caf::scoped_actor self(system_);
-  self->monitor(actor_);
-  self->monitor(history_);
-  self->send_exit(actor_, caf::exit_reason::user_shutdown);
-  self->send_exit(history_, caf::exit_reason::user_shutdown);
-  bool in_time = true;
-  for (int running = 2; running > 0 && in_time; --running) {
-    self->receive([](const caf::down_msg&) {},
-                  caf::after(std::chrono::seconds{5}) >> [&] { in_time = false; });
-  }
+  const auto end = [&self](const auto& actor) {
+    self->monitor(actor);
+    self->send_exit(actor, caf::exit_reason::user_shutdown);
+    self->receive([](const caf::down_msg&) {}, caf::after(std::chrono::seconds{5}) >> [] {});
+  };
+  end(history_); // writes what it knows, for which the lease is still held
+  end(actor_);
   actor_ = nullptr;
   history_ = nullptr;
 }

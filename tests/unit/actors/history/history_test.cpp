@@ -32,6 +32,7 @@ class history_test : public deterministic_system {
     history_config config;
     config.state_dir = std::move(state_dir);
     config.seed = std::move(seed);
+    config.is_deposed = [this] { return is_deposed; };
     config.on_event = [this](const char* event, const std::string& text) {
       told.emplace_back(event);
       texts.push_back(text);
@@ -69,6 +70,7 @@ class history_test : public deterministic_system {
     return {model, {2}, 600'000, 5'000, 100, 200, {{150, 50}}, {}};
   }
 
+  bool is_deposed = false;
   std::string directory;
   history_actor actor;
   events told;
@@ -197,15 +199,29 @@ TEST_F(history_test, a_given_one_that_makes_no_sense_starts_nothing) {
   EXPECT_THROW(start("", [&] { return flawed; }), std::runtime_error);
 }
 
+TEST_F(history_test, leaves_its_successors_file_alone) {
+  start(directory);
+  count(1);
+  advance(defaults::history_save_interval);
+  count(2);
+  is_deposed = true;
+  advance(defaults::history_save_interval);
+  EXPECT_EQ(told, events{"history-unsaved"});
+  EXPECT_EQ(count(2), (activation_receipt{2, 1}));
+  is_deposed = false;
+  restart();
+  EXPECT_EQ(known().tokens, 1U) << "as its successor would have found it";
+}
+
 TEST_F(history_test, a_disk_that_fails_is_told_of_and_tried_again) {
   start(directory);
-  std::filesystem::create_directories(directory + "/history.new"); // where the file would be written
+  std::filesystem::create_directories(directory + "/history/is a folder"); // where the file would be
   count(1);
   advance(defaults::history_save_interval);
   EXPECT_EQ(told, events{"history-unsaved"});
-  EXPECT_NE(texts[0].find("history.new"), std::string::npos) << texts[0];
+  EXPECT_NE(texts[0].find(directory + "/history'"), std::string::npos) << texts[0];
   EXPECT_EQ(count(2), (activation_receipt{2, 0})) << "counting goes on";
-  std::filesystem::remove(directory + "/history.new");
+  std::filesystem::remove_all(directory + "/history");
   advance(defaults::history_save_interval);
   EXPECT_EQ(count(2), (activation_receipt{2, 2}));
 }

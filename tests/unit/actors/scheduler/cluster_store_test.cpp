@@ -51,7 +51,7 @@ TEST_F(cluster_store_test, gives_back_what_was_saved) {
   EXPECT_EQ(recovered.term, 7U);
   ASSERT_TRUE(recovered.cluster);
   EXPECT_EQ(*recovered.cluster, sample_cluster());
-  EXPECT_FALSE(std::filesystem::exists(directory + "/placement.new"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator{directory}, {}), 2) << "nothing else";
 }
 
 TEST_F(cluster_store_test, the_placement_alone_gives_its_term) {
@@ -92,8 +92,9 @@ TEST_F(cluster_store_test, a_damaged_file_is_named_once_and_the_other_still_used
 TEST_F(cluster_store_test, a_half_written_successor_changes_nothing) {
   const cluster_store store{directory};
   store.save(sample_cluster());
-  std::ofstream{directory + "/placement.new"} << "troupe-pla";
+  std::ofstream{directory + "/placement.new-abcdef"} << "troupe-pla";
   EXPECT_EQ(*store.load().cluster, sample_cluster());
+  EXPECT_FALSE(std::filesystem::exists(directory + "/placement.new-abcdef")) << "it is cleared away";
 }
 
 TEST_F(cluster_store_test, a_place_that_cannot_be_written_is_an_error_at_once) {

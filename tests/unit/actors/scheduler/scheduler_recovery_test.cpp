@@ -106,6 +106,22 @@ TEST_F(recovery_test, ends_when_nobody_has_come_for_a_while) {
   EXPECT_EQ(routed().size(), 1U);
 }
 
+TEST_F(recovery_test, begins_anew_when_everybody_comes_late) {
+  start_with(1, 6);
+  const auto before = routed();
+  const auto orders = num_orders();
+  restart();
+  pass(defaults::scheduler_recovery + 2s); // its network is not there yet
+  for (auto& who : peers) {
+    come_back(who);
+    pass(200ms);
+  }
+  pass(defaults::scheduler_recovery);
+  EXPECT_TRUE(status().ready);
+  EXPECT_EQ(routed(), before);
+  EXPECT_EQ(num_orders(), orders) << "the first one is not given all experts";
+}
+
 TEST_F(recovery_test, does_not_wait_for_a_first_placement_that_has_long_been) {
   start_with(1, 3, {.min_expert_workers = 3});
   restart(3);
