@@ -1,10 +1,12 @@
 #include "actors/scheduler/cluster_store.hpp"
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "tests/unit/actors/placement_edits.hpp"
 
@@ -95,6 +97,22 @@ TEST_F(cluster_store_test, a_half_written_successor_changes_nothing) {
   std::ofstream{directory + "/placement.new-abcdef"} << "troupe-pla";
   EXPECT_EQ(*store.load().cluster, sample_cluster());
   EXPECT_FALSE(std::filesystem::exists(directory + "/placement.new-abcdef")) << "it is cleared away";
+}
+
+TEST_F(cluster_store_test, a_disk_that_is_full_leaves_what_was_there) {
+  const cluster_store store{directory};
+  store.save(sample_cluster());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN); // then a write beyond the limit is an error
+  const rlimit small{16, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(store.save(sample_cluster()), std::runtime_error);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator{directory}, {}), 1) << "and nothing beside it";
+  ASSERT_TRUE(store.load().cluster);
+  EXPECT_EQ(*store.load().cluster, sample_cluster());
 }
 
 TEST_F(cluster_store_test, a_place_that_cannot_be_written_is_an_error_at_once) {
