@@ -95,7 +95,7 @@ TEST_F(expert_host_test, merges_what_waits_for_the_same_layer) {
   EXPECT_EQ(status->queued_rows, 0U);
   EXPECT_GT(answers[2].queue_ns, 0U);
   EXPECT_EQ(answers[1].queued_rows, 3U + 4 + 5 + 6) << "what the host held beside the step";
-  for (const auto number : {2, 4, 5})
+  for (const uint64_t number : {2U, 4U, 5U})
     EXPECT_EQ(answers[number].queued_rows, 4U) << "batch " << number;
   EXPECT_EQ(answers[3].queued_rows, 0U);
 }

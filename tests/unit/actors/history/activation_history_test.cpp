@@ -130,7 +130,7 @@ TEST_F(activation_history_test, keeps_no_more_windows_and_bytes_than_it_may) {
 }
 
 TEST_F(activation_history_test, forgets_workers_that_have_long_been_silent) {
-  for (const uint64_t worker : {1, 2, 3})
+  for (const uint64_t worker : {1U, 2U, 3U})
     count(one_row(worker, 1));
   count(one_row(1, 2));
   count(one_row(4, 1)); // one too many
