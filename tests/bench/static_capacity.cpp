@@ -246,7 +246,7 @@ int main(int argc, char** argv) {
               num_tokens, top_k, hidden, ffn, zipf, threads);
   std::printf("%8s %9s %8s %12s %10s %12s %10s %9s\n", "experts", "capacity", "mode", "tokens/s", "x slower",
               "MiB", "x memory", "dropped");
-  for (const std::size_t num_experts : {16, 64, 128}) {
+  for (const std::size_t num_experts : {16U, 64U, 128U}) {
     layer one{ctx, num_experts};
     std::vector<routing> routings;
     for (std::size_t i = 0; i < 5; ++i)
