@@ -1,0 +1,292 @@
+#include <numeric>
+
+#include "kernels/cuda/few_rows.hpp"
+#include "kernels/expert_ffn.hpp"
+#include "kernels/gemm.hpp"
+#include "tests/gpu/cases.hpp"
+#include "tests/gpu/matrices.hpp"
+
+namespace troupe::gpu_check {
+
+namespace {
+
+using namespace kernels;
+using cuda::few_rows_result;
+using cuda::row_item;
+
+struct product_shape {
+  std::size_t rows;
+  std::size_t outputs;
+  std::size_t inputs;
+};
+
+std::string text(stored_as how, const product_shape& p, const char* kind) {
+  return std::string(name_of(how)) + " " + std::to_string(p.rows) + " x " + std::to_string(p.inputs) + " -> "
+         + std::to_string(p.outputs) + " " + kind;
+}
+
+// Rows cut into items of at most 32.
+std::vector<row_item> items_of(std::size_t rows) {
+  std::vector<row_item> items;
+  for (std::size_t first = 0; first < rows; first += cuda::most_few_rows)
+    items.push_back({0, static_cast<std::uint32_t>(first),
+                     static_cast<std::uint32_t>(std::min(cuda::most_few_rows, rows - first))});
+  return items;
+}
+
+// One plain product, FP32 out with bias, replaced and added, against `gemm`.
+void check_product(session& s, stored_as how, const product_shape& p) {
+  const test_matrix weight(s, p.outputs, p.inputs);
+  const auto bias = s.normal(p.outputs);
+  const auto input = s.normal_bf16(p.rows * p.inputs);
+  const auto before = s.normal(p.rows * p.outputs);
+  const auto packed = packed_matrix::pack(packed_format_of(how), weight.view());
+  const device_matrix matrix(s, how, weight, &bias);
+  const device_array<cuda::weight_matrix> matrices(s.on(), std::vector{matrix.ref()});
+  const device_array<row_item> items(s.on(), items_of(p.rows));
+  const device_array<bfloat16> x(s.on(), input);
+  for (const auto result : {few_rows_result::replace, few_rows_result::add}) {
+    const bool adds = result == few_rows_result::add;
+    const device_array<float> y =
+        adds ? device_array<float>(s.on(), before) : device_array<float>(s.on(), p.rows * p.outputs);
+    cuda::few_rows(s.on(), {.shape = matrix.shape(),
+                            .matrices = matrices.data(),
+                            .num_matrices = 1,
+                            .items = items.data(),
+                            .num_items = items.size(),
+                            .most_rows = std::min(p.rows, cuda::most_few_rows),
+                            .input = x.data(),
+                            .input_stride = p.inputs,
+                            .num_input_rows = p.rows,
+                            .output = y.data(),
+                            .output_type = dtype::f32,
+                            .output_stride = p.outputs,
+                            .num_output_rows = p.rows,
+                            .result = result});
+    std::vector<float> want = before;
+    gemm(s.cpu(), {.input = view_of(input.data(), p.rows, p.inputs),
+                   .weight = &packed,
+                   .bias = bias.data(),
+                   .output = view_of(want.data(), p.rows, p.outputs),
+                   .mode = adds ? gemm_output::add : gemm_output::replace});
+    s.compare(text(how, p, adds ? "added" : "replaced"), y.download(s.on()), want, tolerance_f32(p.inputs));
+  }
+}
+
+// A row alone, and among 32: the same bits.
+void check_invariance(session& s, stored_as how) {
+  const product_shape p{s.options().small ? 9U : 32U, 48, 328};
+  const test_matrix weight(s, p.outputs, p.inputs);
+  const device_matrix matrix(s, how, weight);
+  const device_array<cuda::weight_matrix> matrices(s.on(), std::vector{matrix.ref()});
+  const device_array<bfloat16> x(s.on(), s.normal_bf16(p.rows * p.inputs));
+  const auto run = [&](const std::vector<row_item>& cut, std::size_t most_rows) {
+    const device_array<row_item> items(s.on(), cut);
+    const device_array<float> y(s.on(), p.rows * p.outputs);
+    cuda::few_rows(s.on(), {.shape = matrix.shape(),
+                            .matrices = matrices.data(),
+                            .num_matrices = 1,
+                            .items = items.data(),
+                            .num_items = items.size(),
+                            .most_rows = most_rows,
+                            .input = x.data(),
+                            .input_stride = p.inputs,
+                            .num_input_rows = p.rows,
+                            .output = y.data(),
+                            .output_type = dtype::f32,
+                            .output_stride = p.outputs,
+                            .num_output_rows = p.rows});
+    return y.download(s.on());
+  };
+  std::vector<row_item> single(p.rows);
+  for (std::size_t r = 0; r < p.rows; ++r)
+    single[r] = {0, static_cast<std::uint32_t>(r), 1};
+  s.compare_exact(text(how, p, "one by one"), run(single, 1), run(items_of(p.rows), cuda::most_few_rows));
+}
+
+struct ffn_shape {
+  std::size_t hidden;
+  std::size_t ffn;
+  std::vector<std::uint32_t> rows_of_experts;
+  bool gated;
+  bool biased;
+  activation act;
+};
+
+// Experts' networks, rows gathered through an index, against `expert_ffn`.
+void check_experts(session& s, stored_as how, const ffn_shape& shape, const std::string& what) {
+  const std::size_t experts = shape.rows_of_experts.size();
+  const std::size_t rows =
+      std::accumulate(shape.rows_of_experts.begin(), shape.rows_of_experts.end(), std::size_t{0});
+  const std::size_t sources = rows / 2 + 1; // rows occur several times, as with top-k
+  const auto input = s.normal_bf16(sources * shape.hidden);
+  std::vector<std::uint32_t> from(rows);
+  std::generate(from.begin(), from.end(), [&] { return s.below(static_cast<std::uint32_t>(sources)); });
+
+  std::vector<expert_weights> weights(experts);
+  std::vector<std::vector<float>> biases;
+  biases.reserve(3 * experts);
+  std::vector<device_matrix> first;
+  std::vector<device_matrix> second;
+  const auto bias = [&](std::size_t count) -> const std::vector<float>* {
+    if (!shape.biased)
+      return nullptr;
+    biases.push_back(s.normal(count, 0.5F));
+    return &biases.back();
+  };
+  for (expert_weights& expert : weights) {
+    const test_matrix gate(s, shape.ffn, shape.hidden);
+    const auto* gate_bias = bias(shape.ffn);
+    first.emplace_back(s, how, gate, gate_bias);
+    expert.act = shape.act;
+    expert.gate_bias = gate_bias != nullptr ? gate_bias->data() : nullptr;
+    if (shape.gated) {
+      const test_matrix up(s, shape.ffn, shape.hidden);
+      const auto* up_bias = bias(shape.ffn);
+      first.emplace_back(s, how, up, up_bias);
+      expert.up_bias = up_bias != nullptr ? up_bias->data() : nullptr;
+      expert.gate_up = packed_matrix::pack_gate_up(packed_format_of(how), gate.view(), up.view());
+    } else {
+      expert.gate_up = packed_matrix::pack(packed_format_of(how), gate.view());
+    }
+    const test_matrix down(s, shape.hidden, shape.ffn);
+    const auto* down_bias = bias(shape.hidden);
+    second.emplace_back(s, how, down, down_bias);
+    expert.down_bias = down_bias != nullptr ? down_bias->data() : nullptr;
+    expert.down = packed_matrix::pack(packed_format_of(how), down.view());
+  }
+
+  std::vector<bfloat16> want(rows * shape.hidden);
+  std::vector<const std::byte*> inputs(rows);
+  std::vector<std::byte*> outputs(rows);
+  std::vector<expert_segment> segments;
+  std::vector<row_item> items;
+  std::size_t row = 0;
+  for (std::size_t e = 0; e < experts; ++e) {
+    const std::size_t count = shape.rows_of_experts[e];
+    segments.push_back(
+        {&weights[e], std::span(inputs).subspan(row, count), std::span(outputs).subspan(row, count)});
+    for (std::size_t done = 0; done < std::max<std::size_t>(count, 1); done += cuda::most_few_rows)
+      items.push_back({static_cast<std::uint32_t>(e), static_cast<std::uint32_t>(row + done),
+                       static_cast<std::uint32_t>(std::min(cuda::most_few_rows, count - done))});
+    row += count;
+  }
+  for (std::size_t r = 0; r < rows; ++r) {
+    inputs[r] = reinterpret_cast<const std::byte*>(input.data() + from[r] * shape.hidden);
+    outputs[r] = reinterpret_cast<std::byte*>(want.data() + r * shape.hidden);
+  }
+  expert_ffn(s.cpu(), {.segments = segments, .row_type = dtype::bf16});
+
+  const auto table = [&](const std::vector<device_matrix>& matrices) {
+    std::vector<cuda::weight_matrix> refs;
+    for (const device_matrix& m : matrices)
+      refs.push_back(m.ref());
+    return device_array<cuda::weight_matrix>(s.on(), refs);
+  };
+  const auto first_table = table(first);
+  const auto second_table = table(second);
+  const device_array<row_item> device_items(s.on(), items);
+  const device_array<bfloat16> x(s.on(), input);
+  const device_array<std::uint32_t> device_from(s.on(), from);
+  const device_array<bfloat16> h(s.on(), rows * shape.ffn);
+  const device_array<bfloat16> y(s.on(), rows * shape.hidden);
+  cuda::few_rows(s.on(), {.shape = first.front().shape(),
+                          .matrices = first_table.data(),
+                          .num_matrices = first_table.size(),
+                          .items = device_items.data(),
+                          .num_items = items.size(),
+                          .input = x.data(),
+                          .input_stride = shape.hidden,
+                          .input_rows = device_from.data(),
+                          .num_input_rows = sources,
+                          .output = h.data(),
+                          .output_stride = shape.ffn,
+                          .num_output_rows = rows,
+                          .result = shape.gated ? few_rows_result::activate_gated : few_rows_result::activate,
+                          .act = shape.act});
+  cuda::few_rows(s.on(), {.shape = second.front().shape(),
+                          .matrices = second_table.data(),
+                          .num_matrices = second_table.size(),
+                          .items = device_items.data(),
+                          .num_items = items.size(),
+                          .input = h.data(),
+                          .input_stride = shape.ffn,
+                          .num_input_rows = rows,
+                          .output = y.data(),
+                          .output_stride = shape.hidden,
+                          .num_output_rows = rows});
+  s.compare(std::string(name_of(how)) + " " + what, y.download(s.on()), want, tolerance_bf16(shape.ffn));
+}
+
+void time_product(session& s, stored_as how, const product_shape& p) {
+  const test_matrix weight(s, p.outputs, p.inputs);
+  std::vector<device_matrix> copies;
+  std::vector<cuda::weight_matrix> refs;
+  const device_matrix one(s, how, weight);
+  const std::size_t weight_bytes = one.shape().weight_bytes() + one.shape().group_scale_words() * 4;
+  const std::size_t sets = s.sets_of(weight_bytes);
+  for (std::size_t i = 0; i < sets; ++i) {
+    copies.emplace_back(s, how, weight);
+    refs.push_back(copies.back().ref());
+  }
+  const device_array<cuda::weight_matrix> matrices(s.on(), refs);
+  std::vector<row_item> cut;
+  for (std::size_t i = 0; i < sets; ++i)
+    cut.push_back({static_cast<std::uint32_t>(i), 0, static_cast<std::uint32_t>(p.rows)});
+  const device_array<row_item> items(s.on(), cut);
+  const device_array<bfloat16> x(s.on(), s.normal_bf16(p.rows * p.inputs));
+  const device_array<float> y(s.on(), p.rows * p.outputs);
+  s.time("few_rows " + text(how, p, ""),
+         {.bytes = static_cast<double>(weight_bytes + p.rows * (2 * p.inputs + 4 * p.outputs)),
+          .flops = 2.0 * static_cast<double>(p.rows * p.outputs * p.inputs)},
+         sets, [&](std::size_t set) {
+           cuda::few_rows(s.on(), {.shape = one.shape(),
+                                   .matrices = matrices.data(),
+                                   .num_matrices = matrices.size(),
+                                   .items = items.data() + set,
+                                   .num_items = 1,
+                                   .most_rows = p.rows,
+                                   .input = x.data(),
+                                   .input_stride = p.inputs,
+                                   .num_input_rows = p.rows,
+                                   .output = y.data(),
+                                   .output_type = dtype::f32,
+                                   .output_stride = p.outputs,
+                                   .num_output_rows = p.rows});
+         });
+}
+
+} // namespace
+
+void check_few_rows(session& s) {
+  if (!s.begin("few_rows"))
+    return;
+  std::vector<product_shape> shapes = {{1, 16, 64}, {5, 40, 72}, {9, 17, 328}};
+  if (!s.options().small)
+    shapes.insert(shapes.end(), {{1, 4096, 4096},
+                                 {2, 129, 264},
+                                 {8, 96, 1032},
+                                 {16, 515, 2048},
+                                 {17, 64, 8},
+                                 {32, 1000, 4096},
+                                 {77, 80, 512}});
+  for (const stored_as how : every_storage) {
+    for (const product_shape& p : shapes)
+      check_product(s, how, p);
+    check_invariance(s, how);
+    check_experts(s, how, {64, 40, {3, 0, 9, 1}, true, true, activation::silu}, "experts 3, 0, 9, 1 rows");
+    check_experts(s, how, {72, 64, {5}, false, true, activation::gelu_erf}, "expert without a gate");
+    if (s.options().small)
+      continue;
+    check_experts(s, how, {512, 328, {70, 0, 1, 0, 32, 33, 2, 0}, true, false, activation::silu},
+                  "eight experts");
+    check_experts(s, how, {512, 328, {0, 0, 96, 0}, true, false, activation::gelu_tanh},
+                  "all rows to one expert");
+  }
+  for (const stored_as how : {stored_as::bf16, stored_as::int8, stored_as::int4, stored_as::int4_group32})
+    for (const std::size_t rows : {1U, 8U, 32U})
+      time_product(s, how,
+                   s.options().small ? product_shape{rows, 64, 64} : product_shape{rows, 14336, 4096});
+}
+
+} // namespace troupe::gpu_check

@@ -1,0 +1,109 @@
+#include "tests/gpu/matrices.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/quantize.hpp"
+
+namespace troupe::gpu_check {
+
+namespace {
+
+std::size_t group_of(stored_as how) {
+  return how == stored_as::int4_group32 ? 32 : how == stored_as::int4_group64 ? 64 : 0;
+}
+
+kernels::cuda::weight_format format_of(stored_as how) {
+  switch (how) {
+  case stored_as::bf16:
+    return kernels::cuda::weight_format::bf16;
+  case stored_as::int8:
+    return kernels::cuda::weight_format::int8;
+  default:
+    return kernels::cuda::weight_format::int4;
+  }
+}
+
+} // namespace
+
+const char* name_of(stored_as how) {
+  switch (how) {
+  case stored_as::bf16:
+    return "bf16";
+  case stored_as::int8:
+    return "int8";
+  case stored_as::int4:
+    return "int4";
+  case stored_as::int4_group32:
+    return "int4/32";
+  case stored_as::int4_group64:
+    return "int4/64";
+  }
+  return "?";
+}
+
+test_matrix::test_matrix(session& s, std::size_t out, std::size_t in)
+    : outputs(out), inputs(in), values(s.normal(out * in, 1.0F / std::sqrt(static_cast<float>(in)))) {}
+
+kernels::packed_format packed_format_of(stored_as how) {
+  switch (how) {
+  case stored_as::bf16:
+    return kernels::packed_format::bf16_pair;
+  case stored_as::int8:
+    return kernels::packed_format::int8_channel;
+  case stored_as::int4:
+    return kernels::packed_format::int4_channel;
+  case stored_as::int4_group32:
+    return kernels::packed_format::int4_group32;
+  case stored_as::int4_group64:
+    return kernels::packed_format::int4_group64;
+  }
+  return kernels::packed_format::bf16_pair;
+}
+
+device_matrix::device_matrix(session& s, stored_as how, const test_matrix& from,
+                             const std::vector<float>* bias)
+    : shape_{format_of(how), from.outputs, from.inputs} {
+  std::vector<std::byte> bytes(shape_.weight_bytes());
+  if (bias != nullptr)
+    bias_ = {s.on(), *bias};
+  if (how == stored_as::bf16) {
+    std::vector<kernels::bfloat16> rounded(from.values.size());
+    std::transform(from.values.begin(), from.values.end(), rounded.begin(), kernels::to_bfloat16);
+    std::memcpy(bytes.data(), rounded.data(), bytes.size());
+    weights_ = {s.on(), bytes};
+    return;
+  }
+  const std::size_t group = group_of(how);
+  const std::size_t groups = group == 0 ? 0 : (from.inputs + group - 1) / group;
+  std::vector<std::int8_t> integers(from.values.size());
+  std::vector<std::int8_t> group_scales(from.outputs * groups);
+  std::vector<float> channel_scales(from.outputs);
+  for (std::size_t o = 0; o < from.outputs; ++o) {
+    const std::span<const float> row(from.values.data() + o * from.inputs, from.inputs);
+    std::int8_t* out = integers.data() + o * from.inputs;
+    if (how == stored_as::int8)
+      channel_scales[o] = kernels::quantize_int8(row, out);
+    else if (group == 0)
+      channel_scales[o] = kernels::quantize_int4(row, out);
+    else
+      channel_scales[o] = kernels::quantize_int4_groups(row, group, out, group_scales.data() + o * groups);
+  }
+  std::vector<std::uint32_t> words(shape_.group_scale_words());
+  if (how == stored_as::int8)
+    kernels::cuda::pack_int8(shape_, integers, bytes);
+  else
+    kernels::cuda::pack_int4(shape_, integers, group, group_scales, bytes, words);
+  weights_ = {s.on(), bytes};
+  group_scales_ = {s.on(), words};
+  channel_scales_ = {s.on(), channel_scales};
+}
+
+kernels::cuda::weight_matrix device_matrix::ref() const {
+  return {.weights = weights_.data(),
+          .group_scales = group_scales_.size() != 0 ? group_scales_.data() : nullptr,
+          .channel_scales = channel_scales_.size() != 0 ? channel_scales_.data() : nullptr,
+          .bias = bias_.size() != 0 ? bias_.data() : nullptr};
+}
+
+} // namespace troupe::gpu_check
