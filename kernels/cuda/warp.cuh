@@ -29,6 +29,16 @@ __device__ inline void block_barrier() {
 #endif
 }
 
+/// The same for the threads of a warp.
+__device__ inline void warp_barrier() {
+#if defined(__CUDACC__)
+  __syncwarp();
+#else
+  const std::uint32_t nothing = 0;
+  emulation::exchange("warp_barrier", &nothing, sizeof nothing);
+#endif
+}
+
 /// The value of the lane whose index differs in the bits of `mask`; 4-byte types.
 template <class T>
 __device__ T shuffle_xor(T value, unsigned mask) {

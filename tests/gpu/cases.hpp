@@ -5,6 +5,14 @@
 
 namespace troupe::gpu_check {
 
+void check_attention(session& s);
+void check_combine(session& s);
+void check_embedding(session& s);
+void check_expert_table(session& s);
 void check_few_rows(session& s);
+void check_kv_blocks(session& s);
+void check_norm(session& s);
+void check_qkv(session& s);
+void check_router(session& s);
 
 } // namespace troupe::gpu_check
