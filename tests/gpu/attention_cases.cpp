@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/cuda/attention.hpp"
+#include "kernels/cuda/prefill.hpp"
 #include "tests/gpu/cases.hpp"
 #include "tests/gpu/device_cache.hpp"
 
@@ -59,6 +60,29 @@ batch make_batch(session& s, const variant& v, std::size_t block_tokens) {
     }
   }
   return b;
+}
+
+// The same rows through `prefill`, whole and cut into runs of at most 7 rows.
+void check_prefill(session& s, cuda::attention_args args, const std::vector<std::uint32_t>& sequences,
+                   const std::vector<std::uint32_t>& positions, const std::vector<bfloat16>& want,
+                   const std::string& what) {
+  std::vector<bfloat16> whole;
+  for (const std::size_t most_rows : {1024U, 7U}) {
+    const auto runs = cuda::runs_of(sequences, positions, most_rows);
+    const device_array<cuda::row_run> device_runs(s.on(), runs);
+    const device_array<bfloat16> output(s.on(), want.size());
+    args.output = output.data();
+    cuda::prefill(s.on(), {.attention = args,
+                           .runs = device_runs.data(),
+                           .num_runs = runs.size(),
+                           .most_rows = std::min<std::size_t>(most_rows, sequences.size())});
+    if (whole.empty()) {
+      whole = output.download(s.on());
+      s.compare(what + ", prefill", whole, want, {.relative = 0x1p-8, .element = 0x1p-6});
+    } else {
+      s.compare_exact(what + ", prefill in runs of 7", output.download(s.on()), whole);
+    }
+  }
 }
 
 void check(session& s, const variant& v) {
@@ -136,6 +160,7 @@ void check(session& s, const variant& v) {
   // The reference rounds probabilities to BF16, and so moves a sum of them by half a unit times 1 / √keys or
   // so.
   s.compare(what, output.download(s.on()), want, {.relative = 0x1p-8, .element = 0x1p-6});
+  check_prefill(s, args, of_rows, positions, want, what);
 
   // The first row alone: the same bits.
   args.rows = 1;
@@ -196,6 +221,42 @@ void time_decode(session& s, std::size_t rows, std::uint32_t length, dtype type)
   }
 }
 
+// Rows [0, length) of one sequence: operations of both products over half of the keys on average.
+void time_prefill(session& s, std::uint32_t length) {
+  const std::size_t kv_heads = s.options().small ? 2 : 8;
+  const std::size_t heads = 4 * kv_heads;
+  const std::size_t head_dim = s.options().small ? 16 : 128;
+  const std::size_t blocks = (length + 15) / 16;
+  device_cache cache(s, blocks, 16, kv_heads, head_dim, dtype::bf16);
+  const device_array<bfloat16> numbers(s.on(), s.normal_bf16(cache.layer.block_bytes() * blocks / 2));
+  cache.layer.data = reinterpret_cast<std::byte*>(numbers.data());
+  std::vector<std::uint32_t> table(blocks);
+  std::iota(table.begin(), table.end(), 0U);
+  const device_array<std::uint32_t> device_table(s.on(), table);
+  const device_array<bfloat16> query(s.on(), s.normal_bf16(length * heads * head_dim));
+  const device_array<bfloat16> output(s.on(), length * heads * head_dim);
+  const device_array<cuda::row_run> runs(s.on(), std::vector<cuda::row_run>{{0, length, 0, 0}});
+  s.time("prefill " + std::to_string(length) + " rows, " + std::to_string(heads) + "/"
+             + std::to_string(kv_heads) + " heads of " + std::to_string(head_dim),
+         {.bytes = 0.0,
+          .flops = 2.0 * static_cast<double>(length) * static_cast<double>(length)
+                   * static_cast<double>(heads * head_dim)},
+         1, [&](std::size_t) {
+           cuda::prefill(s.on(), {.attention = {.cache = cache.layer,
+                                                .query = query.data(),
+                                                .rows = length,
+                                                .heads = heads,
+                                                .block_tables = device_table.data(),
+                                                .num_sequences = 1,
+                                                .table_width = blocks,
+                                                .scale = 0.1F,
+                                                .output = output.data()},
+                                  .runs = runs.data(),
+                                  .num_runs = 1,
+                                  .most_rows = length});
+         });
+}
+
 } // namespace
 
 void check_attention(session& s) {
@@ -225,6 +286,7 @@ void check_attention(session& s) {
   time_decode(s, small ? 2 : 8, small ? 70 : 8192, dtype::bf16);
   time_decode(s, small ? 2 : 64, small ? 70 : 8192, dtype::bf16);
   time_decode(s, small ? 2 : 64, small ? 70 : 8192, dtype::int8);
+  time_prefill(s, small ? 70 : 2048);
 }
 
 } // namespace troupe::gpu_check

@@ -40,7 +40,7 @@ tolerance tolerance_f32(std::size_t length) {
 
 tolerance tolerance_bf16(std::size_t length) {
   const tolerance sums = tolerance_f32(length);
-  return {.relative = bf16_unit / 4.0 + sums.relative, .element = bf16_unit + sums.element};
+  return {.relative = bf16_unit / 4.0 + sums.relative, .element = 2.0 * bf16_unit + sums.element};
 }
 
 session::session(const check_options& options)

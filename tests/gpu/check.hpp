@@ -74,7 +74,7 @@ struct tolerance {
 /// sides round √length times by half a unit, in the typical case; eight times as much is an error.
 tolerance tolerance_f32(std::size_t length);
 
-/// The same rounded to BF16: now and then the other neighbour, 2⁻⁸ apart, and nothing worse.
+/// The same rounded to BF16: now and then the other neighbour, 2⁻⁸ to 2⁻⁷ apart, and nothing worse.
 tolerance tolerance_bf16(std::size_t length);
 
 /// The fewest bytes and operations that an op needs on these inputs.
