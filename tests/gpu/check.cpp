@@ -160,21 +160,15 @@ std::size_t session::sets_of(std::size_t set_bytes) const {
   return kernels::cuda::is_real_device() ? 1 + 4 * device_.l2_bytes / std::max<std::size_t>(set_bytes, 1) : 1;
 }
 
-double session::seconds_of(std::size_t launches, std::size_t sets,
-                           const std::function<void(std::size_t)>& launch, double& spread) const {
-  std::size_t set = 0;
-  const auto recorded = kernels::cuda::graph::capture(on_, [&] {
-    for (std::size_t i = 0; i < launches; ++i)
-      launch(set++ % sets);
-  });
-  recorded.launch(on_);
+double session::median_of(std::size_t launches, const std::function<void()>& work, double& spread) const {
+  work();
   on_.synchronize();
   std::vector<double> seconds;
   for (std::size_t i = 0; i < repetitions; ++i) {
     kernels::cuda::event begin;
     kernels::cuda::event end;
     begin.record(on_);
-    recorded.launch(on_);
+    work();
     end.record(on_);
     end.synchronize();
     seconds.push_back(kernels::cuda::seconds_between(begin, end) / static_cast<double>(launches));
@@ -184,14 +178,37 @@ double session::seconds_of(std::size_t launches, std::size_t sets,
   return seconds[seconds.size() / 2];
 }
 
+double session::seconds_of(std::size_t launches, std::size_t sets,
+                           const std::function<void(std::size_t)>& launch, double& spread) const {
+  std::size_t set = 0;
+  const auto recorded = kernels::cuda::graph::capture(on_, [&] {
+    for (std::size_t i = 0; i < launches; ++i)
+      launch(set++ % sets);
+  });
+  return median_of(
+      launches, [&] { recorded.launch(on_); }, spread);
+}
+
+void session::add_timing(const std::string& what, const work_floor& floor, double seconds, double spread) {
+  timings_.push_back(
+      {what, seconds, std::max(floor.bytes / bytes_per_second_, floor.flops / flops_per_second_), spread});
+}
+
 void session::time(const std::string& what, work_floor floor, std::size_t sets,
                    const std::function<void(std::size_t)>& launch) {
   if (!options_.times)
     return;
   double spread = 0.0;
   const double seconds = seconds_of(kernels::cuda::is_real_device() ? 20 : 1, sets, launch, spread);
-  timings_.push_back(
-      {what, seconds, std::max(floor.bytes / bytes_per_second_, floor.flops / flops_per_second_), spread});
+  add_timing(what, floor, seconds, spread);
+}
+
+void session::time_eagerly(const std::string& what, work_floor floor, const std::function<void()>& work) {
+  if (!options_.times)
+    return;
+  double spread = 0.0;
+  const double seconds = median_of(1, work, spread);
+  add_timing(what, floor, seconds, spread);
 }
 
 void session::print_table() const {

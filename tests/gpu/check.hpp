@@ -127,6 +127,10 @@ class session {
   void time(const std::string& what, work_floor floor, std::size_t sets,
             const std::function<void(std::size_t)>& launch);
 
+  /// The same for work that cannot be recorded into a graph, on one set of inputs: larger than the L2 cache,
+  /// or said so.
+  void time_eagerly(const std::string& what, work_floor floor, const std::function<void()>& work);
+
   /// Sets of `set_bytes` that together are four times the L2 cache.
   std::size_t sets_of(std::size_t set_bytes) const;
 
@@ -152,6 +156,8 @@ class session {
 
   double seconds_of(std::size_t launches, std::size_t sets, const std::function<void(std::size_t)>& launch,
                     double& spread) const;
+  double median_of(std::size_t launches, const std::function<void()>& work, double& spread) const;
+  void add_timing(const std::string& what, const work_floor& floor, double seconds, double spread);
   void measure_limits();
 
   check_options options_;

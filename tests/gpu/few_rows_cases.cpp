@@ -104,95 +104,30 @@ void check_invariance(session& s, stored_as how) {
   s.compare_exact(text(how, p, "one by one"), run(single, 1), run(items_of(p.rows), cuda::most_few_rows));
 }
 
-struct ffn_shape {
-  std::size_t hidden;
-  std::size_t ffn;
-  std::vector<std::uint32_t> rows_of_experts;
-  bool gated;
-  bool biased;
-  activation act;
-};
-
 // Experts' networks, rows gathered through an index, against `expert_ffn`.
-void check_experts(session& s, stored_as how, const ffn_shape& shape, const std::string& what) {
-  const std::size_t experts = shape.rows_of_experts.size();
-  const std::size_t rows =
-      std::accumulate(shape.rows_of_experts.begin(), shape.rows_of_experts.end(), std::size_t{0});
+void check_experts(session& s, stored_as how, const expert_shape& shape,
+                   const std::vector<std::uint32_t>& rows_of_experts, const std::string& what) {
+  const test_experts experts(s, how, shape, rows_of_experts.size());
+  const std::size_t rows = std::accumulate(rows_of_experts.begin(), rows_of_experts.end(), std::size_t{0});
   const std::size_t sources = rows / 2 + 1; // rows occur several times, as with top-k
   const auto input = s.normal_bf16(sources * shape.hidden);
   std::vector<std::uint32_t> from(rows);
   std::generate(from.begin(), from.end(), [&] { return s.below(static_cast<std::uint32_t>(sources)); });
-
-  std::vector<expert_weights> weights(experts);
-  std::vector<std::vector<float>> biases;
-  biases.reserve(3 * experts);
-  std::vector<device_matrix> first;
-  std::vector<device_matrix> second;
-  const auto bias = [&](std::size_t count) -> const std::vector<float>* {
-    if (!shape.biased)
-      return nullptr;
-    biases.push_back(s.normal(count, 0.5F));
-    return &biases.back();
-  };
-  for (expert_weights& expert : weights) {
-    const test_matrix gate(s, shape.ffn, shape.hidden);
-    const auto* gate_bias = bias(shape.ffn);
-    first.emplace_back(s, how, gate, gate_bias);
-    expert.act = shape.act;
-    expert.gate_bias = gate_bias != nullptr ? gate_bias->data() : nullptr;
-    if (shape.gated) {
-      const test_matrix up(s, shape.ffn, shape.hidden);
-      const auto* up_bias = bias(shape.ffn);
-      first.emplace_back(s, how, up, up_bias);
-      expert.up_bias = up_bias != nullptr ? up_bias->data() : nullptr;
-      expert.gate_up = packed_matrix::pack_gate_up(packed_format_of(how), gate.view(), up.view());
-    } else {
-      expert.gate_up = packed_matrix::pack(packed_format_of(how), gate.view());
-    }
-    const test_matrix down(s, shape.hidden, shape.ffn);
-    const auto* down_bias = bias(shape.hidden);
-    second.emplace_back(s, how, down, down_bias);
-    expert.down_bias = down_bias != nullptr ? down_bias->data() : nullptr;
-    expert.down = packed_matrix::pack(packed_format_of(how), down.view());
-  }
-
-  std::vector<bfloat16> want(rows * shape.hidden);
-  std::vector<const std::byte*> inputs(rows);
-  std::vector<std::byte*> outputs(rows);
-  std::vector<expert_segment> segments;
   std::vector<row_item> items;
   std::size_t row = 0;
-  for (std::size_t e = 0; e < experts; ++e) {
-    const std::size_t count = shape.rows_of_experts[e];
-    segments.push_back(
-        {&weights[e], std::span(inputs).subspan(row, count), std::span(outputs).subspan(row, count)});
-    for (std::size_t done = 0; done < std::max<std::size_t>(count, 1); done += cuda::most_few_rows)
+  for (std::size_t e = 0; e < rows_of_experts.size(); row += rows_of_experts[e++])
+    for (std::size_t done = 0; done < std::max<std::size_t>(rows_of_experts[e], 1);
+         done += cuda::most_few_rows)
       items.push_back({static_cast<std::uint32_t>(e), static_cast<std::uint32_t>(row + done),
-                       static_cast<std::uint32_t>(std::min(cuda::most_few_rows, count - done))});
-    row += count;
-  }
-  for (std::size_t r = 0; r < rows; ++r) {
-    inputs[r] = reinterpret_cast<const std::byte*>(input.data() + from[r] * shape.hidden);
-    outputs[r] = reinterpret_cast<std::byte*>(want.data() + r * shape.hidden);
-  }
-  expert_ffn(s.cpu(), {.segments = segments, .row_type = dtype::bf16});
-
-  const auto table = [&](const std::vector<device_matrix>& matrices) {
-    std::vector<cuda::weight_matrix> refs;
-    for (const device_matrix& m : matrices)
-      refs.push_back(m.ref());
-    return device_array<cuda::weight_matrix>(s.on(), refs);
-  };
-  const auto first_table = table(first);
-  const auto second_table = table(second);
+                       static_cast<std::uint32_t>(std::min(cuda::most_few_rows, rows_of_experts[e] - done))});
   const device_array<row_item> device_items(s.on(), items);
   const device_array<bfloat16> x(s.on(), input);
   const device_array<std::uint32_t> device_from(s.on(), from);
   const device_array<bfloat16> h(s.on(), rows * shape.ffn);
   const device_array<bfloat16> y(s.on(), rows * shape.hidden);
-  cuda::few_rows(s.on(), {.shape = first.front().shape(),
-                          .matrices = first_table.data(),
-                          .num_matrices = first_table.size(),
+  cuda::few_rows(s.on(), {.shape = experts.first_shape(),
+                          .matrices = experts.first().data(),
+                          .num_matrices = experts.first().size(),
                           .items = device_items.data(),
                           .num_items = items.size(),
                           .input = x.data(),
@@ -204,9 +139,9 @@ void check_experts(session& s, stored_as how, const ffn_shape& shape, const std:
                           .num_output_rows = rows,
                           .result = shape.gated ? few_rows_result::activate_gated : few_rows_result::activate,
                           .act = shape.act});
-  cuda::few_rows(s.on(), {.shape = second.front().shape(),
-                          .matrices = second_table.data(),
-                          .num_matrices = second_table.size(),
+  cuda::few_rows(s.on(), {.shape = experts.second_shape(),
+                          .matrices = experts.second().data(),
+                          .num_matrices = experts.second().size(),
                           .items = device_items.data(),
                           .num_items = items.size(),
                           .input = h.data(),
@@ -215,7 +150,8 @@ void check_experts(session& s, stored_as how, const ffn_shape& shape, const std:
                           .output = y.data(),
                           .output_stride = shape.hidden,
                           .num_output_rows = rows});
-  s.compare(std::string(name_of(how)) + " " + what, y.download(s.on()), want, tolerance_bf16(shape.ffn));
+  s.compare(std::string(name_of(how)) + " " + what, y.download(s.on()),
+            experts.expected(s, input, from, rows_of_experts), tolerance_bf16(shape.ffn));
 }
 
 void time_product(session& s, stored_as how, const product_shape& p) {
@@ -274,14 +210,13 @@ void check_few_rows(session& s) {
     for (const product_shape& p : shapes)
       check_product(s, how, p);
     check_invariance(s, how);
-    check_experts(s, how, {64, 40, {3, 0, 9, 1}, true, true, activation::silu}, "experts 3, 0, 9, 1 rows");
-    check_experts(s, how, {72, 64, {5}, false, true, activation::gelu_erf}, "expert without a gate");
+    check_experts(s, how, {64, 40, true, true, activation::silu}, {3, 0, 9, 1}, "experts 3, 0, 9, 1 rows");
+    check_experts(s, how, {72, 64, false, true, activation::gelu_erf}, {5}, "expert without a gate");
     if (s.options().small)
       continue;
-    check_experts(s, how, {512, 328, {70, 0, 1, 0, 32, 33, 2, 0}, true, false, activation::silu},
-                  "eight experts");
-    check_experts(s, how, {512, 328, {0, 0, 96, 0}, true, false, activation::gelu_tanh},
-                  "all rows to one expert");
+    const expert_shape shape{512, 328, true, false, activation::silu};
+    check_experts(s, how, shape, {70, 0, 1, 0, 32, 33, 2, 0}, "eight experts");
+    check_experts(s, how, shape, {0, 0, 96, 0}, "all rows to one expert");
   }
   for (const stored_as how : {stored_as::bf16, stored_as::int8, stored_as::int4, stored_as::int4_group32})
     for (const std::size_t rows : {1U, 8U, 32U})

@@ -51,8 +51,9 @@ std::string why_none() {
 
 void run(session& s) {
   const auto begin = std::chrono::steady_clock::now();
-  for (const auto check : {check_embedding, check_norm, check_router, check_expert_table, check_combine,
-                           check_qkv, check_kv_blocks, check_attention, check_few_rows}) {
+  for (const auto check :
+       {check_embedding, check_norm, check_router, check_expert_table, check_combine, check_qkv,
+        check_kv_blocks, check_attention, check_few_rows, check_many_rows, check_experts}) {
     check(s);
     std::fflush(stdout);
   }

@@ -106,4 +106,66 @@ kernels::cuda::weight_matrix device_matrix::ref() const {
           .bias = bias_.size() != 0 ? bias_.data() : nullptr};
 }
 
+test_experts::test_experts(session& s, stored_as how, const expert_shape& shape, std::size_t count)
+    : shape_(shape), cpu_(count) {
+  biases_.reserve(3 * count); // the CPU's experts point into them
+  const auto bias = [&](std::size_t length) -> const std::vector<float>* {
+    if (!shape.biased)
+      return nullptr;
+    biases_.push_back(s.normal(length, 0.5F));
+    return &biases_.back();
+  };
+  const auto data_of = [](const std::vector<float>* values) {
+    return values != nullptr ? values->data() : nullptr;
+  };
+  for (kernels::expert_weights& expert : cpu_) {
+    const test_matrix gate(s, shape.ffn, shape.hidden);
+    const auto* gate_bias = bias(shape.ffn);
+    first_.emplace_back(s, how, gate, gate_bias);
+    expert.act = shape.act;
+    expert.gate_bias = data_of(gate_bias);
+    if (shape.gated) {
+      const test_matrix up(s, shape.ffn, shape.hidden);
+      const auto* up_bias = bias(shape.ffn);
+      first_.emplace_back(s, how, up, up_bias);
+      expert.up_bias = data_of(up_bias);
+      expert.gate_up = kernels::packed_matrix::pack_gate_up(packed_format_of(how), gate.view(), up.view());
+    } else {
+      expert.gate_up = kernels::packed_matrix::pack(packed_format_of(how), gate.view());
+    }
+    const test_matrix down(s, shape.hidden, shape.ffn);
+    const auto* down_bias = bias(shape.hidden);
+    second_.emplace_back(s, how, down, down_bias);
+    expert.down_bias = data_of(down_bias);
+    expert.down = kernels::packed_matrix::pack(packed_format_of(how), down.view());
+  }
+  for (const device_matrix& matrix : first_)
+    first_refs_.push_back(matrix.ref());
+  for (const device_matrix& matrix : second_)
+    second_refs_.push_back(matrix.ref());
+  first_table_ = {s.on(), first_refs_};
+  second_table_ = {s.on(), second_refs_};
+}
+
+std::vector<kernels::bfloat16> test_experts::expected(session& s, std::span<const kernels::bfloat16> input,
+                                                      std::span<const std::uint32_t> from,
+                                                      std::span<const std::uint32_t> rows_of_experts) const {
+  std::vector<kernels::bfloat16> want(from.size() * shape_.hidden);
+  std::vector<const std::byte*> inputs(from.size());
+  std::vector<std::byte*> outputs(from.size());
+  for (std::size_t r = 0; r < from.size(); ++r) {
+    inputs[r] = reinterpret_cast<const std::byte*>(input.data() + from[r] * shape_.hidden);
+    outputs[r] = reinterpret_cast<std::byte*>(want.data() + r * shape_.hidden);
+  }
+  std::vector<kernels::expert_segment> segments;
+  std::size_t row = 0;
+  for (std::size_t e = 0; e < rows_of_experts.size(); ++e) {
+    segments.push_back({&cpu_[e], std::span(inputs).subspan(row, rows_of_experts[e]),
+                        std::span(outputs).subspan(row, rows_of_experts[e])});
+    row += rows_of_experts[e];
+  }
+  expert_ffn(s.cpu(), {.segments = segments, .row_type = kernels::dtype::bf16});
+  return want;
+}
+
 } // namespace troupe::gpu_check

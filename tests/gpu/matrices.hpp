@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cuda/weights.hpp"
+#include "kernels/expert_ffn.hpp"
 #include "kernels/packed_matrix.hpp"
 #include "tests/gpu/check.hpp"
 
@@ -46,6 +47,54 @@ class device_matrix {
   device_array<std::uint32_t> group_scales_;
   device_array<float> channel_scales_;
   device_array<float> bias_;
+};
+
+struct expert_shape {
+  std::size_t hidden = 0;
+  std::size_t ffn = 0;
+  bool gated = true;
+  bool biased = false;
+  kernels::activation act = kernels::activation::silu;
+};
+
+/// Random experts of one shape on both sides.
+class test_experts {
+ public:
+  test_experts(session& s, stored_as how, const expert_shape& shape, std::size_t count);
+
+  const expert_shape& shape() const { return shape_; }
+
+  const std::vector<kernels::expert_weights>& cpu() const { return cpu_; }
+
+  kernels::cuda::weight_shape first_shape() const { return first_.front().shape(); }
+
+  kernels::cuda::weight_shape second_shape() const { return second_.front().shape(); }
+
+  /// Tables of matrices, on the device and on the host: gate and up of each expert, or its one; and its last.
+  const device_array<kernels::cuda::weight_matrix>& first() const { return first_table_; }
+
+  const device_array<kernels::cuda::weight_matrix>& second() const { return second_table_; }
+
+  const std::vector<kernels::cuda::weight_matrix>& first_refs() const { return first_refs_; }
+
+  const std::vector<kernels::cuda::weight_matrix>& second_refs() const { return second_refs_; }
+
+  /// What the CPU gives: rows [rows, hidden] in order of experts, `rows_of_experts` each, row r being input
+  /// row from[r].
+  std::vector<kernels::bfloat16> expected(session& s, std::span<const kernels::bfloat16> input,
+                                          std::span<const std::uint32_t> from,
+                                          std::span<const std::uint32_t> rows_of_experts) const;
+
+ private:
+  expert_shape shape_;
+  std::vector<kernels::expert_weights> cpu_;
+  std::vector<std::vector<float>> biases_;
+  std::vector<device_matrix> first_;
+  std::vector<device_matrix> second_;
+  std::vector<kernels::cuda::weight_matrix> first_refs_;
+  std::vector<kernels::cuda::weight_matrix> second_refs_;
+  device_array<kernels::cuda::weight_matrix> first_table_;
+  device_array<kernels::cuda::weight_matrix> second_table_;
 };
 
 } // namespace troupe::gpu_check
