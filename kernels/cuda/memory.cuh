@@ -20,9 +20,9 @@ namespace troupe::kernels::cuda {
 __device__ inline bits128 load_once(const void* from) {
 #if defined(__CUDACC__)
   bits128 value;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
-               : "l"(from));
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
+      : "l"(from));
   return value;
 #else
   return *static_cast<const bits128*>(from);
@@ -33,9 +33,9 @@ __device__ inline bits128 load_once(const void* from) {
 __device__ inline bits128 load_again(const void* from) {
 #if defined(__CUDACC__)
   bits128 value;
-  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
-               : "l"(from));
+  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
+      : "l"(from));
   return value;
 #else
   return *static_cast<const bits128*>(from);

@@ -19,7 +19,12 @@ constexpr double bf16_unit = 0x1p-8;
 // H100 and H200, as they were measured (docs/benchmarks/gpu.md says where).
 constexpr double assumed_flops_per_second = 790e12;
 
-constexpr std::size_t repetitions = 7;
+constexpr std::size_t most_repetitions = 7;
+
+// The emulation knows no time.
+std::size_t repetitions() {
+  return kernels::cuda::is_real_device() ? most_repetitions : 1;
+}
 
 bool is_wanted(const check_options& options, const std::string& op) {
   return options.only.empty() || op.rfind(options.only, 0) == 0;
@@ -164,7 +169,7 @@ double session::median_of(std::size_t launches, const std::function<void()>& wor
   work();
   on_.synchronize();
   std::vector<double> seconds;
-  for (std::size_t i = 0; i < repetitions; ++i) {
+  for (std::size_t i = 0; i < repetitions(); ++i) {
     kernels::cuda::event begin;
     kernels::cuda::event end;
     begin.record(on_);

@@ -35,7 +35,9 @@ std::vector<row_item> items_of(std::size_t rows) {
 }
 
 // One plain product, FP32 out with bias, replaced and added, against `gemm`.
-void check_product(session& s, stored_as how, const product_shape& p) {
+void check_product(session& s, stored_as how, const product_shape& p,
+                   std::initializer_list<few_rows_result> results = {few_rows_result::replace,
+                                                                     few_rows_result::add}) {
   const test_matrix weight(s, p.outputs, p.inputs);
   const auto bias = s.normal(p.outputs);
   const auto input = s.normal_bf16(p.rows * p.inputs);
@@ -45,7 +47,7 @@ void check_product(session& s, stored_as how, const product_shape& p) {
   const device_array<cuda::weight_matrix> matrices(s.on(), std::vector{matrix.ref()});
   const device_array<row_item> items(s.on(), items_of(p.rows));
   const device_array<bfloat16> x(s.on(), input);
-  for (const auto result : {few_rows_result::replace, few_rows_result::add}) {
+  for (const auto result : results) {
     const bool adds = result == few_rows_result::add;
     const device_array<float> y =
         adds ? device_array<float>(s.on(), before) : device_array<float>(s.on(), p.rows * p.outputs);
@@ -218,6 +220,10 @@ void check_few_rows(session& s) {
     check_experts(s, how, shape, {70, 0, 1, 0, 32, 33, 2, 0}, "eight experts");
     check_experts(s, how, shape, {0, 0, 96, 0}, "all rows to one expert");
   }
+  // So many channels that a block takes several strips, and the last block not all of its own.
+  for (const stored_as how : {stored_as::bf16, stored_as::int8, stored_as::int4})
+    for (const std::size_t rows : {1U, 12U, 18U})
+      check_product(s, how, {rows, 8500, 72}, {few_rows_result::replace});
   for (const stored_as how : {stored_as::bf16, stored_as::int8, stored_as::int4, stored_as::int4_group32})
     for (const std::size_t rows : {1U, 8U, 32U})
       time_product(s, how,
