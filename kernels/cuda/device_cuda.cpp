@@ -42,6 +42,17 @@ device_info describe(int ordinal) {
   return info;
 }
 
+// What the runtime calls an insufficient driver is often none at all.
+[[noreturn]] void refuse_driver() {
+  int version = 0;
+  cudaDriverGetVersion(&version);
+  const auto text = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
+  throw device_error("look for devices",
+                     version == 0 ? "no NVIDIA driver is loaded"
+                                  : "the driver is for CUDA " + text(version) + "; this build needs one for "
+                                        + text(CUDART_VERSION / 1000 * 1000) + " or later");
+}
+
 std::string bytes_text(std::size_t num_bytes) {
   return std::to_string(num_bytes) + " bytes";
 }
@@ -55,6 +66,8 @@ bool is_real_device() {
 std::vector<device_info> list_devices() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver)
+    refuse_driver();
   if (status == cudaErrorNoDevice)
     count = 0;
   else

@@ -168,6 +168,7 @@ __global__ void __launch_bounds__(prefill_warps * 32)
   unsigned pair[2];
   std::size_t end[2];
   std::size_t first[2];
+  TROUPE_UNROLL
   for (unsigned i = 0; i < 2; ++i) {
     pair[i] = first_pair + warp_index() * warp_rows + lane_index() / 4 + 8 * i;
     end[i] = pair[i] < pairs ? end_of(pair[i]) : 0; // 0: sees nothing
@@ -194,6 +195,7 @@ __global__ void __launch_bounds__(prefill_warps * 32)
       highest[i / 2] = fmaxf(highest[i / 2], scores[n][i]);
     }
     float shrink[2];
+    TROUPE_UNROLL
     for (unsigned i = 0; i < 2; ++i) {
       highest[i] =
           fmaxf(highest[i], shuffle_xor(highest[i], 1)); // the row's other columns are in three more lanes
@@ -220,6 +222,7 @@ __global__ void __launch_bounds__(prefill_warps * 32)
     block_barrier();
   }
 
+  TROUPE_UNROLL
   for (unsigned i = 0; i < 2; ++i) {
     total[i] += shuffle_xor(total[i], 1);
     total[i] += shuffle_xor(total[i], 2);
