@@ -134,9 +134,10 @@ __global__ void __launch_bounds__(attention_warps * 32)
         scores[u] = seen[u] ? dot * (args.scale * key_scale[u]) : -INFINITY;
         most = fmaxf(most, scores[u]);
       }
-      if (most == -INFINITY)
-        continue; // nothing seen yet: e^(−∞ + ∞) is no number
-      const float shrink = exponential(state[h].most - most);
+      // Of nothing seen yet the maximum is −∞, and −∞ + ∞ is no number; no branch, for lanes have to meet
+      // again.
+      const float reference = most == -INFINITY ? 0.0F : most;
+      const float shrink = exponential(state[h].most - reference);
       state[h].most = most;
       state[h].sum *= shrink;
       TROUPE_UNROLL
@@ -144,7 +145,7 @@ __global__ void __launch_bounds__(attention_warps * 32)
         value_sums[h][i] *= shrink;
       TROUPE_UNROLL
       for (unsigned u = 0; u < unroll; ++u) {
-        const float p = exponential(scores[u] - most); // 0 where not seen, and so are the values
+        const float p = exponential(scores[u] - reference); // 0 where not seen, and so are the values
         state[h].sum += p;
         const float weight = p * value_scale[u];
         TROUPE_UNROLL

@@ -134,21 +134,29 @@ stream::~stream() {
 }
 
 void stream::copy_to_device(void* to, const void* from, std::size_t num_bytes) const {
+  if (num_bytes == 0)
+    return;
   check(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyHostToDevice, native_of(*this)),
         "copy " + bytes_text(num_bytes) + " to the device");
 }
 
 void stream::copy_to_host(void* to, const void* from, std::size_t num_bytes) const {
+  if (num_bytes == 0)
+    return;
   check(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDeviceToHost, native_of(*this)),
         "copy " + bytes_text(num_bytes) + " to the host");
 }
 
 void stream::copy_on_device(void* to, const void* from, std::size_t num_bytes) const {
+  if (num_bytes == 0)
+    return;
   check(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDeviceToDevice, native_of(*this)),
         "copy " + bytes_text(num_bytes) + " on the device");
 }
 
 void stream::fill(void* to, unsigned char value, std::size_t num_bytes) const {
+  if (num_bytes == 0)
+    return;
   check(cudaMemsetAsync(to, value, num_bytes, native_of(*this)), "fill " + bytes_text(num_bytes));
 }
 

@@ -177,16 +177,23 @@ void time_decode(session& s, std::size_t rows, std::uint32_t length, dtype type)
   const std::size_t heads = 4 * kv_heads;
   const std::size_t head_dim = s.options().small ? 16 : 128;
   const std::size_t blocks_each = (length + 15) / 16;
-  device_cache cache(s, rows * blocks_each, 16, kv_heads, head_dim, type);
-  const device_array<std::byte> memory(s.on(), [&] {
-    // Random bytes that are numbers: exponents near 1.
-    std::vector<std::byte> bytes(cache.layer.block_bytes() * rows * blocks_each);
-    std::generate(bytes.begin(), bytes.end(), [&, i = 0U]() mutable {
-      return i++ % 2 == 0 ? static_cast<std::byte>(s.random()() & 0xffU) : std::byte{0x3f};
-    });
-    return bytes;
-  }());
-  cache.layer.data = memory.data();
+  cuda::kv_layer layer{.blocks = rows * blocks_each,
+                       .block_tokens = 16,
+                       .kv_heads = kv_heads,
+                       .head_dim = head_dim,
+                       .type = type};
+  // Random bytes that are numbers, as BF16 and as scales: from 0.5 to 2. A block's, again and again.
+  std::vector<std::byte> block(layer.block_bytes());
+  std::generate(block.begin(), block.end(), [&, i = 0U]() mutable {
+    return i++ % 2 == 0 ? static_cast<std::byte>(s.random()() & 0xffU) : std::byte{0x3f};
+  });
+  const device_array<std::byte> memory(s.on(), layer.block_bytes() * layer.blocks);
+  layer.data = memory.data();
+  s.on().copy_to_device(layer.data, block.data(), block.size());
+  for (std::size_t filled = 1; filled < layer.blocks; filled *= 2)
+    s.on().copy_on_device(layer.data + filled * block.size(), layer.data,
+                          std::min(filled, layer.blocks - filled) * block.size());
+  s.on().synchronize();
   std::vector<std::uint32_t> tables(rows * blocks_each);
   std::iota(tables.begin(), tables.end(), 0U);
   std::shuffle(tables.begin(), tables.end(), s.random());
@@ -198,7 +205,7 @@ void time_decode(session& s, std::size_t rows, std::uint32_t length, dtype type)
   const device_array<bfloat16> query(s.on(), s.normal_bf16(rows * heads * head_dim));
   const device_array<bfloat16> output(s.on(), rows * heads * head_dim);
   for (const bool invariant : {false, true}) {
-    cuda::attention_args args{.cache = cache.layer,
+    cuda::attention_args args{.cache = layer,
                               .query = query.data(),
                               .rows = rows,
                               .heads = heads,
@@ -216,7 +223,7 @@ void time_decode(session& s, std::size_t rows, std::uint32_t length, dtype type)
     args.workspace = workspace.data();
     s.time("attention " + std::to_string(rows) + " rows, " + std::to_string(length) + " keys, "
                + name_of(type) + (invariant ? ", invariant" : ""),
-           {.bytes = static_cast<double>(cache.layer.block_bytes() * rows * blocks_each), .flops = 0.0}, 1,
+           {.bytes = static_cast<double>(layer.block_bytes() * layer.blocks), .flops = 0.0}, 1,
            [&](std::size_t) { cuda::attention(s.on(), args); });
   }
 }

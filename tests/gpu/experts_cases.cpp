@@ -76,28 +76,59 @@ void check(session& s, stored_as how, const expert_shape& shape,
                   std::vector(invariant.end() - static_cast<std::ptrdiff_t>(shape.hidden), invariant.end()));
 }
 
+// Gated experts with random weights on the device, for measuring.
+class random_experts {
+ public:
+  random_experts(session& s, stored_as how, std::size_t hidden, std::size_t ffn, std::size_t count) {
+    for (std::size_t e = 0; e < count; ++e) {
+      for (const bool down : {false, false, true}) {
+        matrices_.emplace_back(s, how, down ? hidden : ffn, down ? ffn : hidden);
+        (down ? second_refs_ : first_refs_).push_back(matrices_.back().ref());
+        expert_bytes_ += e == 0 ? matrices_.back().num_bytes() : 0;
+      }
+    }
+    first_ = {s.on(), first_refs_};
+    second_ = {s.on(), second_refs_};
+    set_ = {.format = matrices_.front().shape().format,
+            .hidden = hidden,
+            .ffn = ffn,
+            .first = first_.data(),
+            .first_on_host = first_refs_,
+            .second = second_.data(),
+            .second_on_host = second_refs_};
+  }
+
+  const cuda::expert_set& set() const { return set_; }
+
+  std::size_t expert_bytes() const { return expert_bytes_; }
+
+ private:
+  std::vector<device_matrix> matrices_;
+  std::vector<cuda::weight_matrix> first_refs_;
+  std::vector<cuda::weight_matrix> second_refs_;
+  device_array<cuda::weight_matrix> first_;
+  device_array<cuda::weight_matrix> second_;
+  cuda::expert_set set_;
+  std::size_t expert_bytes_ = 0;
+};
+
 // Work of a pass: each expert's weights once, rows in and out; operations of three matrices.
-void time_pass(session& s, stored_as how, const expert_shape& shape,
-               const std::vector<std::uint32_t>& rows_of_experts, const std::string& what) {
-  const test_experts experts(s, how, shape, rows_of_experts.size());
+void time_pass(session& s, const random_experts& experts, const std::vector<std::uint32_t>& rows_of_experts,
+               const std::string& what) {
+  const cuda::expert_set& set = experts.set();
   const std::size_t rows = std::accumulate(rows_of_experts.begin(), rows_of_experts.end(), std::size_t{0});
   const auto used = static_cast<std::size_t>(std::count_if(rows_of_experts.begin(), rows_of_experts.end(),
                                                            [](std::uint32_t count) { return count != 0; }));
-  const device_array<bfloat16> x(s.on(), s.normal_bf16(rows * shape.hidden));
-  const device_array<bfloat16> y(s.on(), rows * shape.hidden);
+  const device_array<bfloat16> x(s.on(), s.normal_bf16(rows * set.hidden));
+  const device_array<bfloat16> y(s.on(), rows * set.hidden);
   cuda::expert_pass pass(
-      {.most_rows = rows, .most_experts = rows_of_experts.size(), .hidden = shape.hidden, .ffn = shape.ffn});
+      {.most_rows = rows, .most_experts = rows_of_experts.size(), .hidden = set.hidden, .ffn = set.ffn});
   const auto listed = rows_of(rows_of_experts);
-  const std::size_t expert_bytes =
-      2 * experts.first_shape().weight_bytes() + experts.second_shape().weight_bytes()
-      + 4 * (2 * experts.first_shape().group_scale_words() + experts.second_shape().group_scale_words());
   s.time_eagerly(
-      "experts " + std::string(name_of(how)) + " " + what,
-      {.bytes = static_cast<double>(used * expert_bytes + 4 * rows * shape.hidden),
-       .flops = 6.0 * static_cast<double>(rows * shape.hidden * shape.ffn)},
-      [&] {
-        pass.run(s.on(), {.experts = set_of(experts), .rows = listed, .input = x.data(), .output = y.data()});
-      });
+      "experts " + std::string(name_of(set.format)) + " " + what,
+      {.bytes = static_cast<double>(used * experts.expert_bytes() + 4 * rows * set.hidden),
+       .flops = 6.0 * static_cast<double>(rows * set.hidden * set.ffn)},
+      [&] { pass.run(s.on(), {.experts = set, .rows = listed, .input = x.data(), .output = y.data()}); });
 }
 
 // `rows` dealt out at random over `experts`, of which `active` get some.
@@ -126,14 +157,16 @@ void check_experts(session& s) {
     return;
   // "Who Says Elephants Can't Run", table 1: 40 rows over 1 to 32 active experts; then a prefill and a
   // decode.
-  const expert_shape table1 = small ? expert_shape{64, 32} : expert_shape{1024, 4096};
-  for (const stored_as how : {stored_as::bf16, stored_as::int8, stored_as::int4})
+  for (const stored_as how : {stored_as::bf16, stored_as::int8, stored_as::int4}) {
+    const random_experts experts(s, how, small ? 64 : 1024, small ? 32 : 4096, 32);
     for (const std::uint32_t active : {1U, 4U, 8U, 16U, 24U, 32U})
-      time_pass(s, how, table1, dealt(s, 40, 32, active), std::to_string(active) + " active, 40 rows");
-  const expert_shape olmoe = small ? expert_shape{64, 32} : expert_shape{2048, 1024};
-  time_pass(s, stored_as::bf16, olmoe, dealt(s, 8, 64, 64), "64 experts, 8 rows");
-  time_pass(s, stored_as::bf16, olmoe, dealt(s, 512, 64, 64), "64 experts, 512 rows");
-  time_pass(s, stored_as::bf16, olmoe, dealt(s, small ? 100 : 32768, 64, 64), "64 experts, 32768 rows");
+      time_pass(s, experts, dealt(s, 40, 32, active), std::to_string(active) + " active, 40 rows");
+  }
+  const random_experts olmoe(s, stored_as::bf16, small ? 64 : 2048, small ? 32 : 1024, small ? 4 : 64);
+  const std::uint32_t count = small ? 4 : 64;
+  for (const std::uint32_t rows : {8U, 512U, small ? 40U : 32768U})
+    time_pass(s, olmoe, dealt(s, small ? rows % 64 : rows, count, count),
+              std::to_string(count) + " experts, " + std::to_string(rows) + " rows");
 }
 
 } // namespace troupe::gpu_check

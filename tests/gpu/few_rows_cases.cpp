@@ -42,7 +42,7 @@ void check_product(session& s, stored_as how, const product_shape& p,
   const auto bias = s.normal(p.outputs);
   const auto input = s.normal_bf16(p.rows * p.inputs);
   const auto before = s.normal(p.rows * p.outputs);
-  const auto packed = packed_matrix::pack(packed_format_of(how), weight.view());
+  const auto packed = packed_matrix::pack(packed_format_of(how), weight.view(), s.cpu().instruction_set());
   const device_matrix matrix(s, how, weight, &bias);
   const device_array<cuda::weight_matrix> matrices(s.on(), std::vector{matrix.ref()});
   const device_array<row_item> items(s.on(), items_of(p.rows));
@@ -157,16 +157,15 @@ void check_experts(session& s, stored_as how, const expert_shape& shape,
 }
 
 void time_product(session& s, stored_as how, const product_shape& p) {
-  const test_matrix weight(s, p.outputs, p.inputs);
   std::vector<device_matrix> copies;
   std::vector<cuda::weight_matrix> refs;
-  const device_matrix one(s, how, weight);
-  const std::size_t weight_bytes = one.shape().weight_bytes() + one.shape().group_scale_words() * 4;
+  copies.emplace_back(s, how, p.outputs, p.inputs);
+  const std::size_t weight_bytes = copies.front().num_bytes();
   const std::size_t sets = s.sets_of(weight_bytes);
-  for (std::size_t i = 0; i < sets; ++i) {
-    copies.emplace_back(s, how, weight);
-    refs.push_back(copies.back().ref());
-  }
+  while (copies.size() < sets)
+    copies.emplace_back(s, how, p.outputs, p.inputs);
+  for (const device_matrix& matrix : copies)
+    refs.push_back(matrix.ref());
   const device_array<cuda::weight_matrix> matrices(s.on(), refs);
   std::vector<row_item> cut;
   for (std::size_t i = 0; i < sets; ++i)
@@ -178,7 +177,7 @@ void time_product(session& s, stored_as how, const product_shape& p) {
          {.bytes = static_cast<double>(weight_bytes + p.rows * (2 * p.inputs + 4 * p.outputs)),
           .flops = 2.0 * static_cast<double>(p.rows * p.outputs * p.inputs)},
          sets, [&](std::size_t set) {
-           cuda::few_rows(s.on(), {.shape = one.shape(),
+           cuda::few_rows(s.on(), {.shape = copies.front().shape(),
                                    .matrices = matrices.data(),
                                    .num_matrices = matrices.size(),
                                    .items = items.data() + set,

@@ -61,7 +61,7 @@ void check_dequantized(session& s, stored_as how) {
   const std::size_t outputs = 37;
   const std::size_t inputs = s.options().small ? 72 : 1032;
   const test_matrix weight(s, outputs, inputs);
-  const auto packed = packed_matrix::pack(packed_format_of(how), weight.view());
+  const auto packed = packed_matrix::pack(packed_format_of(how), weight.view(), s.cpu().instruction_set());
   const device_matrix matrix(s, how, weight);
   const device_array<cuda::weight_matrix> matrices(s.on(), std::vector{matrix.ref(), matrix.ref()});
   const device_array<std::uint32_t> wanted(s.on(), std::vector<std::uint32_t>{1});

@@ -1,5 +1,6 @@
 #include "tests/gpu/matrices.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -22,6 +23,10 @@ kernels::cuda::weight_format format_of(stored_as how) {
   default:
     return kernels::cuda::weight_format::int4;
   }
+}
+
+kernels::cuda::weight_shape shape_of(stored_as how, std::size_t outputs, std::size_t inputs) {
+  return {format_of(how), outputs, inputs};
 }
 
 } // namespace
@@ -63,7 +68,7 @@ kernels::packed_format packed_format_of(stored_as how) {
 
 device_matrix::device_matrix(session& s, stored_as how, const test_matrix& from,
                              const std::vector<float>* bias)
-    : shape_{format_of(how), from.outputs, from.inputs} {
+    : shape_(shape_of(how, from.outputs, from.inputs)) {
   std::vector<std::byte> bytes(shape_.weight_bytes());
   if (bias != nullptr)
     bias_ = {s.on(), *bias};
@@ -85,9 +90,10 @@ device_matrix::device_matrix(session& s, stored_as how, const test_matrix& from,
     if (how == stored_as::int8)
       channel_scales[o] = kernels::quantize_int8(row, out);
     else if (group == 0)
-      channel_scales[o] = kernels::quantize_int4(row, out);
+      channel_scales[o] = kernels::quantize_int4(row, out, s.cpu().instruction_set());
     else
-      channel_scales[o] = kernels::quantize_int4_groups(row, group, out, group_scales.data() + o * groups);
+      channel_scales[o] = kernels::quantize_int4_groups(row, group, out, group_scales.data() + o * groups,
+                                                        s.cpu().instruction_set());
   }
   std::vector<std::uint32_t> words(shape_.group_scale_words());
   if (how == stored_as::int8)
@@ -99,6 +105,29 @@ device_matrix::device_matrix(session& s, stored_as how, const test_matrix& from,
   channel_scales_ = {s.on(), channel_scales};
 }
 
+device_matrix::device_matrix(session& s, stored_as how, std::size_t outputs, std::size_t inputs)
+    : shape_(shape_of(how, outputs, inputs)) {
+  // Any bits are weights in int8 and int4; in BF16 those with exponents around 2⁻⁷.
+  const bool wide = how == stored_as::bf16;
+  std::vector<std::uint64_t> bits(shape_.weight_bytes() / sizeof(std::uint64_t));
+  std::generate(bits.begin(), bits.end(), [&] {
+    return wide ? (s.random()() & 0x807f'807f'807f'807fU) | 0x3c00'3c00'3c00'3c00U : s.random()();
+  });
+  std::vector<std::byte> bytes(shape_.weight_bytes());
+  std::memcpy(bytes.data(), bits.data(), bytes.size());
+  weights_ = {s.on(), bytes};
+  if (wide)
+    return;
+  channel_scales_ = {s.on(), std::vector<float>(outputs, 0x1p-12F)};
+  if (how == stored_as::int8)
+    return;
+  std::vector<std::uint32_t> words(shape_.group_scale_words());
+  std::generate(words.begin(), words.end(), [&] { // bytes from −8 to 7, biased
+    return static_cast<std::uint32_t>((s.random()() & 0x0f0f'0f0fU) + 0x7878'7878U);
+  });
+  group_scales_ = {s.on(), words};
+}
+
 kernels::cuda::weight_matrix device_matrix::ref() const {
   return {.weights = weights_.data(),
           .group_scales = group_scales_.size() != 0 ? group_scales_.data() : nullptr,
@@ -108,6 +137,7 @@ kernels::cuda::weight_matrix device_matrix::ref() const {
 
 test_experts::test_experts(session& s, stored_as how, const expert_shape& shape, std::size_t count)
     : shape_(shape), cpu_(count) {
+  const kernels::isa set = s.cpu().instruction_set();
   biases_.reserve(3 * count); // the CPU's experts point into them
   const auto bias = [&](std::size_t length) -> const std::vector<float>* {
     if (!shape.biased)
@@ -129,15 +159,16 @@ test_experts::test_experts(session& s, stored_as how, const expert_shape& shape,
       const auto* up_bias = bias(shape.ffn);
       first_.emplace_back(s, how, up, up_bias);
       expert.up_bias = data_of(up_bias);
-      expert.gate_up = kernels::packed_matrix::pack_gate_up(packed_format_of(how), gate.view(), up.view());
+      expert.gate_up =
+          kernels::packed_matrix::pack_gate_up(packed_format_of(how), gate.view(), up.view(), set);
     } else {
-      expert.gate_up = kernels::packed_matrix::pack(packed_format_of(how), gate.view());
+      expert.gate_up = kernels::packed_matrix::pack(packed_format_of(how), gate.view(), set);
     }
     const test_matrix down(s, shape.hidden, shape.ffn);
     const auto* down_bias = bias(shape.hidden);
     second_.emplace_back(s, how, down, down_bias);
     expert.down_bias = data_of(down_bias);
-    expert.down = kernels::packed_matrix::pack(packed_format_of(how), down.view());
+    expert.down = kernels::packed_matrix::pack(packed_format_of(how), down.view(), set);
   }
   for (const device_matrix& matrix : first_)
     first_refs_.push_back(matrix.ref());

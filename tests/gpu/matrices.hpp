@@ -37,9 +37,17 @@ class device_matrix {
  public:
   device_matrix(session& s, stored_as how, const test_matrix& from, const std::vector<float>* bias = nullptr);
 
+  /// Random weights straight in the device's layout: for measuring, where quantizing would take minutes.
+  device_matrix(session& s, stored_as how, std::size_t outputs, std::size_t inputs);
+
   const kernels::cuda::weight_shape& shape() const { return shape_; }
 
   kernels::cuda::weight_matrix ref() const;
+
+  /// All that a product reads of it.
+  std::size_t num_bytes() const {
+    return weights_.size() + (group_scales_.size() + channel_scales_.size() + bias_.size()) * sizeof(float);
+  }
 
  private:
   kernels::cuda::weight_shape shape_;

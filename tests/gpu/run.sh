@@ -65,7 +65,7 @@ check() {
   step check 180 "$programs/gpu_check" --times --seed "$seed"
   step check-again 60 "$programs/gpu_check" --seed "$((seed + 1))"
   # Small shapes, with bounds checks in the kernels: these tools are slow.
-  step memcheck 80 compute-sanitizer --tool memcheck --leak-check full --error-exitcode 9 "$programs/gpu_check_checked" --small --seed "$seed"
+  step memcheck 80 compute-sanitizer --tool memcheck --error-exitcode 9 "$programs/gpu_check_checked" --small --seed "$seed"
   step racecheck 60 compute-sanitizer --tool racecheck --error-exitcode 9 "$programs/gpu_check_checked" --small --seed "$seed"
   step initcheck 30 compute-sanitizer --tool initcheck --error-exitcode 9 "$programs/gpu_check_checked" --small --seed "$seed"
   echo
