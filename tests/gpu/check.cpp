@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <thread>
 
+#include "kernels/cuda/many_rows.hpp"
+
 namespace troupe::gpu_check {
 
 namespace {
@@ -14,10 +16,6 @@ constexpr unsigned most_cpu_threads = 8;
 
 constexpr double f32_unit = 0x1p-24;
 constexpr double bf16_unit = 0x1p-8;
-
-// The larger of an op's bytes over bandwidth and operations over rate; the latter of dense BF16 products on
-// H100 and H200, as they were measured (docs/benchmarks/gpu.md says where).
-constexpr double assumed_flops_per_second = 790e12;
 
 constexpr std::size_t most_repetitions = 7;
 
@@ -68,16 +66,37 @@ void session::measure_limits() {
     flops_per_second_ = 1e12;
     return;
   }
-  const std::size_t num_bytes = std::size_t{2} << 30;
-  const kernels::cuda::device_memory from(num_bytes);
-  const kernels::cuda::device_memory to(num_bytes);
-  on_.fill(from.data(), 1, num_bytes);
   double spread = 0.0;
-  const double seconds = seconds_of(
-      2, 1, [&](std::size_t) { on_.copy_on_device(to.data(), from.data(), num_bytes); }, spread);
-  bytes_per_second_ = 2.0 * static_cast<double>(num_bytes) / seconds;
-  flops_per_second_ = assumed_flops_per_second;
-  std::printf("copy on the device: %.0f GB/s read and written; dense BF16 products: %.0f TFLOP/s assumed\n",
+  {
+    const std::size_t num_bytes = std::size_t{2} << 30;
+    const kernels::cuda::device_memory from(num_bytes);
+    const kernels::cuda::device_memory to(num_bytes);
+    on_.fill(from.data(), 1, num_bytes);
+    const double seconds = seconds_of(
+        2, 1, [&](std::size_t) { on_.copy_on_device(to.data(), from.data(), num_bytes); }, spread);
+    bytes_per_second_ = 2.0 * static_cast<double>(num_bytes) / seconds;
+  }
+  // A product of random numbers, which is slower than one of zeros.
+  const std::size_t side = 8192;
+  const auto block = normal_bf16(side * side / 64);
+  std::vector<kernels::bfloat16> numbers;
+  for (std::size_t i = 0; i < 64; ++i)
+    numbers.insert(numbers.end(), block.begin(), block.end());
+  const device_array<kernels::bfloat16> x(on_, numbers);
+  const device_array<kernels::bfloat16> w(on_, numbers);
+  const device_array<kernels::bfloat16> y(on_, side * side);
+  kernels::cuda::many_rows many(1);
+  const double seconds = median_of(
+      10,
+      [&] {
+        for (int i = 0; i < 10; ++i)
+          many.multiply(on_, {.outputs = side, .inputs = side, .input = x.data(), .output = y.data()},
+                        w.data(), side, false);
+      },
+      spread);
+  flops_per_second_ =
+      2.0 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side) / seconds;
+  std::printf("copy on the device: %.0f GB/s read and written; dense BF16 product: %.0f TFLOP/s\n",
               bytes_per_second_ * 1e-9, flops_per_second_ * 1e-12);
 }
 
