@@ -4,26 +4,20 @@
 #   tests/gpu/run.sh build      here: builds what the other machine needs into build/release/gpu (some 10 MB)
 #   tests/gpu/run.sh            there, with build/release/gpu carried along: at most 7 minutes; logs go to $OUT or
 #                               build/gpu-logs, and a short table is printed last
-#   tests/gpu/run.sh emulated   anywhere: the same checks on the host, kernels included; needs no GPU
+#   tests/gpu/run.sh emulated   anywhere, after a release build: the same steps on the host, kernels included
 #
 # The other machine needs its driver, cuBLAS 13 (of CUDA or of PyTorch), and compute-sanitizer for two of the steps;
 # a step whose program is not there is reported as such and fails.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-programs=build/release/gpu
+program=build/release/gpu/gpu_check
+checked=build/release/gpu/gpu_check_checked # with bounds checks in the kernels
 logs=${OUT:-build/gpu-logs}
 seed=${TROUPE_GPU_SEED:-$RANDOM}
 
 build() {
   cmake --preset release || return 1
   cmake --build --preset release --target gpu_check gpu_check_checked gpu_check_emulated
-}
-
-emulated() {
-  local order
-  for order in rising falling mixed; do
-    build/release/tests/gpu_check_emulated --small --times --seed "$seed" --order "$order" || return 1
-  done
 }
 
 # Folders with libcublas.so.13: of the system, of CUDA, of PyTorch.
@@ -57,21 +51,42 @@ step() {
   fi
 }
 
-check() {
+begin() {
   mkdir -p "$logs"
+  rm -f "$logs"/*.log
+}
+
+# The table of the first step, then a line a step.
+finish() {
+  echo
+  sed -n '/^device /p; /^copy /p; /^op  /,$p' "$logs/check.log"
+  printf '%s\n' "${summary[@]}"
+  return "$status"
+}
+
+check() {
+  begin
   LD_LIBRARY_PATH=$(cublas_folders)${LD_LIBRARY_PATH:-}
   export LD_LIBRARY_PATH
   nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu --format=csv,noheader || status=1
-  step check 180 "$programs/gpu_check" --times --seed "$seed"
-  step check-again 60 "$programs/gpu_check" --seed "$((seed + 1))"
-  # Small shapes, with bounds checks in the kernels: these tools are slow.
-  step memcheck 80 compute-sanitizer --tool memcheck --error-exitcode 9 "$programs/gpu_check_checked" --small --seed "$seed"
-  step racecheck 60 compute-sanitizer --tool racecheck --error-exitcode 9 "$programs/gpu_check_checked" --small --seed "$seed"
-  step initcheck 30 compute-sanitizer --tool initcheck --error-exitcode 9 "$programs/gpu_check_checked" --small --seed "$seed"
-  echo
-  sed -n '/^device /p; /^op  /,$p' "$logs/check.log"
-  printf '%s\n' "${summary[@]}"
-  return "$status"
+  step check 180 "$program" --times --seed "$seed"
+  step check-again 60 "$program" --seed "$((seed + 1))"
+  # Small shapes: these tools are slow.
+  step memcheck 80 compute-sanitizer --tool memcheck --error-exitcode 9 "$checked" --small --seed "$seed"
+  step racecheck 60 compute-sanitizer --tool racecheck --error-exitcode 9 "$checked" --small --seed "$seed"
+  step initcheck 30 compute-sanitizer --tool initcheck --error-exitcode 9 "$checked" --small --seed "$seed"
+  finish
+}
+
+# The same steps without a GPU: what is looked for by compute-sanitizer there, other orders of threads look for here.
+emulated() {
+  program=build/release/tests/gpu_check_emulated
+  begin
+  step check 900 "$program" --small --times --seed "$seed"
+  step check-again 900 "$program" --small --seed "$((seed + 1))"
+  step falling 900 "$program" --small --seed "$seed" --order falling
+  step mixed 900 "$program" --small --seed "$seed" --order mixed
+  finish
 }
 
 case "${1:-check}" in
