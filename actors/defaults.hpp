@@ -18,9 +18,12 @@ inline constexpr auto lease = seconds{2};
 inline constexpr auto lease_interval = milliseconds{500};
 /// Finding and joining a peer, handshake included.
 inline constexpr auto connect_timeout = seconds{2};
-/// First pause between attempts to reach a scheduler that is away; doubles to `reconnect_max`.
+/// Longest first pause between attempts to reach a scheduler that is away; doubles to `reconnect_max`. Each
+/// is drawn from the upper half of what it may be.
 inline constexpr auto reconnect_min = milliseconds{50};
 inline constexpr auto reconnect_max = milliseconds{1000};
+/// Finding one scheduler of several: one that hangs must not keep anybody from its standby.
+inline constexpr auto scheduler_probe = milliseconds{500};
 /// What workers tell is gathered for so long before the scheduler decides and publishes, so that a thousand
 /// who join at once make a few publications. A death does not wait, unless another one has just been dealt
 /// with.
@@ -30,6 +33,22 @@ inline constexpr auto scheduler_tick = milliseconds{100};
 /// A restarted scheduler waits so long for the workers it knew before it publishes: a lease for those that
 /// are still there, and the longest pause between their attempts to reach it.
 inline constexpr auto scheduler_recovery = lease + reconnect_max;
+/// While workers keep coming it waits for the next one as long as any of them pauses between attempts ...
+inline constexpr auto recovery_extension = reconnect_max;
+/// ... and no longer than this in all. An attention worker that its predecessor knew is not declared gone
+/// before that either: its sequences run, and their sessions hear from it.
+inline constexpr auto recovery_limit = seconds{10};
+/// The active scheduler renews its lease on the state directory so often, and is dead to its standby when it
+/// has not for `scheduler_lease`. That its process has ended is seen within `standby_poll`.
+inline constexpr auto scheduler_lease_interval = lease_interval;
+inline constexpr auto scheduler_lease = lease;
+inline constexpr auto standby_poll = milliseconds{50};
+/// How long a scheduler that starts waits for the file system of its state directory.
+inline constexpr auto state_dir_wait = seconds{10};
+/// A state that the disk has not taken for so long is told to the operator; serving does not wait for it.
+inline constexpr auto slow_save = seconds{5};
+/// When a state that the disk has not taken is given up for a newer one.
+inline constexpr auto save_timeout = seconds{600};
 /// How long new requests wait at the gateway while the scheduler is away.
 inline constexpr auto scheduler_away = seconds{2};
 /// How long a replay holds out for a worker that has not failed it, while only those that have failed it have
@@ -43,6 +62,9 @@ inline constexpr auto admission_wait = seconds{600};
 inline constexpr auto expert_batch_timeout = seconds{10};
 /// Hedge to a replica after max(this, 5 × the expected time): a worker may be slow, not dead.
 inline constexpr auto hedge_min = milliseconds{50};
+/// What a host has said of its queue counts less with every moment, and after so long not at all: a host that
+/// was busy once must be asked again to be known as free.
+inline constexpr auto queue_news = milliseconds{100};
 /// The expected time of an expert batch before any was measured: cold caches and a first long prefill.
 inline constexpr auto unmeasured_expert_batch = milliseconds{400};
 /// How long a micro-batch waits for an expert that nobody hosts, or answers for, before its requests are
@@ -71,6 +93,13 @@ inline constexpr auto token_wait = seconds{600};
 inline constexpr auto local_request = seconds{5};
 /// Draining at SIGTERM: running requests get this long.
 inline constexpr auto drain = seconds{30};
+/// How often an attention worker that has something to tell reports which experts it has used.
+inline constexpr auto history_interval = seconds{5};
+/// Time of work after which what the history has counted weighs half: some hundred windows of a worker, and
+/// still within a change of the time of day.
+inline constexpr auto history_half_life = seconds{600};
+/// How often a history that has changed is written, at most.
+inline constexpr auto history_save_interval = seconds{60};
 
 /// Memory of the requests that wait for a place (`queue_bytes_of`): some 40,000 short ones, or 16 prompts of
 /// a million tokens. Beyond it they are refused with ec::overloaded.
@@ -94,6 +123,15 @@ inline constexpr size_t max_experts_per_order = 64;
 inline constexpr uint32_t max_num_batched_tokens = 512;
 /// Rows that may wait in one expert host; beyond it batches are refused with ec::overloaded.
 inline constexpr uint32_t max_queued_expert_rows = 65536;
+/// Windows that the activation history keeps as they came, and their bytes: some 20 minutes of one attention
+/// worker, or a minute of twenty.
+inline constexpr size_t max_history_windows = 256;
+inline constexpr size_t max_history_bytes = size_t{4} << 20;
+/// Incarnations of workers of which the history knows what it has counted.
+inline constexpr size_t max_history_workers = 1024;
+/// Windows that an attention worker keeps because the history has not been written since: those of
+/// `history_save_interval`, and a few for a slow disk.
+inline constexpr size_t max_unsaved_windows = 16;
 /// Replays of one sequence after failures before the client sees an error.
 inline constexpr uint32_t max_attempts = 16;
 

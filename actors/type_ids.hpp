@@ -8,7 +8,9 @@
 #include "actors/attention/generation_messages.hpp"
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/status_messages.hpp"
+#include "actors/cluster/view_messages.hpp"
 #include "actors/expert/expert_messages.hpp"
+#include "actors/history/history_messages.hpp"
 #include "actors/ids.hpp"
 #include "actors/scheduler/admission_messages.hpp"
 
@@ -35,6 +37,10 @@ CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors, caf::first_custom_type_id + 40)
   CAF_ADD_TYPE_ID(troupe_actors, (troupe::expert_host_status))
   CAF_ADD_TYPE_ID(troupe_actors, (troupe::attention_status))
   CAF_ADD_TYPE_ID(troupe_actors, (troupe::scheduler_status))
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::shared_view_change))
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::activation_report))
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::activation_receipt))
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::history_snapshot))
   CAF_ADD_ATOM(troupe_actors, troupe, cancel_atom, "cancel")
   CAF_ADD_ATOM(troupe_actors, troupe, done_atom, "done")
   CAF_ADD_ATOM(troupe_actors, troupe, fence_atom, "fence")
@@ -45,6 +51,8 @@ CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors, caf::first_custom_type_id + 40)
   CAF_ADD_ATOM(troupe_actors, troupe, status_atom, "status")
   CAF_ADD_ATOM(troupe_actors, troupe, stop_atom, "stop")
   CAF_ADD_ATOM(troupe_actors, troupe, silent_atom, "silent")
+  CAF_ADD_ATOM(troupe_actors, troupe, view_atom, "view")
+  CAF_ADD_ATOM(troupe_actors, troupe, history_atom, "history")
 CAF_END_TYPE_ID_BLOCK(troupe_actors)
 
 namespace troupe {

@@ -87,7 +87,7 @@ buffer::~buffer() {
 
 tensor::tensor(dtype type, std::size_t rows, std::size_t cols)
     : storage_(bytes_of(type, round_up(cols, cache_line * 8 / bits_of(type)) * rows)) {
-  view_ = {storage_.data(), type, rows, cols, round_up(cols, cache_line * 8 / bits_of(type)), {}};
+  view_ = {storage_.data(), type, rows, cols, round_up(cols, cache_line * 8 / bits_of(type))};
 }
 
 } // namespace troupe::kernels

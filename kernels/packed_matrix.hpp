@@ -10,6 +10,7 @@
 #include "kernels/buffer.hpp"
 #include "kernels/int4_panel.hpp"
 #include "kernels/isa.hpp"
+#include "kernels/row_quant.hpp"
 #include "kernels/tensor.hpp"
 
 namespace troupe::kernels {
@@ -50,12 +51,6 @@ const char* name_of(packed_format format);
 constexpr bool is_quantized(packed_format format) {
   return format >= packed_format::int8_channel && format <= packed_format::int4_group64;
 }
-
-/// How the rows enter a product with quantized weights. Plain weights take plain rows.
-enum class row_quant : std::uint8_t {
-  none, ///< rounded to bf16
-  int8, ///< x ≈ q · scale with q in −127 … 127 and one scale per row; exact integer sums over all of K
-};
 
 /// K up to which products of int8 rows with weights of `format` fit their sums of 32 bits; no limit where
 /// rows stay as they are.

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/context.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/error.hpp"
 #include "kernels/portable_math.hpp"

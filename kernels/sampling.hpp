@@ -6,10 +6,11 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/context.hpp"
 #include "kernels/tensor.hpp"
 
 namespace troupe::kernels {
+
+class context;
 
 /// Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3"): four words from counter and
 /// key.

@@ -35,18 +35,6 @@ constexpr std::size_t bytes_of(dtype type, std::size_t count) {
 /// "f32", "bf16", "f16", "int8" or "int4".
 const char* name_of(dtype type);
 
-/// Kind of memory that a buffer lies in. The CPU ops take `host` only.
-enum class memory_kind : std::uint8_t { host = 0, host_pinned = 1, cuda = 2 };
-
-/// Where a buffer lies, and when its content may be used.
-struct memory_place {
-  memory_kind kind = memory_kind::host;
-  /// Device number; 0 for host memory.
-  std::int32_t device = 0;
-  /// Event of the backend after which the content is ready; null: ready now. Borrowed.
-  const void* ready_event = nullptr;
-};
-
 /// Read-only rows: `rows` rows of `cols` elements, `row_stride` elements apart.
 struct const_tensor_view {
   const std::byte* data = nullptr;
@@ -54,7 +42,6 @@ struct const_tensor_view {
   std::size_t rows = 0;
   std::size_t cols = 0;
   std::size_t row_stride = 0;
-  memory_place place{};
 
   const std::byte* row(std::size_t r) const { return data + bytes_of(type, row_stride) * r; }
 
@@ -65,12 +52,12 @@ struct const_tensor_view {
 
   /// Rows `first` to `first + count`.
   const_tensor_view slice(std::size_t first, std::size_t count) const {
-    return {row(first), type, count, cols, row_stride, place};
+    return {row(first), type, count, cols, row_stride};
   }
 
   /// Columns `first` to `first + count` of every row.
   const_tensor_view columns(std::size_t first, std::size_t count) const {
-    return {data + bytes_of(type, first), type, rows, count, row_stride, place};
+    return {data + bytes_of(type, first), type, rows, count, row_stride};
   }
 };
 
@@ -81,7 +68,6 @@ struct tensor_view {
   std::size_t rows = 0;
   std::size_t cols = 0;
   std::size_t row_stride = 0;
-  memory_place place{};
 
   std::byte* row(std::size_t r) const { return data + bytes_of(type, row_stride) * r; }
 
@@ -91,31 +77,31 @@ struct tensor_view {
   }
 
   tensor_view slice(std::size_t first, std::size_t count) const {
-    return {row(first), type, count, cols, row_stride, place};
+    return {row(first), type, count, cols, row_stride};
   }
 
   tensor_view columns(std::size_t first, std::size_t count) const {
-    return {data + bytes_of(type, first), type, rows, count, row_stride, place};
+    return {data + bytes_of(type, first), type, rows, count, row_stride};
   }
 
-  operator const_tensor_view() const { return {data, type, rows, cols, row_stride, place}; }
+  operator const_tensor_view() const { return {data, type, rows, cols, row_stride}; }
 };
 
 /// Views of dense host rows (`row_stride == cols`).
 inline const_tensor_view view_of(const float* data, std::size_t rows, std::size_t cols) {
-  return {reinterpret_cast<const std::byte*>(data), dtype::f32, rows, cols, cols, {}};
+  return {reinterpret_cast<const std::byte*>(data), dtype::f32, rows, cols, cols};
 }
 
 inline tensor_view view_of(float* data, std::size_t rows, std::size_t cols) {
-  return {reinterpret_cast<std::byte*>(data), dtype::f32, rows, cols, cols, {}};
+  return {reinterpret_cast<std::byte*>(data), dtype::f32, rows, cols, cols};
 }
 
 inline const_tensor_view view_of(const bfloat16* data, std::size_t rows, std::size_t cols) {
-  return {reinterpret_cast<const std::byte*>(data), dtype::bf16, rows, cols, cols, {}};
+  return {reinterpret_cast<const std::byte*>(data), dtype::bf16, rows, cols, cols};
 }
 
 inline tensor_view view_of(bfloat16* data, std::size_t rows, std::size_t cols) {
-  return {reinterpret_cast<std::byte*>(data), dtype::bf16, rows, cols, cols, {}};
+  return {reinterpret_cast<std::byte*>(data), dtype::bf16, rows, cols, cols};
 }
 
 } // namespace troupe::kernels

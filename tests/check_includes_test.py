@@ -20,6 +20,8 @@ class planted_includes(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
         self.write("actors/ids.hpp", "")
+        self.write("actors/defaults.hpp", "")
+        self.write("actors/planner/plan.hpp", '#include "actors/ids.hpp"\n')
         self.write("actors/cluster/cluster_messages.hpp", '#include "actors/ids.hpp"\n')
         self.write("actors/scheduler/member_table.hpp", '#include "actors/cluster/cluster_messages.hpp"\n')
         self.write("actors/scheduler/admission_messages.hpp", "")
@@ -72,6 +74,13 @@ class planted_includes(unittest.TestCase):
             self.expect(f"actors/{role}/planted.cpp", "actors/engine/engine.hpp", False)
         for role in ("attention", "expert"):
             self.expect(f"actors/{role}/planted.cpp", "actors/engine/engine.hpp", True)
+
+    def test_the_planner_knows_ids_and_only_the_scheduler_knows_it(self):
+        for target in ("actors/defaults.hpp", "actors/cluster/cluster_messages.hpp", "actors/scheduler/member_table.hpp"):
+            self.expect("actors/planner/planted.cpp", target, False)
+        self.expect("actors/scheduler/planted.cpp", "actors/planner/plan.hpp", True)
+        for role in ("gateway", "attention", "expert", "cluster", "engine"):
+            self.expect(f"actors/{role}/planted.cpp", "actors/planner/plan.hpp", False)
 
     def test_kernels_are_for_engines(self):
         self.expect("actors/engine/planted.cpp", "kernels/gemm.hpp", True)

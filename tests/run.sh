@@ -130,6 +130,9 @@ part_tidy() {
   sources | grep '\.cpp$' | grep -v '^tests/' | xargs -P "$jobs" -I {} bash -c 'tidy_one {}'
 }
 
+# Do the unit tests notice faults in actors/? An hour or so on two cores; goes on where it was stopped.
+part_mutation() { /usr/bin/python3 tests/mutation/run.py --jobs "$jobs"; }
+
 # The demo model's recipe in miniature: text, tokenizer, training, drafts, evaluation, export.
 part_recipe() { deploy/install-deps.sh train && /usr/bin/python3 deploy/demo-model/train.py --smoke; }
 
@@ -150,7 +153,7 @@ skipped=$(mktemp "$PWD/build/skipped.XXXXXX")
 trap 'rm -f "$skipped"' EXIT
 for name in "${wanted[@]}"; do
   if ! declare -F "part_$name" >/dev/null; then
-    echo "tests/run.sh: unknown part '$name' (${full[*]} clang dev tidy)" >&2
+    echo "tests/run.sh: unknown part '$name' (${full[*]} clang dev tidy mutation)" >&2
     exit 2
   fi
   part "$name" "part_$name"

@@ -49,7 +49,7 @@ attention_state::attention_state(attention_worker_actor::pointer self, attention
            },
            [this](uint32_t number, ec code, const std::string& text) { fail_batch(number, code, text); }}) {
   for (const auto experts : config_.engine->shape().layer_experts)
-    activations_.emplace_back(experts);
+    counts_.rows.emplace_back(experts);
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -226,9 +226,6 @@ lease_renewal attention_state::load() {
   result.running = batches_.running();
   result.waiting = batches_.waiting();
   result.kv_tokens_used = uint64_t{batches_.pool().num_used()} * config_.engine->block_tokens();
-  result.activations = activations_;
-  for (auto& layer : activations_)
-    std::fill(layer.begin(), layer.end(), 0);
   result.engine = watch_.look(self_->clock().now());
   for (const auto& [number, flying] : flying_)
     result.at_experts += flying.at_experts ? 1 : 0;

@@ -20,6 +20,7 @@
 #include "actors/attention/expert_dispatcher.hpp"
 #include "actors/attention/micro_batch_policy.hpp"
 #include "actors/engine/engine_watch.hpp"
+#include "actors/history/history_messages.hpp"
 
 namespace troupe {
 
@@ -53,6 +54,9 @@ class attention_state {
 
   worker_hello hello();
   lease_renewal load();
+
+  activation_counts_ptr counts() const { return std::make_shared<const activation_counts>(counts_); }
+
   attention_status status() const;
 
  private:
@@ -108,10 +112,10 @@ class attention_state {
   expert_dispatcher experts_;
   std::map<key, sequence> sequences_;
   std::map<sequence_id, key> by_id_;
-  std::map<caf::actor_addr, size_t> sessions_;     ///< sequences of each, monitored while there are any
-  std::map<uint32_t, flying_batch> flying_;        ///< by micro-batch number
-  std::vector<std::vector<uint64_t>> activations_; ///< [layer][expert] rows since the last `load`
-  time_point next_progress_{};                     ///< when sessions that hear nothing may be due
+  std::map<caf::actor_addr, size_t> sessions_; ///< sequences of each, monitored while there are any
+  std::map<uint32_t, flying_batch> flying_;    ///< by micro-batch number
+  activation_counts counts_;
+  time_point next_progress_{}; ///< when sessions that hear nothing may be due
   key last_key_ = 0;
   uint32_t last_batch_ = 0;
   uint64_t preemptions_ = 0;

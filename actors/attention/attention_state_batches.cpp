@@ -118,8 +118,10 @@ void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
   const auto number = flying.batch->number;
   flying.at_experts = true;
   flying.dispatched = self_->clock().now();
-  if (wanted.layer < activations_.size()) {
-    auto& counts = activations_[wanted.layer];
+  if (flying.layers == 0)
+    counts_.tokens += wanted.num_rows;
+  if (wanted.layer < counts_.rows.size()) {
+    auto& counts = counts_.rows[wanted.layer];
     auto active = uint32_t{0};
     for (size_t expert = 0; expert < counts.size() && expert + 1 < wanted.offsets.size(); ++expert) {
       const auto rows = wanted.offsets[expert + 1] - wanted.offsets[expert];

@@ -32,6 +32,7 @@ attention_worker(attention_worker_actor::stateful_pointer<attention_worker_state
       [self](const cluster_view& view) { self->state.serving->update(view); },
       [self](caf::join_atom) { return self->state.serving->hello(); },
       [self](load_atom) { return self->state.serving->load(); },
+      [self](caf::get_atom) { return self->state.serving->counts(); },
       [self](const attention_step_ptr& done) { self->state.serving->step_done(*done); },
       [self](caf::tick_atom) { self->state.serving->tick(); },
       [self](status_atom) { return self->state.serving->status(); },

@@ -20,6 +20,7 @@
 #include "actors/defaults.hpp"
 #include "actors/engine/completion_messages.hpp"
 #include "actors/engine/engine.hpp"
+#include "actors/history/history_messages.hpp"
 #include "actors/type_ids.hpp"
 
 namespace troupe {
@@ -37,8 +38,10 @@ using attention_worker_actor = caf::typed_actor<
     caf::reacts_to<cluster_view>,
     // What the worker says of itself when it joins.
     caf::replies_to<caf::join_atom>::with<worker_hello>,
-    // The load since the last such question.
+    // The load now.
     caf::replies_to<load_atom>::with<lease_renewal>,
+    // Which experts it has used since it started (local only; for its activation reporter).
+    caf::replies_to<caf::get_atom>::with<activation_counts_ptr>,
     // An engine step is complete (local only).
     caf::reacts_to<attention_step_ptr>,
     // Look again at batches that wait too long or have nowhere to go (local only).

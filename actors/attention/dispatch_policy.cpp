@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "actors/defaults.hpp"
+
 namespace troupe {
 
 namespace {
@@ -54,6 +56,20 @@ class share_builder {
 
 } // namespace
 
+void queue_news::heard(uint64_t queued, uint64_t own, time_point now) {
+  rows_ = queued - std::min(queued, own);
+  when_ = now;
+}
+
+uint64_t queue_news::rows(time_point now) const {
+  const auto left = defaults::queue_news - (now - when_);
+  if (rows_ == 0 || left <= left.zero())
+    return 0;
+  using fraction = std::chrono::duration<double>;
+  return static_cast<uint64_t>(static_cast<double>(rows_)
+                               * (fraction{left} / fraction{defaults::queue_news}));
+}
+
 std::vector<expert_entries> entries_of(const moe_dispatch& dispatch, std::string& error) {
   const auto num_slots = uint64_t{dispatch.num_rows} * dispatch.num_topk;
   const auto& offsets = dispatch.offsets;
@@ -94,7 +110,7 @@ dispatch_plan plan_dispatch(std::span<const expert_entries> entries, uint32_t la
       const auto second = (first + 1 + (draw >> 32) % (usable.size() - 1)) % usable.size();
       const auto rows = [&](worker_id host) {
         const auto planned = shares.find(host);
-        return hosts.outstanding(host) + (planned == shares.end() ? 0 : planned->second.planned());
+        return hosts.ahead(host) + (planned == shares.end() ? 0 : planned->second.planned());
       };
       chosen = rows(usable[second]) < rows(usable[first]) ? usable[second] : usable[first];
     }

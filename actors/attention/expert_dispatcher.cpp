@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include <caf/actor_system.hpp>
@@ -31,6 +32,21 @@ payload gather(const moe_dispatch& dispatch, const host_share& share, uint32_t r
   for (const auto row : share.travelling) {
     std::memcpy(to, dispatch.activations.data() + size_t{row} * row_bytes, row_bytes);
     to += row_bytes;
+  }
+  return result;
+}
+
+/// What batches that failed one by one have left, as one dispatch has it: experts ascending, each once, and
+/// each slot once, though a batch and its hedge may both have failed.
+std::vector<expert_entries> merged(const std::vector<expert_entries>& parked) {
+  std::map<uint32_t, std::vector<uint32_t>> by_expert;
+  for (const auto& [expert, slots] : parked)
+    by_expert[expert].insert(by_expert[expert].end(), slots.begin(), slots.end());
+  std::vector<expert_entries> result;
+  for (auto& [expert, slots] : by_expert) {
+    std::sort(slots.begin(), slots.end());
+    slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+    result.push_back({expert, std::move(slots)});
   }
   return result;
 }
@@ -110,7 +126,10 @@ void expert_dispatcher::route(uint32_t micro_batch, flight& present, std::vector
   const auto& where = layer < placement_.layers.size() ? *placement_.layers[layer] : nowhere;
   host_knowledge hosts;
   hosts.usable = [&](worker_id host) { return host != except && usable(host, layer); };
-  hosts.outstanding = [&](worker_id host) { return hosts_.at(host).outstanding_rows; };
+  hosts.ahead = [&, now = self_->clock().now()](worker_id host) {
+    const auto& entry = hosts_.at(host);
+    return entry.outstanding_rows + entry.others.rows(now);
+  };
   auto plan = plan_dispatch(entries, layer, present.dispatch.num_topk, where, hosts, present.serial);
   if (park)
     std::move(plan.homeless.begin(), plan.homeless.end(), std::back_inserter(present.parked));
@@ -205,7 +224,9 @@ void expert_dispatcher::on_result(uint64_t number, expert_result& result) {
   if (!batch.repeated)
     entry.outstanding_rows -= batch.share.slots.size();
   entry.pause = {};
-  const auto elapsed = static_cast<double>((self_->clock().now() - batch.since).count());
+  const auto now = self_->clock().now();
+  entry.others.heard(result.queued_rows, entry.outstanding_rows, now);
+  const auto elapsed = static_cast<double>((now - batch.since).count());
   const auto per_row = elapsed / static_cast<double>(batch.share.slots.size());
   row_ns_ = row_ns_ > 0 ? row_ns_ + (per_row - row_ns_) / 8 : per_row;
   batch_ns_ = batch_ns_ > 0 ? batch_ns_ + (elapsed - batch_ns_) / 8 : elapsed;
@@ -314,7 +335,7 @@ void expert_dispatcher::retry_parked(uint32_t micro_batch, flight& present) {
   for (auto& entries : parked) // a late answer may have come
     std::erase_if(entries.slots, [&](uint32_t slot) { return present.answered[slot]; });
   std::erase_if(parked, [](const auto& entries) { return entries.slots.empty(); });
-  route(micro_batch, present, std::move(parked), {}, true);
+  route(micro_batch, present, merged(parked), {}, true);
   if (present.parked.empty() || self_->clock().now() - present.progress < defaults::unhosted_wait)
     return;
   fail(micro_batch, ec::not_ready,

@@ -73,6 +73,7 @@ class expert_dispatcher {
     bool resolving = false;
     expert_host_actor handle;
     uint64_t outstanding_rows = 0;
+    queue_news others; ///< what it holds of other attention workers
     /// When it was first sent something that it has not answered with anything, be it that the batch was
     /// given up; empty: nothing was sent since its last answer.
     std::optional<time_point> silent_since;

@@ -110,23 +110,16 @@ struct placement {
   }
 };
 
-/// The cluster as workers need to see it, pushed to each of them whenever it changes.
+/// The cluster as a worker needs to see it, handed to it by its member whenever it changes. Between processes
+/// it travels as changes (view_messages.hpp).
 struct cluster_view {
-  placement experts;
-  std::vector<worker_address> workers; ///< all live ones
+  placement experts;                   ///< without layers at a gateway
+  std::vector<worker_address> workers; ///< all live ones, ascending by id
   bool ready = false;                  ///< every (layer, expert) has a host and there is an attention worker
   /// Positions of the longest sequence that an attention worker takes, by its KV cache and the model; 0 while
   /// there is none.
   uint32_t max_model_len = 0;
   bool operator==(const cluster_view&) const = default;
-};
-
-/// Scheduler to a joining worker.
-struct worker_welcome {
-  uint64_t term = 0;
-  std::string fingerprint; ///< the cluster's model; empty while no worker has brought one
-  cluster_view view;
-  bool operator==(const worker_welcome&) const = default;
 };
 
 /// Scheduler to an expert worker: hold exactly these experts. Answered with host_report once they are loaded.
@@ -148,13 +141,11 @@ struct host_report {
 /// Every `defaults::lease_interval`, worker to scheduler: I live, and this is my load.
 struct lease_renewal {
   worker_id id;
-  uint64_t term = 0;           ///< of the view that the worker goes by
-  uint64_t epoch = 0;          ///< of that view; the member fills in both
-  uint64_t running = 0;        ///< sequences (attention), expert batches in flight (expert)
-  uint64_t waiting = 0;        ///< sequences (attention), rows queued (expert)
-  uint64_t kv_tokens_used = 0; ///< attention
-  /// Activations since the last renewal: [layer][expert] rows; empty inner vectors for dense layers.
-  std::vector<std::vector<uint64_t>> activations;
+  uint64_t term = 0;                 ///< of the view that the worker goes by
+  uint64_t epoch = 0;                ///< of that view; the member fills in both
+  uint64_t running = 0;              ///< sequences (attention), expert batches in flight (expert)
+  uint64_t waiting = 0;              ///< sequences (attention), rows queued (expert)
+  uint64_t kv_tokens_used = 0;       ///< attention
   engine_progress engine;            ///< attention and expert workers
   uint64_t at_experts = 0;           ///< attention: micro-batches that wait for expert hosts
   std::vector<complaint> complaints; ///< attention: about expert hosts; gateway: about attention workers
@@ -221,11 +212,6 @@ typename Inspector::result_type inspect(Inspector& f, cluster_view& x) {
 }
 
 template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, worker_welcome& x) {
-  return f(caf::meta::type_name("worker_welcome"), x.term, x.fingerprint, x.view);
-}
-
-template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, host_order& x) {
   return f(caf::meta::type_name("host_order"), x.term, x.order, x.experts);
 }
@@ -238,7 +224,7 @@ typename Inspector::result_type inspect(Inspector& f, host_report& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, lease_renewal& x) {
   return f(caf::meta::type_name("lease_renewal"), x.id, x.term, x.epoch, x.running, x.waiting,
-           x.kv_tokens_used, x.activations, x.engine, x.at_experts, x.complaints);
+           x.kv_tokens_used, x.engine, x.at_experts, x.complaints);
 }
 
 } // namespace troupe

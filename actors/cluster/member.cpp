@@ -9,6 +9,8 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
+#include "actors/cluster/reconnect_pauses.hpp"
+#include "actors/cluster/view_change.hpp"
 #include "actors/defaults.hpp"
 #include "actors/gateway/gateway.hpp"
 #include "actors/scheduler/scheduler.hpp"
@@ -39,12 +41,14 @@ struct member_state {
   worker_id id;              ///< the worker's, once it has said hello
   phase now = phase::looking;
   uint64_t attempt = 0; ///< names the present chain of questions; answers to older ones are void
-  std::chrono::milliseconds pause = defaults::reconnect_min;
+  reconnect_pauses pauses{0};
+  size_t endpoint = 0;              ///< the scheduler to ask, or that answered last
+  size_t num_asked = 0;             ///< without success since the last pause
   caf::actor_clock::time_point due; ///< of the next tick that counts
   bool has_due = false;
-  uint64_t term = 0; ///< newest term seen
-  uint64_t seen_term = 0;
-  uint64_t seen_epoch = 0; ///< (term, epoch) of the last view that was passed on
+  uint64_t term = 0;          ///< newest term seen
+  held_view held;             ///< what was last passed on
+  uint64_t view_asked_in = 0; ///< the attempt in which the whole view was asked for; 0: no question is open
 };
 
 using pointer = member_state::pointer;
@@ -77,30 +81,63 @@ void look_again(pointer self, std::chrono::milliseconds delay) {
   schedule_tick(self, delay);
 }
 
-void back_off(pointer self) {
+/// Asks the next scheduler, after a pause when all have been asked.
+void try_next(pointer self) {
   auto& state = self->state;
-  look_again(self, state.pause);
-  state.pause = std::min<std::chrono::milliseconds>(2 * state.pause, defaults::reconnect_max);
+  const auto count = std::max<size_t>(state.config.scheduler_endpoints.size(), 1);
+  state.endpoint = (state.endpoint + 1) % count;
+  const auto has_asked_all = ++state.num_asked >= count;
+  if (has_asked_all)
+    state.num_asked = 0;
+  look_again(self, has_asked_all ? state.pauses.next() : std::chrono::milliseconds{0});
 }
 
-void pass_on(pointer self, const cluster_view& view) {
+/// The connection is gone, or the scheduler has ended: its standby is more likely to answer than it is.
+void lost(pointer self) {
   auto& state = self->state;
-  const auto& [term, epoch, layers] = view.experts;
-  if (epoch == 0 || std::pair{term, epoch} <= std::pair{state.seen_term, state.seen_epoch}
-      || term < state.term)
+  state.endpoint = (state.endpoint + 1) % std::max<size_t>(state.config.scheduler_endpoints.size(), 1);
+  state.num_asked = 0;
+  look_again(self, state.pauses.next());
+}
+
+/// Takes a change into the view that it has, and passes that on.
+void pass_on(pointer self, const view_change& change) {
+  auto& state = self->state;
+  if (state.held.take(change, state.term) != held_view::outcome::taken)
     return;
-  state.term = term;
-  state.seen_term = term;
-  state.seen_epoch = epoch;
-  self->send(state.worker, view);
+  state.term = change.term;
+  self->send(state.worker, state.held.view());
+}
+
+/// Asks for the whole view where a change has been missed; again with each renewal until it is there.
+void catch_up(pointer self) {
+  auto& state = self->state;
+  const auto is_here = state.now == member_state::phase::joined || state.now == member_state::phase::leaving;
+  if (!is_here || !state.held.is_behind() || state.view_asked_in == state.attempt)
+    return;
+  const auto attempt = state.view_asked_in = state.attempt;
+  const auto is_current = [self, attempt] { return self->state.view_asked_in == attempt; };
+  self->request(state.scheduler, defaults::connect_timeout, view_atom_v, state.id)
+      .then(
+          [self, is_current](const shared_view_change& whole) {
+            if (!is_current())
+              return;
+            self->state.view_asked_in = 0;
+            pass_on(self, *whole);
+          },
+          [self, is_current](const caf::error&) {
+            if (is_current())
+              self->state.view_asked_in = 0;
+          });
 }
 
 /// Asks the worker for its load and renews the lease with it.
 void renew(pointer self) {
   auto attempt = self->state.attempt;
-  auto term = self->state.seen_term;
-  auto epoch = self->state.seen_epoch;
+  auto term = self->state.held.view().experts.term;
+  auto epoch = self->state.held.view().experts.epoch;
   schedule_tick(self, defaults::lease_interval);
+  catch_up(self);
   self->request(self->state.worker, defaults::local_request, load_atom_v)
       .then(
           [self, attempt, term, epoch](lease_renewal& load) {
@@ -119,13 +156,14 @@ void renew(pointer self) {
 void welcomed(pointer self, const worker_welcome& welcome) {
   auto& state = self->state;
   if (welcome.term < state.term) { // it was overtaken while this answer was on its way
-    back_off(self);
+    try_next(self);
     return;
   }
   state.term = welcome.term;
-  state.pause = defaults::reconnect_min;
+  state.pauses.reset();
+  state.num_asked = 0;
   state.now = member_state::phase::joined;
-  pass_on(self, welcome.view);
+  pass_on(self, *welcome.view);
   tell_scheduler(self, caf::actor_cast<caf::strong_actor_ptr>(state.scheduler));
   renew(self);
 }
@@ -134,7 +172,7 @@ void refused(pointer self, const caf::error& error) {
   if (code_of(error) == ec::incompatible)
     self->quit(error);
   else
-    back_off(self);
+    try_next(self);
 }
 
 /// scheduler → hello → welcome, each with its deadline.
@@ -165,14 +203,18 @@ void find_scheduler(pointer self) {
       return;
     self->state.scheduler = caf::actor_cast<scheduler_actor>(handle);
     if (!self->state.scheduler) {
-      back_off(self);
+      try_next(self);
       return;
     }
     self->monitor(self->state.scheduler);
     self->request(self->state.worker, defaults::local_request, caf::join_atom_v).then(greet, failed);
   };
-  self->request(state.config.directory, defaults::connect_timeout, caf::resolve_atom_v,
-                state.config.scheduler_endpoint, std::string{"scheduler"})
+  const auto& endpoints = state.config.scheduler_endpoints;
+  // One that hangs must not keep us from its standby; meanwhile the transport goes on dialling it.
+  const auto patience = endpoints.size() > 1 ? std::chrono::milliseconds{defaults::scheduler_probe}
+                                             : std::chrono::milliseconds{defaults::connect_timeout};
+  self->request(state.config.directory, patience, caf::resolve_atom_v,
+                endpoints.empty() ? std::string{} : endpoints[state.endpoint], std::string{"scheduler"})
       .then(found, failed);
 }
 
@@ -226,17 +268,21 @@ caf::result<host_report> on_order(pointer self, const host_order& order) {
 member_actor::behavior_type member(pointer self, member_config config) {
   self->state.worker = caf::actor_cast<worker_actor>(config.worker);
   self->state.config = std::move(config);
+  self->state.pauses = reconnect_pauses{self->state.config.seed};
   self->monitor(self->state.worker);
   self->set_down_handler([self](const caf::down_msg& down) {
     if (down.source == self->state.worker.address())
       self->quit(down.reason);
     else if (self->state.scheduler && down.source == self->state.scheduler.address()
              && self->state.now != member_state::phase::leaving)
-      look_again(self, defaults::reconnect_min);
+      lost(self);
   });
   schedule_tick(self, std::chrono::milliseconds{0});
   return {
-      [self](const cluster_view& view) { pass_on(self, view); },
+      [self](const shared_view_change& change) {
+        pass_on(self, *change);
+        catch_up(self);
+      },
       [self](const host_order& order) { return on_order(self, order); },
       [self](fence_atom) {
         if (self->state.now == member_state::phase::joined)

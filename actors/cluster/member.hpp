@@ -3,21 +3,25 @@
 // process, so that no worker actor knows how membership works.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
+#include "actors/cluster/view_messages.hpp"
 #include "actors/type_ids.hpp"
 
 namespace troupe {
 
 /// The MEMBER interface, as the scheduler sees it.
 using member_actor = caf::typed_actor<
-    // Workers or placement changed; older terms and epochs are dropped.
-    caf::reacts_to<cluster_view>,
+    // Workers or placement changed; older terms and epochs are dropped, and one that does not fit what the
+    // member has makes it ask for the whole view.
+    caf::reacts_to<shared_view_change>,
     // Hold exactly these experts (expert workers only); passed to the expert host.
     caf::replies_to<host_order>::with<host_report>,
     // The scheduler has declared this worker dead: join again as new.
@@ -29,13 +33,18 @@ using member_actor = caf::typed_actor<
 
 struct member_config {
   worker_role role = worker_role::expert;
-  std::string scheduler_endpoint; ///< empty inside one process
+  /// Where schedulers listen, active or standby; empty inside one process.
+  std::vector<std::string> scheduler_endpoints;
   directory_actor directory;
   caf::strong_actor_ptr worker; ///< an expert_host, attention_worker or gateway actor
+  uint64_t seed = 0;            ///< of its pauses: another one for each worker
 };
 
-/// Starts a member. It ends with the worker, or with the scheduler's ec::incompatible as its exit reason:
-/// then this worker can never be part of the cluster, and the error says why.
+/// Starts a member. Of several schedulers it asks one after another, the one that answered last first, or the
+/// one behind it when that has just been lost, and pauses (reconnect_pauses.hpp) when it has asked all of
+/// them. It follows none of an older term than it has seen. It ends with the worker, or with the scheduler's
+/// ec::incompatible as its exit reason: then this worker can never be part of the cluster, and the error says
+/// why.
 member_actor spawn_member(caf::actor_system& system, member_config config);
 
 } // namespace troupe

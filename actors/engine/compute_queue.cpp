@@ -74,7 +74,7 @@ void compute_queue::compute_borrowed(const task& work) {
 
 void compute_queue::compute(const task& work) {
   const auto began = std::chrono::steady_clock::now();
-  work(context_);
+  work();
   const auto duration = std::chrono::steady_clock::now() - began;
   std::lock_guard guard(mutex_);
   taken_ = false;

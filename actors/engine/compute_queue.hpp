@@ -28,7 +28,7 @@ namespace troupe {
 /// computed it (`actor_runner`).
 class compute_queue {
  public:
-  using task = std::function<void(kernels::context&)>;
+  using task = std::function<void()>;
 
   /// Steps that took longer are left to the queue's own thread: what a wake-up costs is little to them, and
   /// whoever lends a thread has other things to do, too.
@@ -50,6 +50,9 @@ class compute_queue {
   /// @param work  must not throw
   /// @threads any
   void submit(task work);
+
+  /// What the CPU backend computes with, in steps of this queue only.
+  kernels::context& context() { return context_; }
 
   kernels::isa instruction_set() const { return context_.instruction_set(); }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <span>
@@ -12,8 +11,6 @@
 #include <vector>
 
 #include "actors/engine/step_sampling.hpp"
-#include "kernels/growing_rows.hpp"
-#include "kernels/kv_cache.hpp"
 
 namespace troupe {
 
@@ -21,7 +18,9 @@ namespace {
 
 /// What a micro-batch carries between its steps.
 struct pass_state : micro_batch::engine_state {
-  model::forward_state forward;
+  explicit pass_state(std::unique_ptr<model::attention_pass> pass) : forward(std::move(pass)) {}
+
+  std::unique_ptr<model::attention_pass> forward;
   std::vector<model::batch_row> rows;
   std::vector<std::span<const uint32_t>> tables;
   std::vector<const std::byte*> slot_rows; // [rows · top-k]
@@ -30,10 +29,10 @@ struct pass_state : micro_batch::engine_state {
 /// Working sets of micro-batches that are done, for the next ones: their buffers have grown.
 class state_pool {
  public:
-  std::unique_ptr<pass_state> take() {
+  std::unique_ptr<pass_state> take(model::attention_backend& backend) {
     std::lock_guard guard(mutex_);
     if (free_.empty()) {
-      return std::make_unique<pass_state>();
+      return std::make_unique<pass_state>(backend.make_pass());
     }
     auto state = std::move(free_.back());
     free_.pop_back();
@@ -54,11 +53,9 @@ class state_pool {
 /// step may be the last to let go, and a queue cannot end on its own thread.
 struct attention_core {
   model_shape shape;
-  std::shared_ptr<const model::dense_model> model;
+  std::unique_ptr<model::attention_backend> backend; // in steps of the queue only
   uint32_t block_tokens = 0;
-  kernels::kv_cache cache;
-  state_pool states;
-  kernels::growing_rows logits; // f32 [chunk rows, vocab]; compute thread only
+  state_pool states; // after the backend, which has made them
 };
 
 void add_rows(const std::vector<step_sequence>& sequences, uint32_t block_tokens, pass_state& state) {
@@ -79,25 +76,22 @@ void add_rows(const std::vector<step_sequence>& sequences, uint32_t block_tokens
   }
 }
 
-moe_dispatch dispatch_of(const model::forward_state& forward, size_t row_bytes) {
+moe_dispatch dispatch_of(const model::attention_pass& forward, size_t row_bytes) {
+  const auto routed = forward.routed();
   moe_dispatch dispatch;
-  dispatch.layer = static_cast<uint32_t>(forward.layer());
-  dispatch.num_rows = static_cast<uint32_t>(forward.num_rows());
-  dispatch.num_topk = static_cast<uint32_t>(forward.num_topk());
-  dispatch.offsets.assign(forward.expert_offsets().begin(), forward.expert_offsets().end());
-  dispatch.slots.assign(forward.expert_entries().begin(), forward.expert_entries().end());
-  dispatch.activations = payload::allocate(forward.num_rows() * row_bytes);
-  std::byte* out = dispatch.activations.mutable_data();
-  auto rows = forward.normed();
-  for (size_t r = 0; r < rows.rows; ++r) {
-    std::memcpy(out + r * row_bytes, rows.row(r), row_bytes);
-  }
+  dispatch.layer = static_cast<uint32_t>(routed.layer);
+  dispatch.num_rows = static_cast<uint32_t>(routed.num_rows);
+  dispatch.num_topk = static_cast<uint32_t>(routed.num_topk);
+  dispatch.offsets.assign(routed.offsets.begin(), routed.offsets.end());
+  dispatch.slots.assign(routed.entries.begin(), routed.entries.end());
+  dispatch.activations = payload::allocate(routed.num_rows * row_bytes);
+  forward.read_rows(dispatch.activations.mutable_data());
   return dispatch;
 }
 
 /// Fills `slot_rows`; @throws std::runtime_error when an answer is missing or of the wrong size
 void place_outputs(const std::vector<expert_outputs>& outputs, size_t row_bytes, pass_state& state) {
-  state.slot_rows.assign(state.forward.num_rows() * state.forward.num_topk(), nullptr);
+  state.slot_rows.assign(state.forward->routed().entries.size(), nullptr);
   for (const auto& answer : outputs) {
     if (answer.outputs.size() != answer.slots.size() * row_bytes) {
       throw std::runtime_error("expert outputs of the wrong size");
@@ -115,24 +109,17 @@ void place_outputs(const std::vector<expert_outputs>& outputs, size_t row_bytes,
   }
 }
 
-std::vector<sampled_sequence> sample(kernels::context& context, attention_core& core,
-                                     const micro_batch& batch, pass_state& state) {
+std::vector<sampled_sequence> sample(attention_core& core, const micro_batch& batch, pass_state& state) {
   std::vector<sampled_sequence> samples(batch.sequences.size());
   for (uint32_t s = 0; s < samples.size(); ++s) {
     samples[s].sequence = s;
   }
   auto wanted = wanted_logits(batch.sequences);
-  size_t vocab = core.shape.vocab_size;
   for (size_t first = 0; first < wanted.size(); first += logits_chunk_rows) {
     auto chunk = std::span(wanted).subspan(first, std::min(logits_chunk_rows, wanted.size() - first));
-    std::vector<uint32_t> rows;
-    for (const auto& request : chunk) {
-      rows.push_back(request.row);
-    }
-    core.logits.reserve(kernels::dtype::f32, chunk.size(), vocab);
-    auto logits = core.logits.rows(chunk.size());
-    core.model->logits(context, state.forward, rows, logits);
-    answer_logits(context, logits, chunk, batch.sequences, samples);
+    answer_logits([&core, &state](
+                      const model::token_requests& tokens) { core.backend->sample(*state.forward, tokens); },
+                  chunk, batch.sequences, samples);
   }
   std::erase_if(samples, [](const sampled_sequence& s) { return !s.has_token && s.prompt_logprobs.empty(); });
   return samples;
@@ -140,17 +127,16 @@ std::vector<sampled_sequence> sample(kernels::context& context, attention_core& 
 
 /// Runs `step` to its pause, reports, and then computes what needs no expert while the answers are under way.
 template <class Step>
-void run_step(kernels::context& context, attention_core& core, const micro_batch_ptr& batch,
-              const attention_done& done, Step step) {
+void run_step(attention_core& core, const micro_batch_ptr& batch, const attention_done& done, Step step) {
   attention_result result;
   auto start = std::chrono::steady_clock::now();
   auto* state = static_cast<pass_state*>(batch->state.get());
   try {
     if (step(*state) == model::pause::experts) {
-      result.dispatch = dispatch_of(state->forward, core.shape.row_bytes);
+      result.dispatch = dispatch_of(*state->forward, core.shape.row_bytes);
     } else {
       result.finished = true;
-      result.samples = sample(context, core, *batch, *state);
+      result.samples = sample(core, *batch, *state);
     }
   } catch (const std::exception& error) {
     result.error = error.what();
@@ -163,7 +149,7 @@ void run_step(kernels::context& context, attention_core& core, const micro_batch
   done(batch, std::move(result));
   if (!over) {
     // `batch` keeps the state alive, and a resume waits behind this task.
-    core.model->overlap(context, state->forward);
+    core.backend->overlap(*state->forward);
   }
 }
 
@@ -171,17 +157,16 @@ class model_attention_engine : public attention_engine {
  public:
   explicit model_attention_engine(model_attention_config config)
       : queue_(std::move(config.queue)), core_(std::make_shared<attention_core>()) {
-    auto kv_config = config.model->kv_config(config.block_tokens);
-    num_blocks_ = static_cast<uint32_t>(
-        std::min<uint64_t>(config.kv_cache_bytes / kv_config.bytes_per_block(), uint64_t{1} << 30));
+    const uint64_t block_bytes = config.backend->kv_block_bytes(config.block_tokens);
+    num_blocks_ =
+        static_cast<uint32_t>(std::min<uint64_t>(config.kv_cache_bytes / block_bytes, uint64_t{1} << 30));
     if (num_blocks_ == 0) {
       throw std::runtime_error("the KV cache budget of " + std::to_string(config.kv_cache_bytes)
-                               + " bytes holds no block of " + std::to_string(kv_config.bytes_per_block())
-                               + " bytes");
+                               + " bytes holds no block of " + std::to_string(block_bytes) + " bytes");
     }
-    core_->cache = kernels::kv_cache(kv_config, num_blocks_);
+    config.backend->reserve_kv(config.block_tokens, num_blocks_);
     core_->shape = std::move(config.shape);
-    core_->model = std::move(config.model);
+    core_->backend = std::move(config.backend);
     core_->block_tokens = config.block_tokens;
   }
 
@@ -192,24 +177,23 @@ class model_attention_engine : public attention_engine {
   uint32_t num_blocks() const override { return num_blocks_; }
 
   void begin(micro_batch_ptr batch, attention_done done) override {
-    queue_->submit(
-        [core = core_, batch = std::move(batch), done = std::move(done)](kernels::context& context) {
-          batch->state = core->states.take();
-          run_step(context, *core, batch, done, [&](pass_state& state) {
-            add_rows(batch->sequences, core->block_tokens, state);
-            return core->model->begin(context, core->cache, {state.rows, state.tables}, state.forward);
-          });
-        });
+    queue_->submit([core = core_, batch = std::move(batch), done = std::move(done)] {
+      batch->state = core->states.take(*core->backend);
+      run_step(*core, batch, done, [&](pass_state& state) {
+        add_rows(batch->sequences, core->block_tokens, state);
+        return core->backend->begin({state.rows, state.tables}, *state.forward);
+      });
+    });
   }
 
   void resume(micro_batch_ptr batch, std::vector<expert_outputs> outputs, attention_done done) override {
-    queue_->submit([core = core_, batch = std::move(batch), outputs = std::move(outputs),
-                    done = std::move(done)](kernels::context& context) {
-      run_step(context, *core, batch, done, [&](pass_state& state) {
-        place_outputs(outputs, core->shape.row_bytes, state);
-        return core->model->resume(context, core->cache, state.slot_rows, state.forward);
-      });
-    });
+    queue_->submit(
+        [core = core_, batch = std::move(batch), outputs = std::move(outputs), done = std::move(done)] {
+          run_step(*core, batch, done, [&](pass_state& state) {
+            place_outputs(outputs, core->shape.row_bytes, state);
+            return core->backend->resume(state.slot_rows, *state.forward);
+          });
+        });
   }
 
  private:

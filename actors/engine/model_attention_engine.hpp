@@ -1,4 +1,4 @@
-// The attention engine that computes: kernels/model's dense half on the compute queue, with the KV cache.
+// The attention engine that computes: the attention side of a backend on the compute queue.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,13 @@
 
 #include "actors/engine/compute_queue.hpp"
 #include "actors/engine/engine.hpp"
-#include "kernels/model/dense_model.hpp"
+#include "kernels/model/attention_backend.hpp"
 
 namespace troupe {
 
 struct model_attention_config {
   model_shape shape;
-  std::shared_ptr<const model::dense_model> model;
+  std::unique_ptr<model::attention_backend> backend; ///< without a KV cache yet
   std::shared_ptr<compute_queue> queue;
   uint64_t kv_cache_bytes = 0; ///< budget; at least one block must fit
   uint32_t block_tokens = 16;  ///< 16 or 32

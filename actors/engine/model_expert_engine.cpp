@@ -16,7 +16,7 @@ namespace troupe {
 
 namespace {
 
-/// Rows of a step as the store takes them: for each expert, pointers to its inputs and outputs of all
+/// Rows of a step as the backend takes them: for each expert, pointers to its inputs and outputs of all
 /// batches.
 class gathered_rows {
  public:
@@ -61,7 +61,7 @@ class model_expert_engine : public expert_engine {
  public:
   explicit model_expert_engine(model_expert_config config)
       : shape_(std::move(config.shape)),
-        store_(std::move(config.store)),
+        backend_(std::move(config.backend)),
         queue_(std::move(config.queue)),
         progress_(std::move(config.progress)),
         failed_(std::move(config.failed)),
@@ -84,7 +84,7 @@ class model_expert_engine : public expert_engine {
   uint64_t expert_bytes() const override {
     uint64_t largest = 0;
     for (size_t layer = 0; layer < shape_.layer_experts.size(); ++layer) {
-      largest = std::max<uint64_t>(largest, store_->expert_bytes(layer));
+      largest = std::max<uint64_t>(largest, backend_->expert_bytes(layer));
     }
     return largest;
   }
@@ -98,10 +98,8 @@ class model_expert_engine : public expert_engine {
   }
 
   void submit(expert_step step, expert_done done) override {
-    queue_->submit([store = store_, row_bytes = size_t{shape_.row_bytes}, step = std::move(step),
-                    done = std::move(done)](kernels::context& context) {
-      done(compute(context, *store, row_bytes, step));
-    });
+    queue_->submit([backend = backend_, row_bytes = size_t{shape_.row_bytes}, step = std::move(step),
+                    done = std::move(done)] { done(compute(*backend, row_bytes, step)); });
   }
 
  private:
@@ -110,8 +108,8 @@ class model_expert_engine : public expert_engine {
     expert_load_done done;
   };
 
-  static expert_step_result compute(kernels::context& context, const model::expert_store& store,
-                                    size_t row_bytes, const expert_step& step) {
+  static expert_step_result compute(model::expert_backend& backend, size_t row_bytes,
+                                    const expert_step& step) {
     expert_step_result result;
     auto start = std::chrono::steady_clock::now();
     try {
@@ -119,7 +117,7 @@ class model_expert_engine : public expert_engine {
         result.outputs.push_back(payload::allocate(size_t{batch.num_outputs} * row_bytes));
       }
       gathered_rows rows(step, result.outputs, row_bytes);
-      if (auto missing = store.forward(context, step.layer, rows.experts())) {
+      if (auto missing = backend.forward(step.layer, rows.experts())) {
         result.outputs.clear();
         result.error =
             "layer " + std::to_string(step.layer) + ", expert " + std::to_string(*missing) + " is not loaded";
@@ -155,7 +153,7 @@ class model_expert_engine : public expert_engine {
     for (size_t i = 0; i < wanted.experts.size(); ++i) {
       expert_id id = wanted.experts[i];
       try {
-        store_->load(id.layer, id.index);
+        backend_->load(id.layer, id.index);
         result.hosted.push_back(id);
       } catch (const std::exception& error) {
         if (!failure) {
@@ -183,7 +181,7 @@ class model_expert_engine : public expert_engine {
     for (uint32_t layer = 0; layer < shape_.layer_experts.size(); ++layer) {
       for (uint32_t index = 0; index < shape_.layer_experts[layer]; ++index) {
         if (!std::binary_search(experts.begin(), experts.end(), expert_id{layer, index})) {
-          store_->unload(layer, index);
+          backend_->unload(layer, index);
         }
       }
     }
@@ -201,7 +199,7 @@ class model_expert_engine : public expert_engine {
   }
 
   model_shape shape_;
-  std::shared_ptr<model::expert_store> store_;
+  std::shared_ptr<model::expert_backend> backend_;
   std::shared_ptr<compute_queue> queue_;
   std::function<void(size_t, size_t)> progress_;
   std::function<void(const std::exception&, bool)> failed_;

@@ -1,4 +1,4 @@
-// The expert engine that computes: kernels/model's expert store on the compute queue, loading on a thread of
+// The expert engine that computes: the expert side of a backend on the compute queue, loading on a thread of
 // its own.
 #pragma once
 
@@ -9,13 +9,13 @@
 
 #include "actors/engine/compute_queue.hpp"
 #include "actors/engine/engine.hpp"
-#include "kernels/model/expert_store.hpp"
+#include "kernels/model/expert_backend.hpp"
 
 namespace troupe {
 
 struct model_expert_config {
   model_shape shape;
-  std::shared_ptr<model::expert_store> store;
+  std::shared_ptr<model::expert_backend> backend;
   std::shared_ptr<compute_queue> queue;
   /// Called on the loading thread while an order is carried out: experts loaded of this order, and in all.
   /// May be null.

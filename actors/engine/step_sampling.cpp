@@ -104,7 +104,7 @@ std::vector<logits_request> wanted_logits(const std::vector<step_sequence>& sequ
   return wanted;
 }
 
-void answer_logits(kernels::context& context, kernels::const_tensor_view logits,
+void answer_logits(const std::function<void(const model::token_requests&)>& sample,
                    std::span<const logits_request> requests, const std::vector<step_sequence>& sequences,
                    std::vector<sampled_sequence>& samples) {
   auto alternatives = [&](const logits_request& request) {
@@ -113,10 +113,12 @@ void answer_logits(kernels::context& context, kernels::const_tensor_view logits,
   };
   std::vector<std::vector<kernels::token_logprob>> top(requests.size());
   std::vector<sampling_input> inputs(requests.size()); // lent to `drawn` below
+  std::vector<uint32_t> rows;
   std::vector<kernels::sampling_row> drawn;
   std::vector<kernels::logprob_row> known;
   for (size_t i = 0; i < requests.size(); ++i) {
     const auto& request = requests[i];
+    rows.push_back(request.row);
     const sequence_tokens& sequence = *sequences[request.sequence].sequence;
     top[i].resize(alternatives(request));
     auto num_top = static_cast<uint32_t>(top[i].size());
@@ -140,8 +142,7 @@ void answer_logits(kernels::context& context, kernels::const_tensor_view logits,
   }
   std::vector<kernels::sampled_token> drawn_tokens(drawn.size());
   std::vector<kernels::sampled_token> known_tokens(known.size());
-  kernels::sample(context, logits, drawn, drawn_tokens);
-  kernels::token_logprobs(context, logits, known, known_tokens);
+  sample({rows, drawn, drawn_tokens, known, known_tokens});
   size_t next_drawn = 0;
   size_t next_known = 0;
   for (size_t i = 0; i < requests.size(); ++i) {

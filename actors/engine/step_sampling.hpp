@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "actors/engine/engine.hpp"
-#include "kernels/context.hpp"
-#include "kernels/tensor.hpp"
+#include "kernels/model/attention_backend.hpp"
 
 namespace troupe {
 
@@ -28,9 +28,9 @@ struct logits_request {
 std::vector<logits_request> wanted_logits(const std::vector<step_sequence>& sequences);
 
 /// Samples and reports for up to logits_chunk_rows requests; adds to `samples`.
-/// @param logits    [requests.size(), vocab], f32: row i for requests[i]
+/// @param sample    called once, does what `attention_backend::sample` does
 /// @param samples   [sequences.size()], sequence i at index i
-void answer_logits(kernels::context& context, kernels::const_tensor_view logits,
+void answer_logits(const std::function<void(const model::token_requests&)>& sample,
                    std::span<const logits_request> requests, const std::vector<step_sequence>& sequences,
                    std::vector<sampled_sequence>& samples);
 

@@ -48,6 +48,7 @@ struct expert_host_state {
   expert_queue queue{0, {}};
   std::map<expert_queue::ticket, accepted_batch> batches; ///< queued or computed
   std::map<uint64_t, std::vector<expert_queue::ticket>> steps;
+  uint64_t held_rows = 0; ///< of `batches`
   engine_watch watch;
   uint64_t last_ticket = 0;
   uint64_t last_step = 0;
@@ -57,7 +58,6 @@ struct expert_host_state {
   std::map<uint64_t, pending_order> orders;
   uint64_t last_order = 0;                ///< our own count, not the scheduler's
   std::pair<uint64_t, uint64_t> newest{}; ///< (term, order) of the newest order
-  std::vector<std::vector<uint64_t>> activations;
   bool linger_armed = false;
   expert_host_status status;
 };
@@ -177,6 +177,7 @@ caf::result<expert_result> accept(host_pointer self, const expert_batch& batch) 
                + ", and it takes no more than " + std::to_string(st.config.max_queued_rows));
     return promise;
   }
+  st.held_rows += batch.rows.size();
   st.batches.emplace(ticket, accepted_batch{batch, promise, now});
   if (st.config.metrics)
     st.config.metrics->on_queue(st.queue.queued_rows());
@@ -192,11 +193,9 @@ void answer_batch(host_pointer self, accepted_batch& accepted, payload outputs, 
   result.outputs = std::move(outputs);
   result.queue_ns = accepted.queue_ns;
   result.compute_ns = compute_ns;
+  result.queued_rows = st.held_rows;
   ++st.status.batches;
   st.status.rows += batch.rows.size();
-  auto& layer = st.activations[batch.layer];
-  for (size_t i = 0; i < batch.experts.size(); ++i)
-    layer[batch.experts[i]] += batch.offsets[i + 1] - batch.offsets[i];
   if (st.config.metrics)
     st.config.metrics->on_batch(batch.layer, static_cast<uint32_t>(batch.rows.size()), accepted.queue_ns,
                                 compute_ns);
@@ -216,6 +215,8 @@ void finish_step(host_pointer self, expert_step_done& done) {
   if (result.error.empty() && result.outputs.size() != tickets.size())
     result.error = "the engine answered " + std::to_string(result.outputs.size()) + " of "
                    + std::to_string(tickets.size()) + " batches";
+  for (const auto ticket : tickets)
+    st.held_rows -= st.batches.at(ticket).batch.rows.size();
   std::vector<uint64_t> rows;
   for (size_t i = 0; i < tickets.size(); ++i) {
     auto node = st.batches.extract(tickets[i]);
@@ -316,12 +317,6 @@ worker_hello hello_of(expert_host_state& state, time_point now) {
   return result;
 }
 
-void clear_activations(expert_host_state& state) {
-  state.activations.clear();
-  for (const auto experts : state.config.engine->shape().layer_experts)
-    state.activations.emplace_back(experts);
-}
-
 /// A promise that dies with its actor is never answered: answer all of them first.
 void answer_all(host_pointer self) {
   auto& st = self->state;
@@ -332,6 +327,7 @@ void answer_all(host_pointer self) {
     if (pending.promise.pending())
       pending.promise.deliver(error);
   st.batches.clear();
+  st.held_rows = 0;
   st.orders.clear();
 }
 
@@ -343,7 +339,6 @@ expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_conf
   limits.linger = state.config.linger;
   state.queue =
       expert_queue{static_cast<uint32_t>(state.config.engine->shape().layer_experts.size()), limits};
-  clear_activations(state);
   self->set_exit_handler([self](caf::exit_msg& message) {
     answer_all(self);
     self->quit(std::move(message.reason));
@@ -359,8 +354,6 @@ expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_conf
         result.running = st.batches.size();
         result.waiting = st.queue.queued_rows();
         result.engine = st.watch.look(self->clock().now());
-        result.activations = std::move(st.activations);
-        clear_activations(st);
         return result;
       },
       [](const cluster_view&) {},

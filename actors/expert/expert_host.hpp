@@ -30,7 +30,7 @@ using expert_host_actor = caf::typed_actor<
     caf::replies_to<host_order>::with<host_report>,
     // What the worker says of itself when it joins.
     caf::replies_to<caf::join_atom>::with<worker_hello>,
-    // The load since the last such question.
+    // The load now.
     caf::replies_to<load_atom>::with<lease_renewal>,
     // What a member passes on to every worker. A host goes by its orders, and is sent none.
     caf::reacts_to<cluster_view>,

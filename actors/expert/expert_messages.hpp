@@ -35,6 +35,9 @@ struct expert_result {
   payload outputs;         ///< [rows.size(), hidden], the model's dtype, row-major
   uint64_t queue_ns = 0;   ///< time between arrival and the start of the step
   uint64_t compute_ns = 0; ///< time of the step, which other batches may have shared
+  /// (row, expert) pairs of other batches that the host holds as this answer leaves, waiting or at its
+  /// engine.
+  uint64_t queued_rows = 0;
   bool operator==(const expert_result&) const = default;
 };
 
@@ -46,7 +49,8 @@ typename Inspector::result_type inspect(Inspector& f, expert_batch& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, expert_result& x) {
-  return f(caf::meta::type_name("expert_result"), x.batch, x.outputs, x.queue_ns, x.compute_ns);
+  return f(caf::meta::type_name("expert_result"), x.batch, x.outputs, x.queue_ns, x.compute_ns,
+           x.queued_rows);
 }
 
 } // namespace troupe

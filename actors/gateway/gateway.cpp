@@ -13,8 +13,10 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
+#include "actors/cluster/resolve_any.hpp"
 #include "actors/defaults.hpp"
 #include "actors/gateway/session.hpp"
+#include "actors/history/history.hpp"
 #include "actors/scheduler/scheduler.hpp"
 
 namespace troupe {
@@ -48,8 +50,9 @@ struct gateway_state {
   static inline const char* name = "gateway";
 
   gateway_config config;
-  scheduler_actor scheduler; ///< null while it is away
-  time_point away_since;     ///< while it is away
+  scheduler_actor scheduler;   ///< null while it is away
+  size_t history_endpoint = 0; ///< of the scheduler to ask first, modulo their number
+  time_point away_since;       ///< while it is away
   cluster_view view;
   uint32_t max_model_len = 0; ///< the last that was told
   uint64_t next_arrival = 0;
@@ -337,6 +340,30 @@ caf::result<scheduler_status> on_status(pointer self) {
   return promise;
 }
 
+/// A rare question, so the history is looked for each time.
+caf::result<history_snapshot> on_history(pointer self, uint32_t max_windows) {
+  auto promise = self->make_response_promise<history_snapshot>();
+  auto failed = [promise](const caf::error& error) mutable {
+    promise.deliver(make_error(ec::not_ready, "the history does not answer: " + text_of(error)));
+  };
+  auto& config = self->state.config;
+  resolve_any(
+      self, config.directory, config.scheduler_endpoints, "history", self->state.history_endpoint,
+      [self, promise, failed, max_windows](const caf::strong_actor_ptr& handle, size_t endpoint) mutable {
+        self->state.history_endpoint = endpoint;
+        self->request(caf::actor_cast<history_actor>(handle), defaults::local_request, history_atom_v,
+                      max_windows)
+            .then([promise](history_snapshot& known) mutable { promise.deliver(std::move(known)); },
+                  [self, failed](const caf::error& error) mutable {
+                    ++self->state.history_endpoint; // of a scheduler that stands still: the next question is
+                                                    // its standby's
+                    failed(error);
+                  });
+      },
+      failed);
+  return promise;
+}
+
 caf::result<cluster_view, bool> on_get(pointer self) {
   const auto& state = self->state;
   const bool away = !state.scheduler && self->clock().now() - state.away_since >= defaults::scheduler_away;
@@ -378,6 +405,7 @@ gateway_actor::behavior_type gateway(pointer self, gateway_config config) {
       [self](load_atom) { return load_of(self->state, self->clock().now()); },
       [self](caf::get_atom) -> caf::result<cluster_view, bool> { return on_get(self); },
       [self](status_atom) { return on_status(self); },
+      [self](history_atom, uint32_t max_windows) { return on_history(self, max_windows); },
   };
 }
 

@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
+#include "actors/history/history_messages.hpp"
 #include "actors/scheduler/admission_messages.hpp"
 #include "actors/type_ids.hpp"
 
@@ -37,16 +40,19 @@ using gateway_actor = caf::typed_actor<
     caf::reacts_to<caf::tick_atom>,
     // What the worker says of itself when it joins.
     caf::replies_to<caf::join_atom>::with<worker_hello>,
-    // The load since the last such question.
+    // The load now.
     caf::replies_to<load_atom>::with<lease_renewal>,
     // The last view, for /ready and /cluster, and whether the scheduler has been away for so long
     // (defaults::scheduler_away) that new requests are refused; its own words are fetched with status_atom.
     caf::replies_to<caf::get_atom>::with<cluster_view, bool>,
     // The scheduler's status, passed on.
-    caf::replies_to<status_atom>::with<scheduler_status>>;
+    caf::replies_to<status_atom>::with<scheduler_status>,
+    // The activation history with at most so many windows, passed on. Fails with ec::not_ready.
+    caf::replies_to<history_atom, uint32_t>::with<history_snapshot>>;
 
 struct gateway_config {
   worker_address address;
+  std::vector<std::string> scheduler_endpoints{}; ///< where the history is found; empty inside one process
   directory_actor directory;
   /// Called on the actor's thread when the longest context of the cluster is known, and when it changes; not
   /// when the last attention worker goes, since one like it will come. May be empty.

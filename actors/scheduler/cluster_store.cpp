@@ -1,18 +1,14 @@
 #include "actors/scheduler/cluster_store.hpp"
 
-#include <cerrno>
-#include <cstdio>
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iomanip>
-#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
-#include <fcntl.h>
-#include <unistd.h>
+#include "actors/durable_file.hpp"
 
 namespace troupe {
 
@@ -27,16 +23,8 @@ constexpr auto placement_magic = "troupe-placement 2";
 /// (it is checked first; this is the second line).
 constexpr uint64_t max_count = 1U << 20U;
 
-/// 64-bit FNV-1a: catches damage, not malice.
-uint64_t checksum(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325U;
-  for (auto c : text)
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return hash;
-}
-
 std::string with_checksum(std::string text) {
-  auto sum = checksum(text);
+  auto sum = checksum_of(text);
   std::ostringstream out;
   out << "checksum " << std::hex << sum << '\n';
   return std::move(text) + out.str();
@@ -103,52 +91,6 @@ class line_reader {
   std::istringstream line_;
   size_t number_ = 0;
 };
-
-std::string system_message(const std::string& what, const std::string& path) {
-  return what + " '" + path + "': " + std::generic_category().message(errno);
-}
-
-/// Owns a file descriptor for the length of a scope.
-class file_descriptor {
- public:
-  file_descriptor(const std::string& path, int flags) : path_(path), fd_(::open(path.c_str(), flags, 0644)) {
-    if (fd_ < 0)
-      throw std::runtime_error(system_message("cannot open", path));
-  }
-
-  file_descriptor(const file_descriptor&) = delete;
-  file_descriptor& operator=(const file_descriptor&) = delete;
-
-  ~file_descriptor() { ::close(fd_); }
-
-  void write_all(const std::string& content) const {
-    for (size_t done = 0; done < content.size();) {
-      auto written = ::write(fd_, content.data() + done, content.size() - done);
-      if (written < 0 && errno != EINTR)
-        throw std::runtime_error(system_message("cannot write", path_));
-      done += written < 0 ? 0 : static_cast<size_t>(written);
-    }
-  }
-
-  void sync() const {
-    if (::fsync(fd_) != 0)
-      throw std::runtime_error(system_message("cannot sync", path_));
-  }
-
- private:
-  std::string path_;
-  int fd_;
-};
-
-std::optional<std::string> read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    if (!std::filesystem::exists(path))
-      return std::nullopt;
-    throw std::runtime_error("cannot be read");
-  }
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
 
 uint64_t parse_term(const std::string& text) {
   line_reader in(text, term_magic);
@@ -263,16 +205,7 @@ void cluster_store::save(const stored_cluster& cluster) const {
 }
 
 void cluster_store::replace(const std::string& name, const std::string& content) const {
-  auto path = directory_ + "/" + name;
-  auto temporary = path + ".new";
-  {
-    file_descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
-    file.write_all(content);
-    file.sync();
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0)
-    throw std::runtime_error(system_message("cannot replace", path));
-  file_descriptor(directory_, O_RDONLY | O_DIRECTORY | O_CLOEXEC).sync();
+  replace_file(directory_ + "/" + name, content);
 }
 
 } // namespace troupe

@@ -24,8 +24,9 @@ std::string render(const stored_cluster& cluster);
 /// @errors throws `std::runtime_error` that names the line at fault
 stored_cluster parse_stored_cluster(const std::string& text);
 
-/// The files `term` and `placement` in a directory. Every change is written beside, synced and renamed, so
-/// that a reader finds the old or the new content whatever happens. Blocks: not for actors of the pool.
+/// The files `term` and `placement` in a directory; leases, from which terms are taken, are in
+/// scheduler_lease.hpp. Every change is written beside, synced and renamed, so that a reader finds the old or
+/// the new content whatever happens. Blocks: not for actors of the pool.
 class cluster_store {
  public:
   /// Makes the directory where it is missing.
@@ -46,6 +47,8 @@ class cluster_store {
 
   /// @errors throws `std::runtime_error`
   void save(const stored_cluster& cluster) const;
+
+  const std::string& directory() const { return directory_; }
 
  private:
   void replace(const std::string& name, const std::string& content) const;

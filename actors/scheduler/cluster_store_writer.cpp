@@ -9,6 +9,7 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/error.hpp"
+#include "actors/scheduler/scheduler_lease.hpp"
 
 namespace troupe {
 
@@ -16,18 +17,17 @@ namespace {
 
 struct cluster_store_writer_state {
   static inline const char* name = "cluster_store_writer";
-  uint64_t term = 0; ///< the last one that was saved
 };
 
 cluster_store_writer_actor::behavior_type
-cluster_store_writer(cluster_store_writer_actor::stateful_pointer<cluster_store_writer_state> self,
+cluster_store_writer(cluster_store_writer_actor::stateful_pointer<cluster_store_writer_state>,
                      const cluster_store& store) {
   return {
-      [self, store](caf::put_atom, const stored_cluster_ptr& cluster) -> caf::result<void> {
+      [store](caf::put_atom, const stored_cluster_ptr& cluster) -> caf::result<void> {
         try {
-          if (cluster->experts.term != self->state.term)
-            store.save_term(cluster->experts.term);
-          self->state.term = cluster->experts.term;
+          // A scheduler that wakes up must not overwrite what its successor has saved meanwhile.
+          if (newest_leased_term(store.directory()) > cluster->experts.term)
+            return make_error(ec::stale_term, "a newer term has been taken");
           store.save(*cluster);
           return caf::unit;
         } catch (const std::exception& failure) {

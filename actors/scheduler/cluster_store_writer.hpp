@@ -21,7 +21,8 @@ namespace troupe {
 
 /// The PLACEMENT WRITER interface, local only.
 using cluster_store_writer_actor = caf::typed_actor<
-    // Makes term and placement durable. Fails with ec::engine_failed, saying which file and why.
+    // Makes the placement durable. Fails with ec::engine_failed, saying which file and why, and with
+    // ec::stale_term when a successor has the state directory.
     caf::replies_to<caf::put_atom, stored_cluster_ptr>::with<void>>;
 
 /// On a thread of its own, except under a test scheduler.

@@ -34,6 +34,25 @@ void placement_target::add_host(worker_id id, uint64_t max_experts) {
   wants_repair_ = true;
 }
 
+void placement_target::take_back(worker_id id, const std::vector<expert_id>& held,
+                                 const loaded_lookup& loaded) {
+  auto* to = table_.find(id);
+  if (to == nullptr)
+    return;
+  for (auto at : held) {
+    if (!table_.is_known(at) || !to->has_room())
+      continue;
+    const auto expert = table_.flat(at);
+    const auto& hosts = table_.hosts_of(expert);
+    const auto has_it = loaded(at);
+    const auto from = std::find_if(hosts.begin(), hosts.end(), [&has_it](const host* other) {
+      return !std::binary_search(has_it.begin(), has_it.end(), other->id);
+    });
+    if (from != hosts.end() && !table_.is_pinned(expert) && !table_.holds(*to, expert))
+      table_.move(expert, **from, *to);
+  }
+}
+
 void placement_target::remove_host(worker_id id) {
   if (table_.find(id) == nullptr)
     return;

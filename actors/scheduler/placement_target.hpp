@@ -43,6 +43,10 @@ class placement_target {
   /// Adds a host, or changes what one can hold.
   void add_host(worker_id id, uint64_t max_experts);
 
+  /// A host has come that holds these experts. Those that a planner has not placed, and that it has room for,
+  /// are its own again in the place of hosts that would have to load them.
+  void take_back(worker_id id, const std::vector<expert_id>& held, const loaded_lookup& loaded);
+
   /// The host has died, or leaves and is to be relieved.
   void remove_host(worker_id id);
 

@@ -1,23 +1,24 @@
 #include "actors/scheduler/scheduler.hpp"
 
-#include <algorithm>
-#include <optional>
 #include <utility>
 
 #include <caf/actor_system.hpp>
 
 #include "actors/scheduler/scheduler_state.hpp"
+#include "actors/scheduler/scheduler_storage.hpp"
+#include "actors/scheduler/succession.hpp"
 
 namespace troupe {
 
 namespace {
 
 scheduler_actor::behavior_type scheduler(scheduler_state::pointer self, scheduler_config config,
-                                         std::optional<stored_cluster> stored,
-                                         const cluster_store_writer_actor& writer) {
-  if (writer)
-    self->link_to(writer);
-  self->state.start(self, std::move(config), std::move(stored), writer);
+                                         scheduler_storage storage) {
+  if (storage.writer)
+    self->link_to(storage.writer);
+  if (storage.keeper)
+    self->link_to(storage.keeper);
+  self->state.start(self, std::move(config), std::move(storage));
   self->set_down_handler([self](const caf::down_msg& down) { self->state.down(down.source, down.reason); });
   self->set_exit_handler([self](const caf::exit_msg& exit) {
     self->state.shut_down();
@@ -29,6 +30,7 @@ scheduler_actor::behavior_type scheduler(scheduler_state::pointer self, schedule
         return self->state.join(hello, self->current_sender());
       },
       [self](const lease_renewal& load) { self->state.renew(load, self->current_sender()); },
+      [self](view_atom, worker_id id) { return self->state.view_of(id); },
       [self](caf::leave_atom, worker_id id) { return self->state.leave(id); },
       [self](const admission_request& request) { return self->state.admit(request, self->current_sender()); },
       [self](done_atom, request_id id) { self->state.done(id); },
@@ -45,16 +47,26 @@ scheduler_actor::behavior_type scheduler(scheduler_state::pointer self, schedule
 
 scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_config config) {
   if (config.state_dir.empty())
-    return system.spawn(scheduler, std::move(config), std::nullopt, cluster_store_writer_actor{});
-  cluster_store store{config.state_dir};
-  auto recovered = store.load();
-  for (const auto& problem : recovered.problems)
+    return spawn_scheduler(system, std::move(config), scheduler_storage{});
+  auto from = succeed({.state_dir = config.state_dir, .name = config.name});
+  return spawn_scheduler(system, std::move(config), std::move(*from));
+}
+
+scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_config config, succession from) {
+  for (const auto& problem : from.problems)
     if (config.metrics)
       config.metrics->on_event("state-damaged", problem);
-  config.term = std::max(config.term, recovered.term + 1);
-  store.save_term(config.term);
-  auto writer = spawn_cluster_store_writer(system, std::move(store));
-  return system.spawn(scheduler, std::move(config), std::move(recovered.cluster), std::move(writer));
+  config.term = from.lease->term();
+  scheduler_storage storage;
+  storage.stored = std::move(from.cluster);
+  storage.writer = spawn_cluster_store_writer(system, cluster_store{config.state_dir});
+  storage.keeper = spawn_lease_keeper(system, std::move(from.lease));
+  return spawn_scheduler(system, std::move(config), std::move(storage));
+}
+
+scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_config config,
+                                scheduler_storage storage) {
+  return system.spawn(scheduler, std::move(config), std::move(storage));
 }
 
 } // namespace troupe

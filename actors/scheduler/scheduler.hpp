@@ -27,6 +27,9 @@ using scheduler_actor = caf::typed_actor<
     caf::replies_to<caf::join_atom, worker_hello>::with<worker_welcome>,
     // A worker lives.
     caf::reacts_to<lease_renewal>,
+    // A worker has missed a change of the view: all of it, for its role. Fails with ec::not_ready when the
+    // worker is not here.
+    caf::replies_to<view_atom, worker_id>::with<shared_view_change>,
     // A worker leaves in order; answers when no expert and no request depends on it any more, or at the
     // deadline.
     caf::replies_to<caf::leave_atom, worker_id>::with<void>,
@@ -50,11 +53,25 @@ struct scheduler_config {
   uint32_t min_expert_workers = 1; ///< wait for so many before the first placement
   uint64_t max_queued_bytes = defaults::max_queued_bytes;     ///< of requests that wait for a place
   size_t max_num_queued_reqs = defaults::max_num_queued_reqs; ///< likewise; 0: as many as these bytes hold
-  bool allow_inexact = false; ///< let workers of different numerics classes replace one another
-  std::string state_dir{};    ///< where term and placement are persisted; empty: nowhere
+  bool allow_inexact = false;     ///< let workers of different numerics classes replace one another
+  std::string name = "scheduler"; ///< for the lease
+  std::string state_dir{};        ///< where term and placement are persisted; empty: nowhere
   std::shared_ptr<scheduler_metrics> metrics{}; ///< may be null
 };
 
+struct succession;        // succession.hpp
+struct scheduler_storage; // scheduler_storage.hpp
+
+/// With a state directory: as the successor of whoever had it, which blocks while it is read.
+/// @errors throws `std::runtime_error` when the state directory cannot be used, or another scheduler has it
 scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_config config);
+
+/// As the successor of `from.lease`'s last holder, in its term. It ends with ec::stale_term as its exit
+/// reason when another scheduler has taken over.
+scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_config config, succession from);
+
+/// With actors that keep its state, which the tests can be.
+scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_config config,
+                                scheduler_storage storage);
 
 } // namespace troupe

@@ -29,24 +29,24 @@ std::string described(const worker_address& address) {
   return address.name + (address.endpoint.empty() ? "" : " at " + address.endpoint);
 }
 
-void scheduler_state::start(pointer actor, scheduler_config settings, std::optional<stored_cluster> stored,
-                            cluster_store_writer_actor disk) {
+void scheduler_state::start(pointer actor, scheduler_config settings, scheduler_storage storage) {
   self_ = actor;
   config_ = std::move(settings);
   term_ = config_.term;
-  writer_ = std::move(disk);
+  writer_ = std::move(storage.writer);
+  keeper_ = std::move(storage.keeper);
   next_tick_ = now() + defaults::scheduler_tick;
   members_ = member_table{config_.allow_inexact};
   admission_ = admission_policy{{config_.max_queued_bytes, config_.max_num_queued_reqs}};
   target_ = placement_target{{config_.num_replicas, {}}};
-  if (!stored)
+  if (!storage.stored)
     return;
-  members_.restore(stored->identity);
+  members_.restore(storage.stored->identity);
   adopt_model();
-  expected_ = std::move(stored->workers);
+  expected_ = std::move(storage.stored->workers);
   knows_workers_ = !expected_.empty();
   if (knows_workers_)
-    recovery_end_ = now() + defaults::scheduler_recovery;
+    begin_recovery();
 }
 
 void scheduler_state::event(const char* what, const std::string& text) const {
@@ -83,15 +83,9 @@ void scheduler_state::adopt_model() {
 void scheduler_state::add_host(const worker_hello& hello) {
   target_.add_host(hello.address.id, max_experts(hello));
   rollout_.add_host(hello.address.id, max_experts(hello), hello.hosted);
-}
-
-void scheduler_state::watch_recovery(const worker_hello& hello) {
-  // A worker that has been in the cluster before, and no view yet: others will come back, too.
-  if (hello.term > 0 && epoch_ == 0 && !is_saving_ && !recovery_end_ && contacts_.empty())
-    recovery_end_ = now() + defaults::scheduler_recovery;
-  std::erase_if(expected_, [&hello](const worker_address& address) {
-    return address.id == hello.address.id || (hello.term == 0 && address.name == hello.address.name);
-  });
+  // One that comes late brings what others were ordered to load meanwhile.
+  target_.take_back(hello.address.id, hello.hosted,
+                    [this](expert_id expert) { return rollout_.hosts_with(expert); });
 }
 
 caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
@@ -106,8 +100,11 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
   auto id = hello.address.id;
   if (auto hangs = check_engine(hello))
     return hangs;
+  const auto is_ahead = hello.term > term_ || (hello.term == term_ && !welcomed_.contains(id));
+  if (is_ahead && keeper_)
+    return take_newer_term(hello);
   watch_recovery(hello);
-  if (hello.term > term_ || (hello.term == term_ && !welcomed_.contains(id)))
+  if (is_ahead)
     raise_term(hello.term, hello.address.name);
   for (const auto& [other, entry] : members_.all())
     if (other != id && entry.hello.address.name == hello.address.name) {
@@ -135,12 +132,11 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
   if (hello.address.role == worker_role::gateway)
     adopt_places(hello);
   view_changed_ = true;
+  view_publisher_.worker_changed(id);
   event("worker-joined", described(hello.address));
   act_soon();
   step();
-  // Expert hosts go by their orders.
-  const auto is_host = hello.address.role == worker_role::expert;
-  return worker_welcome{term_, members_.identity().fingerprint, is_host ? cluster_view{} : published_};
+  return worker_welcome{term_, members_.identity().fingerprint, whole_view_of(hello.address.role)};
 }
 
 void scheduler_state::renew(const lease_renewal& load, const caf::strong_actor_ptr& sender) {
@@ -185,6 +181,7 @@ void scheduler_state::remove_worker(worker_id id, const std::string& why) {
     event("worker-gone", described(member->hello.address) + " " + why);
   orphan([id](const ownership& whose) { return whose.gateway == id && !whose.kept_until; }, false);
   members_.remove(id);
+  view_publisher_.worker_changed(id);
   hangs_.removed(id);
   admission_.remove_worker(id);
   target_.remove_host(id);
@@ -233,7 +230,7 @@ void scheduler_state::expect_back(worker_id id) {
   // Keep the old view: half a view would abandon the others' requests, and load their experts elsewhere.
   expected_.push_back(member->hello.address);
   knows_workers_ = true;
-  recovery_end_ = now() + defaults::scheduler_recovery;
+  begin_recovery();
 }
 
 void scheduler_state::tick() {
@@ -247,11 +244,16 @@ void scheduler_state::tick() {
     for (auto& [id, whose] : owners_)
       if (whose.kept_until)
         *whose.kept_until += late;
+    if (keeper_ && late > defaults::scheduler_lease)
+      doubted_until_ = now() + defaults::reconnect_max;
     event("scheduler-late",
           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(late).count())
               + " ms in which no lease could run out");
   }
   next_tick_ = now() + defaults::scheduler_tick;
+  renew_lease();
+  watch_disk();
+  give_up_missed();
   for (auto id : members_.expired(now()))
     fence(id, fence_reason::lease, "has not renewed its lease");
   fence_the_accused();

@@ -1,6 +1,8 @@
 // The state of the scheduler actor: between messages and the pure parts that decide (members, admission,
-// placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp; who is dead
-// though connected, in scheduler_state_fencing.cpp.
+// placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp; what others
+// are sent of it, in scheduler_state_views.cpp; who is dead though connected, in scheduler_state_fencing.cpp;
+// who is waited for after a restart, in scheduler_state_recovery.cpp; the lease and what is saved, in
+// scheduler_state_storage.cpp.
 #pragma once
 
 #include <functional>
@@ -16,13 +18,14 @@
 
 #include "actors/cluster/member.hpp"
 #include "actors/scheduler/admission_policy.hpp"
-#include "actors/scheduler/cluster_store_writer.hpp"
 #include "actors/scheduler/hang_policy.hpp"
 #include "actors/scheduler/member_table.hpp"
 #include "actors/scheduler/placement_rollout.hpp"
 #include "actors/scheduler/placement_target.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/scheduler/scheduler_metrics.hpp"
+#include "actors/scheduler/scheduler_storage.hpp"
+#include "actors/scheduler/view_publisher.hpp"
 
 namespace troupe {
 
@@ -56,8 +59,7 @@ struct scheduler_state {
     std::optional<time_point> kept_until; ///< the way to the gateway is lost: it may come back until then
   };
 
-  void start(pointer actor, scheduler_config settings, std::optional<stored_cluster> stored,
-             cluster_store_writer_actor disk);
+  void start(pointer actor, scheduler_config settings, scheduler_storage storage);
 
   caf::result<worker_welcome> join(const worker_hello& hello, const caf::strong_actor_ptr& sender);
   void renew(const lease_renewal& load, const caf::strong_actor_ptr& sender);
@@ -72,6 +74,8 @@ struct scheduler_state {
   void down(const caf::actor_addr& source, const caf::error& reason);
   void shut_down();
   scheduler_status status() const;
+  /// The whole published view, for a worker that has missed a change of it.
+  caf::result<shared_view_change> view_of(worker_id id);
 
  private:
   time_point now() const { return self_->clock().now(); }
@@ -81,7 +85,30 @@ struct scheduler_state {
   void raise_term(uint64_t above, const std::string& name);
   void adopt_model();
   void add_host(const worker_hello& hello);
+
+  // Recovery.
+  void begin_recovery();
   void watch_recovery(const worker_hello& hello);
+  bool is_recovering();
+  /// Gives up whom is still missed when it is time.
+  void give_up_missed();
+
+  // Lease and disk.
+  /// Takes a term above the worker's and makes it durable. The worker may ask again, which the error says.
+  caf::error take_newer_term(const worker_hello& hello);
+  void renew_lease();
+  void renewed_lease();
+  void lease_failed(const caf::error& error);
+
+  /// After a standstill others may have taken over: nothing is published until the lease says no, or is not
+  /// to be asked.
+  bool is_doubtful() const { return doubted_until_ && now() < *doubted_until_; }
+
+  /// Saves what is published, or once what is being saved is through.
+  void save();
+  void save_later();
+  void watch_disk();
+
   void remove_worker(worker_id id, const std::string& why);
   /// A worker whose engine hangs may not join.
   caf::error check_engine(const worker_hello& hello);
@@ -107,7 +134,6 @@ struct scheduler_state {
 
   /// Does at once what the last message made possible for requests and departures.
   void step();
-  bool is_recovering();
   /// Something has changed that placement, view or orders depend on: act on it when more has come.
   void act_soon();
   /// Acts on it now, unless something has just been published.
@@ -116,6 +142,7 @@ struct scheduler_state {
   void act();
   void publish();
   void broadcast();
+  shared_view_change whole_view_of(worker_role role);
   void issue_orders();
 
   /// False when it has to wait: for the answer to the last one, or for a pause to pass.
@@ -130,6 +157,7 @@ struct scheduler_state {
   pointer self_ = nullptr;
   scheduler_config config_;
   cluster_store_writer_actor writer_;
+  lease_keeper_actor keeper_;
   uint64_t term_ = 0;
   uint64_t epoch_ = 0;
   uint64_t last_order_ = 0; ///< of all workers: a worker that joins again must see a greater one
@@ -152,17 +180,28 @@ struct scheduler_state {
   std::vector<caf::actor_addr> watched_;   ///< gateway actors under monitor
 
   std::optional<time_point> recovery_end_;
-  std::vector<worker_address>
-      expected_;               ///< workers that are not back yet, of the last scheduler or of this one
-  bool knows_workers_ = false; ///< recovery ends early once all of expected_ are back
+  time_point recovery_limit_;            ///< which nothing extends
+  std::vector<worker_address> expected_; ///< not back yet, of the last scheduler's workers or of this one's
+  std::vector<worker_address> missed_;   ///< attention workers of those, from the recovery's end to its limit
+  bool knows_workers_ = false;           ///< recovery ends early once all of expected_ are back
   bool has_target_ = false;
   bool is_gathering_ = false; ///< gather_atom is on its way
   bool has_settled_ = false;  ///< and nothing has changed since then
   std::optional<time_point> last_publication_;
-  bool view_changed_ = false; ///< workers came or went since the last publication
-  bool is_saving_ = false;
-  cluster_view next_;      ///< the newest view; being made durable while is_saving_
-  cluster_view published_; ///< what members have been sent
+  bool view_changed_ = false;              ///< workers came or went since the last publication
+  std::optional<time_point> saving_since_; ///< a save is under way
+  bool is_unsaved_ = false;                ///< and what is published is newer, or could not be saved
+  time_point save_not_before_;             ///< after a failure
+  bool has_told_slow_save_ = false;
+  std::optional<time_point> renewing_since_; ///< a renewal of the lease is under way
+  time_point renew_next_;
+  std::optional<time_point> doubted_until_;
+  bool has_told_lease_ = false; ///< that it could not be renewed
+  bool is_raising_ = false;     ///< a newer term is being taken
+  view_publisher view_publisher_;
+  view_messages next_;                 ///< what leads to the view that is being published
+  cluster_view published_;             ///< what members have been sent
+  std::optional<view_messages> whole_; ///< of that, once somebody has needed it
 };
 
 } // namespace troupe

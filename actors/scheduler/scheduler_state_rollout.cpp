@@ -3,20 +3,9 @@
 #include <memory>
 #include <utility>
 
-#include <caf/send.hpp>
-
 #include "actors/scheduler/scheduler_state.hpp"
 
 namespace troupe {
-
-bool scheduler_state::is_recovering() {
-  const auto is_over = recovery_end_ && now() >= *recovery_end_;
-  if (is_over)
-    expected_.clear(); // who has not come back by now is not waited for the next time either
-  if (is_over || (recovery_end_ && knows_workers_ && expected_.empty()))
-    recovery_end_.reset();
-  return recovery_end_.has_value();
-}
 
 void scheduler_state::step() {
   place_requests();
@@ -46,12 +35,12 @@ void scheduler_state::gathered() {
 }
 
 void scheduler_state::act() {
-  if (is_recovering())
+  if (is_recovering() || is_doubtful())
     return;
   has_target_ = has_target_ || members_.count(worker_role::expert) >= config_.min_expert_workers;
   if (has_target_ && target_.wants_repair())
     rollout_.retarget(target_.repair([this](expert_id expert) { return rollout_.hosts_with(expert); }));
-  if (!is_saving_ && (view_changed_ || rollout_.wants_route()))
+  if (view_changed_ || rollout_.wants_route())
     publish();
   issue_orders();
   settle_if_stuck();
@@ -60,47 +49,12 @@ void scheduler_state::act() {
 void scheduler_state::publish() {
   view_changed_ = false;
   last_publication_ = now();
-  next_.experts = rollout_.route(term_, ++epoch_).experts;
-  next_.workers.clear();
-  for (const auto& [id, member] : members_.all())
-    next_.workers.push_back(member.hello.address);
-  next_.ready = rollout_.is_complete() && members_.count(worker_role::attention) > 0;
-  next_.max_model_len = static_cast<uint32_t>(admission_.longest_context());
-  if (!writer_) {
-    broadcast();
-    return;
-  }
-  stored_cluster stored{members_.identity(), next_.experts, {}};
-  for (const auto& worker : next_.workers)
-    if (worker.role != worker_role::gateway)
-      stored.workers.push_back(worker);
-  is_saving_ = true;
-  auto self = self_;
-  auto saved = [self] {
-    self->state.is_saving_ = false;
-    self->state.broadcast();
-    self->state.act_soon(); // whatever came meanwhile has not been published
-    self->state.step();
-  };
-  self_
-      ->request(writer_, defaults::local_request, caf::put_atom_v,
-                std::make_shared<const stored_cluster>(std::move(stored)))
-      .then(saved, [self, saved](const caf::error& error) {
-        // The next term is higher in any case, so the cluster serves rather than waits for a disk.
-        self->state.event("placement-not-saved", text_of(error));
-        saved();
-      });
-}
-
-void scheduler_state::broadcast() {
-  published_ = next_;
-  if (config_.metrics)
-    config_.metrics->on_published(published_.experts, published_.ready);
-  auto message = caf::make_message(published_);
-  // Expert hosts have no use for it: they go by their orders, which carry the term.
-  for (const auto& [id, entry] : contacts_)
-    if (members_.find(id)->hello.address.role != worker_role::expert)
-      caf::anon_send(caf::actor_cast<caf::actor>(entry.member), message);
+  const auto routing = rollout_.route(term_, ++epoch_);
+  const auto ready = rollout_.is_complete() && members_.count(worker_role::attention) > 0;
+  next_ = view_publisher_.change(published_, routing, members_, ready,
+                                 static_cast<uint32_t>(admission_.longest_context()), missed_);
+  broadcast();
+  save();
 }
 
 void scheduler_state::issue_orders() {
@@ -112,7 +66,7 @@ void scheduler_state::issue_orders() {
 }
 
 void scheduler_state::settle_if_stuck() {
-  if (has_settled_ || is_saving_ || !rollout_.is_stuck() || rollout_.awaits_confirmation()
+  if (has_settled_ || !rollout_.is_stuck() || rollout_.awaits_confirmation()
       || !std::all_of(contacts_.begin(), contacts_.end(),
                       [this](const auto& entry) { return may_order(entry.second); }))
     return;

@@ -43,12 +43,15 @@ struct transport_options {
   std::uint64_t window_messages = 65'536;
   /// Largest message, metadata and payloads together; larger ones fail with `message_too_large`.
   std::uint64_t max_message_bytes = std::uint64_t{1} << 30;
-  /// A peer that says nothing for `silence` is dead; everyone says something every `heartbeat`.
-  std::chrono::milliseconds heartbeat{200};
+  /// A peer that says nothing for `silence` is dead; everyone says something every `heartbeat`. Four times in
+  /// a silence: each of them wakes a process up, and a scheduler may have a thousand peers.
+  std::chrono::milliseconds heartbeat{500};
   std::chrono::milliseconds silence{2000};
-  /// Longest a connection may stay unauthenticated, and how many may at a time.
+  /// Longest a connection may stay unauthenticated, and how many may at a time: as many as may lose their
+  /// scheduler in the same instant. Each costs a descriptor and some 10 KB; strangers who say nothing cost no
+  /// more than that for the deadline, and who finds the door full comes again.
   std::chrono::milliseconds handshake_deadline{3000};
-  std::size_t max_unauthenticated = 64;
+  std::size_t max_unauthenticated = 1024;
   /// `resolve` without an own deadline gives up after this.
   std::chrono::milliseconds resolve_deadline{5000};
   /// Requests to peers that nobody has answered for this long are answered with caf::sec::request_timeout,

@@ -109,14 +109,14 @@ class dense_model::loader {
       layer.output_bias = floats(prefix + "o_proj.bias");
   }
 
-  const weight_source& weights_;
+  const cpu_weights& weights_;
   const load_progress& progress_;
   dense_model& model_;
   std::size_t values_ = 0;
   std::size_t total_ = 0;
 };
 
-dense_model dense_model::load(std::shared_ptr<const weight_source> weights, const load_options& options,
+dense_model dense_model::load(std::shared_ptr<const cpu_weights> weights, const load_options& options,
                               const load_progress& progress) {
   dense_model model;
   model.weights_ = std::move(weights);

@@ -1,28 +1,21 @@
-// The attention side of a model: everything but the routed experts.
+// The attention side of a model on the CPU: everything but the routed experts.
 #pragma once
 
 #include "kernels/context.hpp"
 #include "kernels/expert_ffn.hpp"
 #include "kernels/kv_cache.hpp"
+#include "kernels/model/cpu_weights.hpp"
 #include "kernels/model/forward_state.hpp"
-#include "kernels/model/weight_source.hpp"
+#include "kernels/model/load_options.hpp"
 #include "kernels/packed_matrix.hpp"
 #include "kernels/rope.hpp"
 
-#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 namespace troupe::model {
-
-/// Called now and then while weights load, from the loading thread.
-using load_progress = std::function<void(std::size_t loaded_bytes, std::size_t total_bytes)>;
-
-struct load_options {
-  /// Positions that RoPE's tables cover; 0: the model's whole context.
-  std::size_t max_positions = 0;
-  /// What the KV cache is to hold; nothing: the model's dtype.
-  std::optional<kernels::dtype> kv_type{};
-};
 
 /// Embeddings, norms, attention, routers, shared experts, dense MLPs and the LM head, and the one graph that
 /// strings the ops together for every architecture. Immutable once loaded: any number of threads may run
@@ -37,7 +30,7 @@ class dense_model {
   /// needs is touched.
   ///
   /// @errors  model_error; std::bad_alloc
-  static dense_model load(std::shared_ptr<const weight_source> weights, const load_options& options,
+  static dense_model load(std::shared_ptr<const cpu_weights> weights, const load_options& options,
                           const load_progress& progress = {});
 
   dense_model(dense_model&&) noexcept = default;
@@ -108,7 +101,7 @@ class dense_model {
   void route(kernels::context& ctx, std::size_t layer, forward_state& state) const;
   void run_mlp(kernels::context& ctx, std::size_t layer, forward_state& state) const;
 
-  std::shared_ptr<const weight_source> weights_; // what matrices below may look at
+  std::shared_ptr<const cpu_weights> weights_; // what matrices below may look at
   kernels::dtype kv_type_ = kernels::dtype::f32;
   std::size_t num_bytes_ = 0;
   embedding_rows embeddings_; // [vocab, hidden]

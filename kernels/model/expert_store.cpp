@@ -14,7 +14,8 @@ std::size_t bytes_of(const kernels::expert_weights& weights) {
 
 } // namespace
 
-expert_store::expert_store(std::shared_ptr<const weight_source> weights) : weights_(std::move(weights)) {
+expert_store::expert_store(kernels::context& ctx, std::shared_ptr<const cpu_weights> weights)
+    : ctx_(ctx), weights_(std::move(weights)) {
   for (const auto& layer : config().layers)
     experts_.emplace_back(layer.moe() == nullptr ? 0 : layer.moe()->num_experts);
 }
@@ -61,8 +62,7 @@ std::size_t expert_store::expert_bytes(std::size_t layer) const {
   return config().layers.at(layer).moe() == nullptr ? 0 : weights_->largest_expert(layer);
 }
 
-std::optional<std::size_t> expert_store::forward(kernels::context& ctx, std::size_t layer,
-                                                 std::span<const expert_rows> batch) const {
+std::optional<std::size_t> expert_store::forward(std::size_t layer, std::span<const expert_rows> batch) {
   std::vector<snapshot> held;
   std::vector<kernels::expert_segment> segments;
   held.reserve(batch.size());
@@ -77,7 +77,7 @@ std::optional<std::size_t> expert_store::forward(kernels::context& ctx, std::siz
       segments.push_back({held.back().get(), rows.inputs, rows.outputs});
     }
   }
-  kernels::expert_ffn(ctx, {.segments = segments, .row_type = type()});
+  kernels::expert_ffn(ctx_, {.segments = segments, .row_type = type()});
   return std::nullopt;
 }
 

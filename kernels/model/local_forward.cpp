@@ -1,5 +1,7 @@
 #include "kernels/model/local_forward.hpp"
 
+#include "kernels/model/cpu_backend.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -8,7 +10,10 @@ namespace troupe::model {
 
 namespace {
 
-std::shared_ptr<const weight_source> open_matched(const std::filesystem::path& folder, dtype_choice choice) {
+// Of the KV cache.
+constexpr std::size_t block_tokens = 16;
+
+std::shared_ptr<const cpu_weights> open_matched(const std::filesystem::path& folder, dtype_choice choice) {
   auto config = load_config(folder);
   auto weights = std::make_shared<checkpoint>(checkpoint::open(folder));
   weights->match(config);
@@ -18,32 +23,34 @@ std::shared_ptr<const weight_source> open_matched(const std::filesystem::path& f
 
 } // namespace
 
+local_forward::local_forward(std::unique_ptr<compute_backend> backend, const load_options& options)
+    : attention_(backend->load_attention(options)),
+      experts_(backend->make_experts()),
+      pass_(attention_->make_pass()) {
+  for (std::size_t layer = 0; layer < config().num_layers(); ++layer)
+    if (const auto* moe = config().layers[layer].moe())
+      for (std::size_t expert = 0; expert < moe->num_experts; ++expert)
+        experts_->load(layer, expert);
+  blocks_.resize((attention_->max_positions() + block_tokens - 1) / block_tokens);
+  // Backwards, so that nothing works only because blocks happen to lie in order.
+  std::iota(blocks_.rbegin(), blocks_.rend(), std::uint32_t{0});
+  attention_->reserve_kv(block_tokens, blocks_.size());
+}
+
+local_forward::local_forward(kernels::context& ctx, std::shared_ptr<const cpu_weights> weights,
+                             const load_options& options)
+    : local_forward(std::make_unique<cpu_backend>(ctx, std::move(weights)), options) {}
+
 local_forward::local_forward(kernels::context& ctx, const std::filesystem::path& folder, dtype_choice choice,
                              std::size_t max_positions)
     : local_forward(ctx, open_matched(folder, choice), {.max_positions = max_positions}) {}
 
-local_forward::local_forward(kernels::context& ctx, std::shared_ptr<const weight_source> weights,
-                             const load_options& options)
-    : ctx_(ctx), dense_(dense_model::load(weights, options)), experts_(std::move(weights)) {
-  const auto& config = experts_.config();
-  for (std::size_t layer = 0; layer < config.num_layers(); ++layer)
-    if (const auto* moe = config.layers[layer].moe())
-      for (std::size_t expert = 0; expert < moe->num_experts; ++expert)
-        experts_.load(layer, expert);
-  const auto kv = dense_.kv_config();
-  blocks_.resize((dense_.max_positions() + kv.block_tokens - 1) / kv.block_tokens);
-  // Backwards, so that nothing works only because blocks happen to lie in order.
-  std::iota(blocks_.rbegin(), blocks_.rend(), std::uint32_t{0});
-  cache_ = kernels::kv_cache(kv, blocks_.size());
-}
-
 std::vector<float> local_forward::append(std::span<const std::uint32_t> tokens) {
-  if (length_ + tokens.size() > dense_.max_positions())
+  if (length_ + tokens.size() > attention_->max_positions())
     throw model_error("a sequence of " + std::to_string(length_ + tokens.size()) + " tokens, at most "
-                      + std::to_string(dense_.max_positions()) + " are possible");
+                      + std::to_string(attention_->max_positions()) + " are possible");
   if (tokens.empty())
     return {};
-  const auto block_tokens = cache_.config().block_tokens;
   std::vector<batch_row> rows;
   for (const auto token : tokens) {
     if (token >= config().vocab_size)
@@ -53,7 +60,7 @@ std::vector<float> local_forward::append(std::span<const std::uint32_t> tokens) 
     rows.push_back({token, static_cast<std::uint32_t>(position), 0, static_cast<std::uint32_t>(slot)});
   }
   const std::span<const std::uint32_t> table{blocks_};
-  auto why = dense_.begin(ctx_, cache_, {rows, {&table, 1}}, state_);
+  auto why = attention_->begin({rows, {&table, 1}}, *pass_);
   while (why == pause::experts)
     why = run_experts();
   length_ += tokens.size();
@@ -61,34 +68,33 @@ std::vector<float> local_forward::append(std::span<const std::uint32_t> tokens) 
   std::vector<std::uint32_t> all(tokens.size());
   std::iota(all.begin(), all.end(), std::uint32_t{0});
   std::vector<float> logits(tokens.size() * config().vocab_size);
-  dense_.logits(ctx_, state_, all, kernels::view_of(logits.data(), tokens.size(), config().vocab_size));
+  attention_->logits(*pass_, all, kernels::view_of(logits.data(), tokens.size(), config().vocab_size));
   return logits;
 }
 
 pause local_forward::run_experts() {
-  const auto normed = state_.normed();
-  const auto num_topk = state_.num_topk();
-  const auto entries = state_.expert_entries();
-  const auto offsets = state_.expert_offsets();
-  expert_outputs_ = kernels::tensor(type(), entries.size(), config().hidden);
-  auto outputs = expert_outputs_.view();
+  const auto routed = pass_->routed();
+  const auto row_bytes = kernels::bytes_of(type(), config().hidden);
+  expert_inputs_.resize(routed.num_rows * row_bytes);
+  expert_outputs_.resize(routed.entries.size() * row_bytes);
+  pass_->read_rows(expert_inputs_.data());
   std::vector<const std::byte*> in;
   std::vector<std::byte*> out;
-  std::vector<const std::byte*> slot_rows(entries.size());
-  for (const auto entry : entries) {
-    in.push_back(normed.row(entry / num_topk));
-    out.push_back(outputs.row(entry));
-    slot_rows[entry] = outputs.row(entry);
+  std::vector<const std::byte*> slot_rows(routed.entries.size());
+  for (const auto entry : routed.entries) {
+    in.push_back(expert_inputs_.data() + entry / routed.num_topk * row_bytes);
+    out.push_back(expert_outputs_.data() + entry * row_bytes);
+    slot_rows[entry] = out.back();
   }
   std::vector<expert_rows> batch;
-  for (std::size_t e = 0; e < state_.num_experts(); ++e) {
-    const auto count = offsets[e + 1] - offsets[e];
+  for (std::size_t e = 0; e < routed.num_experts; ++e) {
+    const auto first = routed.offsets[e];
+    const auto count = routed.offsets[e + 1] - first;
     if (count > 0)
-      batch.push_back(
-          {e, std::span{in}.subspan(offsets[e], count), std::span{out}.subspan(offsets[e], count)});
+      batch.push_back({e, std::span{in}.subspan(first, count), std::span{out}.subspan(first, count)});
   }
-  experts_.forward(ctx_, state_.layer(), batch);
-  return dense_.resume(ctx_, cache_, slot_rows, state_);
+  experts_->forward(routed.layer, batch);
+  return attention_->resume(slot_rows, *pass_);
 }
 
 std::vector<float> local_forward::prefill(std::span<const std::uint32_t> tokens, std::size_t chunk) {

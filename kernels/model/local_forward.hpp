@@ -1,31 +1,38 @@
 // A whole model in one process, without actors: for tests and for looking at a model.
 #pragma once
 
-#include "kernels/model/dense_model.hpp"
-#include "kernels/model/expert_store.hpp"
+#include "kernels/context.hpp"
+#include "kernels/model/compute_backend.hpp"
+#include "kernels/model/cpu_weights.hpp"
 #include "kernels/model/numerics.hpp"
 
 #include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
 
 namespace troupe::model {
 
 /// One sequence at a time through attention and expert side, with a KV cache of its own.
 class local_forward {
  public:
-  /// Opens, validates and loads a model folder with all its experts.
-  /// @param ctx            borrowed
-  /// @param max_positions  longest sequence
+  /// Loads a model with all its experts.
   /// @errors  model_error
+  local_forward(std::unique_ptr<compute_backend> backend, const load_options& options);
+
+  /// The same on the CPU, with all experts of an opened source.
+  /// @param ctx  borrowed
+  local_forward(kernels::context& ctx, std::shared_ptr<const cpu_weights> weights,
+                const load_options& options);
+
+  /// Opens and validates a model folder.
+  /// @param max_positions  longest sequence
   local_forward(kernels::context& ctx, const std::filesystem::path& folder, dtype_choice choice,
                 std::size_t max_positions);
 
-  /// The same with all experts of an opened source.
-  local_forward(kernels::context& ctx, std::shared_ptr<const weight_source> weights,
-                const load_options& options);
+  const model_config& config() const noexcept { return attention_->config(); }
 
-  const model_config& config() const noexcept { return dense_.config(); }
-
-  kernels::dtype type() const noexcept { return dense_.type(); }
+  kernels::dtype type() const noexcept { return attention_->type(); }
 
   /// Forgets the sequence.
   void reset() noexcept { length_ = 0; }
@@ -46,13 +53,12 @@ class local_forward {
   /// Sends the rows of a pause through the experts and resumes.
   pause run_experts();
 
-  kernels::context& ctx_;
-  dense_model dense_;
-  expert_store experts_;
-  kernels::kv_cache cache_;
+  std::unique_ptr<attention_backend> attention_;
+  std::unique_ptr<expert_backend> experts_;
+  std::unique_ptr<attention_pass> pass_;
   std::vector<std::uint32_t> blocks_;
-  forward_state state_;
-  kernels::tensor expert_outputs_; // [rows · top_k, hidden]
+  std::vector<std::byte> expert_inputs_;  // [rows, hidden]
+  std::vector<std::byte> expert_outputs_; // [rows · top_k, hidden]
   std::size_t length_ = 0;
 };
 

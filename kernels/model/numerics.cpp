@@ -4,19 +4,6 @@
 
 namespace troupe::model {
 
-namespace {
-
-// Only on x86 have the kernels been compared, and only there do they flush denormals (thread_pool.cpp).
-#if defined(__x86_64__)
-constexpr const char* processor = "cpu-x86";
-#elif defined(__aarch64__)
-constexpr const char* processor = "cpu-arm64";
-#else
-constexpr const char* processor = "cpu-other";
-#endif
-
-} // namespace
-
 kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights) {
   switch (choice) {
   case dtype_choice::float32:
@@ -32,8 +19,8 @@ kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights) {
 }
 
 std::string numerics_class(kernels::dtype type, const quantization& quant,
-                           std::optional<kernels::dtype> kv_type) {
-  return std::string{processor} + "/" + kernels::name_of(type) + "/" + quant.name()
+                           std::optional<kernels::dtype> kv_type, device_kind kind) {
+  return std::string{name_of(kind)} + "/" + kernels::name_of(type) + "/" + quant.name()
          + (kv_type.value_or(type) == type ? "" : std::string{"+kv-"} + kernels::name_of(*kv_type)) + "/r"
          + std::to_string(kernels::arithmetic_revision);
 }

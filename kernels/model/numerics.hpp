@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/model/checkpoint.hpp"
+#include "kernels/model/device.hpp"
 #include "kernels/model/quantization.hpp"
 #include "kernels/tensor.hpp"
 
@@ -22,12 +23,12 @@ enum class dtype_choice : std::uint8_t {
 /// The type of weights and expert rows, and of the KV cache unless told otherwise: f32 or bf16.
 kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights);
 
-/// Names the class within which results are bitwise equal, whatever the model: all x86 instruction sets give
-/// the same bits, so dtype, quantization, the KV cache's type where it is another, kind of device and
+/// Names the class within which results are bitwise equal, whatever the model: devices of one kind give the
+/// same bits, so the kind, dtype, quantization, the KV cache's type where it is another and
 /// `kernels::arithmetic_revision` say it all. Workers of different classes must not replace one another.
 /// @param kv_type  nothing: `type`
 /// @returns e.g. "cpu-x86/bf16/none/r1" or "cpu-x86/bf16/int8+dense-int8+rows-int8+kv-int8/r1"
 std::string numerics_class(kernels::dtype type, const quantization& quant = {},
-                           std::optional<kernels::dtype> kv_type = {});
+                           std::optional<kernels::dtype> kv_type = {}, device_kind kind = device_kind::cpu);
 
 } // namespace troupe::model

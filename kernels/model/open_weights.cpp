@@ -6,9 +6,9 @@ namespace troupe::model {
 
 namespace {
 
-std::shared_ptr<const weight_source> open_packed_folder(const std::filesystem::path& file,
-                                                        const model_config& config,
-                                                        const open_options& options) {
+std::shared_ptr<const cpu_weights> open_packed_folder(const std::filesystem::path& file,
+                                                      const model_config& config,
+                                                      const open_options& options) {
   auto source = packed_source::open(file, config, options.quant.rows, options.memory);
   const auto wanted = options.dtype == dtype_choice::float32    ? kernels::dtype::f32
                       : options.dtype == dtype_choice::bfloat16 ? kernels::dtype::bf16
@@ -30,17 +30,24 @@ std::shared_ptr<const weight_source> open_packed_folder(const std::filesystem::p
 
 } // namespace
 
-std::shared_ptr<const weight_source> open_weights(const std::filesystem::path& folder,
+std::shared_ptr<const tensor_source> open_tensors(const std::filesystem::path& folder,
                                                   const model_config& config, const open_options& options) {
   if (const auto packed = folder / packed_file_name; std::filesystem::exists(packed))
-    return open_packed_folder(packed, config, options);
+    throw model_error(packed.string() + ": packed for the CPU; other devices take the original checkpoint");
   auto weights = std::make_shared<checkpoint>(checkpoint::open(folder));
   weights->match(config);
   if (options.unused_tensors && !weights->unused().empty())
     options.unused_tensors(weights->unused());
   const auto type = resolve_dtype(options.dtype, *weights);
-  auto source = std::make_shared<const checkpoint_source>(std::move(weights), config, type, options.quant,
-                                                          options.set, options.coding);
+  return std::make_shared<const tensor_source>(std::move(weights), config, type, options.quant);
+}
+
+std::shared_ptr<const cpu_weights> open_weights(const std::filesystem::path& folder,
+                                                const model_config& config, const open_options& options) {
+  if (const auto packed = folder / packed_file_name; std::filesystem::exists(packed))
+    return open_packed_folder(packed, config, options);
+  auto source = std::make_shared<const checkpoint_source>(open_tensors(folder, config, options), options.set,
+                                                          options.coding);
   if (options.cache.folder.empty())
     return source;
   return open_cached(*source, options.memory, options.cache);

@@ -1,9 +1,10 @@
-// From a model folder, or a cache, to its weights in the layout that the kernels stream.
+// From a model folder, or a cache, to its weights: as tensors, or in the layout that the CPU's kernels
+// stream.
 #pragma once
 
+#include "kernels/model/cpu_weights.hpp"
 #include "kernels/model/numerics.hpp"
 #include "kernels/model/packed_source.hpp"
-#include "kernels/model/weight_source.hpp"
 #include "kernels/model/weights_cache.hpp"
 
 #include <filesystem>
@@ -32,11 +33,18 @@ struct open_options {
   cache_options cache{};
 };
 
+/// Opens the checkpoint for a backend that packs its tensors itself. Only dtype, quantization and
+/// `unused_tensors` are looked at.
+///
+/// @errors  model_error; a folder of packed weights is one
+std::shared_ptr<const tensor_source> open_tensors(const std::filesystem::path& folder,
+                                                  const model_config& config, const open_options& options);
+
 /// Opens the packed file of a folder that `troupe quantize` wrote, the packed file in the cache (which is
 /// written first where it is missing, once, also when several processes ask), or the checkpoint.
 ///
 /// @errors  model_error; a packed folder that does not hold what `dtype` and `quant` ask for is one
-std::shared_ptr<const weight_source> open_weights(const std::filesystem::path& folder,
-                                                  const model_config& config, const open_options& options);
+std::shared_ptr<const cpu_weights> open_weights(const std::filesystem::path& folder,
+                                                const model_config& config, const open_options& options);
 
 } // namespace troupe::model

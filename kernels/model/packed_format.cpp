@@ -1,7 +1,7 @@
 #include "kernels/model/packed_format.hpp"
 
+#include "kernels/model/cpu_weights.hpp"
 #include "kernels/model/error.hpp"
-#include "kernels/model/weight_source.hpp"
 
 #include <algorithm>
 #include <charconv>

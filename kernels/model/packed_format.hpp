@@ -3,6 +3,8 @@
 
 #include "kernels/arithmetic_revision.hpp"
 #include "kernels/model/quantization.hpp"
+#include "kernels/packed_matrix.hpp"
+#include "kernels/tensor.hpp"
 
 #include <array>
 #include <cstdint>

@@ -40,7 +40,7 @@ std::shared_ptr<const packed_source> packed_source::open(const std::filesystem::
 
 packed_source::packed_source(mapped_file file, packed_index index, model_config config,
                              kernels::row_quant rows, weight_memory memory, damaged_file damaged)
-    : weight_source(std::move(config), index.type, {index.quant.experts, index.quant.dense, rows}),
+    : cpu_weights(std::move(config), index.type, {index.quant.experts, index.quant.dense, rows}),
       file_(std::move(file)),
       memory_(memory),
       damaged_(damaged),
@@ -196,7 +196,7 @@ embedding_rows packed_source::embeddings() const {
       row_type = candidate;
   if ((row_type == kernels::dtype::int8) != (quant().dense != dense_quant::none))
     fail(extent.name, "is not what the file says of itself");
-  result.rows = {data, row_type, config().vocab_size, config().hidden, shape[2], {}};
+  result.rows = {data, row_type, config().vocab_size, config().hidden, shape[2]};
   if (row_type == kernels::dtype::int8)
     result.scales = reinterpret_cast<const float*>(data + config().vocab_size * shape[2]);
   return result;

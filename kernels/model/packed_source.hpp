@@ -1,9 +1,9 @@
 // Weights from a packed file: mapped, checked, and used where they lie, or copied.
 #pragma once
 
+#include "kernels/model/cpu_weights.hpp"
 #include "kernels/model/mapped_file.hpp"
 #include "kernels/model/packed_format.hpp"
-#include "kernels/model/weight_source.hpp"
 
 #include <memory>
 #include <string>
@@ -25,7 +25,7 @@ enum class damaged_file {
 
 /// Opening reads header and index; an extent's pages are read, and its checksum is compared, when it is asked
 /// for.
-class packed_source final : public weight_source {
+class packed_source final : public cpu_weights {
  public:
   /// @param file  as `write_packed` left it
   /// @param rows  how rows enter quantized weights

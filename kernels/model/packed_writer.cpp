@@ -65,10 +65,10 @@ void add_mlp(extent_writer& out, std::string name, const kernels::expert_weights
 
 /// Passes on what a source gives, and writes it down: loading the attention side through this writes exactly
 /// what loading it will ask for.
-class recording_source final : public weight_source {
+class recording_source final : public cpu_weights {
  public:
-  recording_source(const weight_source& source, extent_writer& out)
-      : weight_source(source.config(), source.type(), source.quant()), source_(source), out_(out) {}
+  recording_source(const cpu_weights& source, extent_writer& out)
+      : cpu_weights(source.config(), source.type(), source.quant()), source_(source), out_(out) {}
 
   std::string fingerprint() const override { return source_.fingerprint(); }
 
@@ -120,14 +120,14 @@ class recording_source final : public weight_source {
   }
 
  private:
-  const weight_source& source_;
+  const cpu_weights& source_;
   extent_writer& out_;
 };
 
 using expert_place = std::pair<std::size_t, std::size_t>; // layer, expert
 
 /// Packs some experts, one thread each.
-std::vector<kernels::expert_weights> pack_experts(const weight_source& source,
+std::vector<kernels::expert_weights> pack_experts(const cpu_weights& source,
                                                   std::span<const expert_place> places) {
   std::vector<kernels::expert_weights> packed(places.size());
   std::vector<std::exception_ptr> failures(places.size());
@@ -152,7 +152,7 @@ std::vector<kernels::expert_weights> pack_experts(const weight_source& source,
 
 } // namespace
 
-void write_packed(const weight_source& source, const std::filesystem::path& file, unsigned threads,
+void write_packed(const cpu_weights& source, const std::filesystem::path& file, unsigned threads,
                   const pack_progress& progress) {
   std::vector<expert_place> places;
   for (std::size_t layer = 0; layer < source.config().num_layers(); ++layer)
@@ -167,7 +167,7 @@ void write_packed(const weight_source& source, const std::filesystem::path& file
   {
     const recording_source recording(source, out);
     // Borrowed: the model does not outlive this block.
-    dense_model::load({std::shared_ptr<const weight_source>{}, &recording}, {.max_positions = 1});
+    dense_model::load({std::shared_ptr<const cpu_weights>{}, &recording}, {.max_positions = 1});
   }
   const std::size_t step = std::max(1U, threads);
   for (std::size_t i = 0; i < places.size(); i += step) {

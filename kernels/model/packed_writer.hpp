@@ -1,8 +1,8 @@
 // Writes packed weight files.
 #pragma once
 
+#include "kernels/model/cpu_weights.hpp"
 #include "kernels/model/packed_format.hpp"
-#include "kernels/model/weight_source.hpp"
 
 #include <filesystem>
 #include <functional>
@@ -22,7 +22,7 @@ using pack_progress = std::function<void(std::size_t experts, std::size_t total)
 /// @param threads  that pack experts, at least 1
 /// @errors  model_error: what the source says, or the file cannot be written (a full disk); nothing is left
 ///          behind then
-void write_packed(const weight_source& source, const std::filesystem::path& file, unsigned threads,
+void write_packed(const cpu_weights& source, const std::filesystem::path& file, unsigned threads,
                   const pack_progress& progress = {});
 
 } // namespace troupe::model

@@ -43,32 +43,4 @@ std::string quantization::name() const {
   return stored_name() + (any() && rows == kernels::row_quant::int8 ? "+rows-int8" : "");
 }
 
-kernels::packed_format expert_format(const quantization& quant, kernels::dtype type) {
-  switch (quant.experts) {
-  case expert_quant::none:
-    break;
-  case expert_quant::int8:
-    return kernels::packed_format::int8_channel;
-  case expert_quant::int4_group32:
-    return kernels::packed_format::int4_group32;
-  case expert_quant::int4_group64:
-    return kernels::packed_format::int4_group64;
-  case expert_quant::int4_channel:
-    return kernels::packed_format::int4_channel;
-  }
-  return kernels::format_for(type);
-}
-
-kernels::packed_format dense_format(const quantization& quant, kernels::dtype type) {
-  switch (quant.dense) {
-  case dense_quant::none:
-    break;
-  case dense_quant::int8:
-    return kernels::packed_format::int8_channel;
-  case dense_quant::int4_group32:
-    return kernels::packed_format::int4_group32;
-  }
-  return kernels::format_for(type);
-}
-
 } // namespace troupe::model

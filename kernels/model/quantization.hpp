@@ -1,7 +1,7 @@
 // Which weights of a model are quantized, how rows meet them, and how the others are stored.
 #pragma once
 
-#include "kernels/packed_matrix.hpp"
+#include "kernels/row_quant.hpp"
 
 #include <cstdint>
 #include <string>
@@ -26,10 +26,10 @@ enum class dense_quant : std::uint8_t { none = 0, int8 = 1, int4_group32 = 2 };
 
 inline constexpr dense_quant last_dense_quant = dense_quant::int4_group32;
 
-/// How matrices that stay in BF16 are stored: the same values, so no part of the numerics class.
+/// How matrices that stay in BF16 are stored for the CPU: the same values, so no part of the numerics class.
 enum class weight_coding : std::uint8_t {
   none,
-  exponents ///< `packed_format::bf16_coded`, where a matrix can be coded; routers are not
+  exponents ///< `kernels::packed_format::bf16_coded`, where a matrix can be coded; routers are not
 };
 
 struct quantization {
@@ -54,11 +54,5 @@ struct quantization {
 
 /// "none", "int8" or "int4-group32".
 const char* name_of(dense_quant quant);
-
-/// The layout of routed experts' weights.
-kernels::packed_format expert_format(const quantization& quant, kernels::dtype type);
-
-/// The layout of the attention side's matrices, routers excepted.
-kernels::packed_format dense_format(const quantization& quant, kernels::dtype type);
 
 } // namespace troupe::model

@@ -62,7 +62,7 @@ weight_rows::weight_rows(const tensor_ref& tensor) {
   }
   const auto cols = tensor.shape.empty() ? 1 : tensor.shape.back();
   const auto rows = tensor.shape.size() < 2 ? 1 : tensor.shape.front();
-  view_ = {data, to_dtype(tensor.type), rows, cols, cols, {}};
+  view_ = {data, to_dtype(tensor.type), rows, cols, cols};
 }
 
 std::vector<float> to_floats(const tensor_ref& tensor) {

@@ -71,8 +71,8 @@ std::shared_ptr<const packed_source> find(const std::filesystem::path& file, con
 
 } // namespace
 
-std::shared_ptr<const weight_source> open_cached(const checkpoint_source& source, weight_memory memory,
-                                                 const cache_options& options) {
+std::shared_ptr<const cpu_weights> open_cached(const checkpoint_source& source, weight_memory memory,
+                                               const cache_options& options) {
   const auto file =
       options.folder
       / (source.fingerprint() + "-" + kernels::name_of(source.type()) + "-" + source.quant().stored_name()

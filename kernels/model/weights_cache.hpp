@@ -1,9 +1,9 @@
 // Packed checkpoints, kept so that the next start maps them.
 #pragma once
 
+#include "kernels/model/cpu_weights.hpp"
 #include "kernels/model/packed_source.hpp"
 #include "kernels/model/packed_writer.hpp"
-#include "kernels/model/weight_source.hpp"
 
 #include <filesystem>
 #include <functional>
@@ -29,7 +29,7 @@ struct cache_options {
 /// @param memory  where its weights are used
 /// @errors  model_error. A damaged extent is found when it is asked for: then the file is removed
 ///          (`damaged_file::removed`), and the next start writes it again.
-std::shared_ptr<const weight_source> open_cached(const checkpoint_source& source, weight_memory memory,
-                                                 const cache_options& options);
+std::shared_ptr<const cpu_weights> open_cached(const checkpoint_source& source, weight_memory memory,
+                                               const cache_options& options);
 
 } // namespace troupe::model

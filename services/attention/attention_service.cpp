@@ -3,13 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include <caf/scoped_actor.hpp>
+
 #include "actors/engine/model_attention_engine.hpp"
-#include "kernels/model/dense_model.hpp"
+#include "actors/error.hpp"
+#include "services/process/compute.hpp"
 #include "services/process/stop_signal.hpp"
 
 namespace troupe {
 
 namespace {
+
+/// How long the last report may take when the worker has left.
+constexpr auto report_patience = std::chrono::seconds{1};
 
 /// Tells of a load in steps of at least a tenth, and of 64 MiB: a small one is over before it can be read.
 /// Gives up when the process is told to stop: a large checkpoint takes minutes to convert.
@@ -53,8 +59,7 @@ attention_service::attention_service(const service_site& site, const model_sourc
   model::load_options load{.max_positions = model.max_model_len, .kv_type = source.kv_type};
   model_attention_config engine;
   engine.shape = shape_of(source);
-  engine.model = std::make_shared<const model::dense_model>(
-      model::dense_model::load(source.weights, load, progress_lines(site.log)));
+  engine.backend = make_backend(source, queue->context())->load_attention(load, progress_lines(site.log));
   engine.queue = std::move(queue);
   engine.kv_cache_bytes = options.kv_cache_memory;
   attention_worker_config worker;
@@ -66,6 +71,12 @@ attention_service::attention_service(const service_site& site, const model_sourc
   worker.max_micro_batches = options.micro_batches;
   worker.directory = site.directory;
   worker.engine = make_model_attention_engine(std::move(engine));
+  reports_ = {.worker = {},
+              .id = site.address.id,
+              .fingerprint = worker.engine->shape().fingerprint,
+              .layer_experts = worker.engine->shape().layer_experts,
+              .scheduler_endpoints = site.scheduler_endpoints,
+              .directory = site.directory};
   site.log.line("attention-ready", description_of(*worker.engine, model, options));
   worker.metrics = std::move(metrics);
   actor_ = spawn_attention_worker(site.system, std::move(worker));
@@ -73,12 +84,20 @@ attention_service::attention_service(const service_site& site, const model_sourc
 
 void attention_service::join() {
   membership_.emplace(site_, caf::actor_cast<caf::strong_actor_ptr>(actor_));
+  reports_.worker = caf::actor_cast<caf::strong_actor_ptr>(actor_);
+  reporter_ = spawn_activation_reporter(site_.system, reports_);
+  reports_.worker = nullptr;
 }
 
 void attention_service::stop(std::chrono::milliseconds patience) {
   if (membership_) {
-    membership_->stop(patience);
+    membership_->stop(patience, [this] {
+      caf::scoped_actor self(site_.system);
+      self->request(reporter_, report_patience, caf::leave_atom_v)
+          .receive([] {}, [&](const caf::error& error) { site_.log.line("history-late", text_of(error)); });
+    });
   }
+  reporter_ = nullptr;
   actor_ = nullptr;
 }
 

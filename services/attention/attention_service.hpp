@@ -1,5 +1,5 @@
-// An attention worker: the attention side's weights, the actor that batches over them, and its place in the
-// cluster.
+// An attention worker: the attention side's weights, the actor that batches over them, its place in the
+// cluster, and its reports to the activation history.
 #pragma once
 
 #include <chrono>
@@ -9,6 +9,7 @@
 #include "actors/attention/attention_metrics.hpp"
 #include "actors/attention/attention_worker.hpp"
 #include "actors/engine/compute_queue.hpp"
+#include "actors/history/activation_reporter.hpp"
 #include "services/options/role_options.hpp"
 #include "services/process/membership.hpp"
 #include "services/process/model_source.hpp"
@@ -34,6 +35,8 @@ class attention_service {
 
  private:
   service_site site_;
+  activation_reporter_config reports_;
+  activation_reporter_actor reporter_; ///< from join on; ends with the worker
   attention_worker_actor actor_;
   std::optional<membership> membership_;
 };

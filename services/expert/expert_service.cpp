@@ -4,7 +4,7 @@
 
 #include "actors/engine/model_expert_engine.hpp"
 #include "kernels/model/error.hpp"
-#include "kernels/model/expert_store.hpp"
+#include "services/process/compute.hpp"
 #include "services/process/stop_signal.hpp"
 
 namespace troupe {
@@ -15,7 +15,7 @@ expert_service::expert_service(const service_site& site, const model_source& sou
     : site_(site) {
   model_expert_config engine;
   engine.shape = shape_of(source);
-  engine.store = std::make_shared<model::expert_store>(source.weights);
+  engine.backend = make_backend(source, queue->context())->make_experts();
   engine.queue = std::move(queue);
   engine.progress = [log = site.log, start = std::chrono::steady_clock::now(),
                      told = std::chrono::steady_clock::time_point{}](size_t loaded, size_t total) mutable {

@@ -16,8 +16,8 @@ namespace troupe {
 
 namespace {
 
-/// The scheduler's answer comes through the gateway, which has a deadline of its own for it.
-constexpr auto status_deadline = defaults::local_request + defaults::scheduler_away;
+/// The answers of scheduler and history come through the gateway, which has deadlines of its own for them.
+constexpr auto status_deadline = defaults::local_request + defaults::connect_timeout;
 
 backend_error as_backend_error(const caf::error& error) {
   return {is_peer_down(error) ? ec::peer_down : code_of(error), text_of(error)};
@@ -83,24 +83,36 @@ class actor_backend final : public generation_backend {
   uint32_t max_model_len() const override { return max_model_len_->load(); }
 
   void view(std::function<void(std::variant<last_view, backend_error>)> then) override {
-    ask(caf::get_atom_v, defaults::local_request, then, [then](cluster_view& cluster, bool away) {
-      then(last_view{std::move(cluster), away});
-    });
+    ask(
+        defaults::local_request, then,
+        [then](cluster_view& cluster, bool away) {
+          then(last_view{std::move(cluster), away});
+        },
+        caf::get_atom_v);
   }
 
   void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override {
-    ask(status_atom_v, status_deadline, then, [then](scheduler_status& status) { then(std::move(status)); });
+    ask(
+        status_deadline, then, [then](scheduler_status& status) { then(std::move(status)); }, status_atom_v);
+  }
+
+  void history(uint32_t max_windows,
+               std::function<void(std::variant<history_snapshot, backend_error>)> then) override {
+    ask(
+        status_deadline, then, [then](history_snapshot& known) { then(std::move(known)); }, history_atom_v,
+        max_windows);
   }
 
  private:
   /// One question to the gateway by an actor that lives as long as the question.
-  template <class Atom, class Deadline, class Failed, class Answered>
-  void ask(Atom question, Deadline deadline, Failed failed, Answered answered) {
-    system_.spawn([gateway = gateway_, question, deadline, failed, answered](caf::event_based_actor* self) {
-      self->request(gateway, deadline, question).then(answered, [failed](caf::error& error) {
-        failed(as_backend_error(error));
-      });
-    });
+  template <class Deadline, class Failed, class Answered, class... Parts>
+  void ask(Deadline deadline, Failed failed, Answered answered, Parts... question) {
+    system_.spawn(
+        [gateway = gateway_, deadline, failed, answered, question...](caf::event_based_actor* self) {
+          self->request(gateway, deadline, question...).then(answered, [failed](caf::error& error) {
+            failed(as_backend_error(error));
+          });
+        });
   }
 
   caf::actor_system& system_;

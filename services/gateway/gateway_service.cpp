@@ -93,9 +93,10 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
                                            + ": no worker takes more (its KV cache, or its --max-model-len)"
                                      : ""));
   };
-  actor_ = spawn_gateway(
-      site.system,
-      {.address = site.address, .directory = site.directory, .on_context = std::move(on_context)});
+  actor_ = spawn_gateway(site.system, {.address = site.address,
+                                       .scheduler_endpoints = site.scheduler_endpoints,
+                                       .directory = site.directory,
+                                       .on_context = std::move(on_context)});
   server_ =
       std::make_unique<http_server>(std::move(config), make_actor_backend(site.system, actor_, max_model_len),
                                     std::move(codec), std::make_shared<gateway_metrics>(std::move(families)));

@@ -41,8 +41,8 @@ constexpr auto accept_pause = std::chrono::milliseconds{100};
 class endpoint::listener {
  public:
   listener(const endpoint_config& config, std::shared_ptr<const registry> families,
-           std::function<bool()> ready)
-      : families_(std::move(families)), ready_(std::move(ready)), acceptor_(io_) {
+           std::function<std::string()> why_not_ready)
+      : families_(std::move(families)), why_not_ready_(std::move(why_not_ready)), acceptor_(io_) {
     try {
       const tcp::endpoint address = listen_address(config.host, config.port);
       acceptor_.open(address.protocol());
@@ -117,9 +117,9 @@ class endpoint::listener {
     } else if (target == "/health") {
       response.body() = "ok\n";
     } else if (target == "/ready") {
-      const bool ready = ready_();
-      response.result(ready ? bhttp::status::ok : bhttp::status::service_unavailable);
-      response.body() = ready ? "ready\n" : "not ready\n";
+      const std::string why_not = why_not_ready_();
+      response.result(why_not.empty() ? bhttp::status::ok : bhttp::status::service_unavailable);
+      response.body() = why_not.empty() ? "ready\n" : "not ready: " + why_not + "\n";
     } else {
       response.result(bhttp::status::not_found);
       response.body() = "try /metrics, /health or /ready\n";
@@ -128,7 +128,7 @@ class endpoint::listener {
   }
 
   std::shared_ptr<const registry> families_;
-  std::function<bool()> ready_;
+  std::function<std::string()> why_not_ready_;
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
   uint16_t port_ = 0;
@@ -137,8 +137,8 @@ class endpoint::listener {
 };
 
 endpoint::endpoint(const endpoint_config& config, std::shared_ptr<const registry> families,
-                   std::function<bool()> ready)
-    : listener_(std::make_unique<listener>(config, std::move(families), std::move(ready))) {}
+                   std::function<std::string()> why_not_ready)
+    : listener_(std::make_unique<listener>(config, std::move(families), std::move(why_not_ready))) {}
 
 endpoint::~endpoint() = default;
 

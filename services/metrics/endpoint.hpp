@@ -19,10 +19,11 @@ struct endpoint_config {
 /// own. Requests are read with a deadline and a bounded size; at most 32 clients at a time.
 class endpoint {
  public:
-  /// Listens at once. @p ready is called on the endpoint's thread and must not block.
+  /// Listens at once. @p why_not_ready says why /ready is to be refused, or nothing; it is called on the
+  /// endpoint's thread and must not block.
   /// @throws std::runtime_error naming address and reason when it cannot listen
   endpoint(const endpoint_config& config, std::shared_ptr<const registry> families,
-           std::function<bool()> ready);
+           std::function<std::string()> why_not_ready);
   /// Stops at once: scrapes in progress are cut.
   ~endpoint();
   endpoint(const endpoint&) = delete;

@@ -75,7 +75,7 @@ option_parser every_flag_of_servers() {
   gateway.declare(parser);
   attention.declare(parser);
   expert.declare(parser);
-  scheduler.declare(parser);
+  scheduler.declare(parser, expert_worker_count::awaited, /*can_wait=*/true);
   cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
   up.declare(parser);
   return parser;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "services/options/device_choice.hpp"
 #include "services/options/processors.hpp"
 
 namespace troupe {
@@ -23,6 +24,14 @@ std::string read_origin(const std::string& entry, const std::string& source) {
                        + "' is no origin; write https://example.com or http://localhost:3000, or * for all");
   }
   return origin;
+}
+
+/// "HOST:PORT", with a port to dial.
+std::string read_endpoint(const std::string& entry, const std::string& source) {
+  if (parse_host_port(entry, source).port == 0) {
+    throw option_error(source + ": '" + entry + "' has port 0, which nobody can dial");
+  }
+  return entry;
 }
 
 } // namespace
@@ -58,7 +67,9 @@ void model_options::declare(option_parser& parser) {
   parser.choice("weights-memory", {"mapped", "copied"},
                 "use packed weights where the file is mapped, or copy them into huge pages at start",
                 &weights_memory);
-  parser.text("device", "auto|cpu|cuda[:N]", "where to compute; cuda is not in this build", &device);
+  parser.text("device", "auto|cpu|cuda[:N]",
+              "where to compute; auto: on a GPU where this build and machine have one, otherwise on the CPU",
+              &device);
   parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx"},
                 "instruction set of the CPU kernels; all give the same bits", &cpu_isa);
   parser.number("threads",
@@ -97,21 +108,13 @@ std::vector<int> model_options::cores_list() const {
 }
 
 void model_options::check() const {
-  auto unavailable = [](const std::string& flag, const std::string& value) {
-    throw option_error("--" + flag + ": '" + value + "' is not available in this build");
-  };
   auto listed = cores_list();
   if (!listed.empty() && threads != 0 && threads != listed.size()) {
     throw option_error("--cores: '" + cores + "' is " + std::to_string(listed.size())
                        + (listed.size() == 1 ? " processor" : " processors") + ", and --threads asks for "
                        + std::to_string(threads));
   }
-  if (device.starts_with("cuda")) {
-    unavailable("device", device);
-  }
-  if (device != "auto" && device != "cpu") {
-    throw option_error("--device: '" + device + "' is not one of auto|cpu|cuda[:N]");
-  }
+  parse_device(device);
 }
 
 void gateway_options::declare(option_parser& parser) {
@@ -152,7 +155,7 @@ void expert_options::declare(option_parser& parser) {
                 &linger_us, 0, 100000);
 }
 
-void scheduler_options::declare(option_parser& parser, expert_worker_count count) {
+void scheduler_options::declare(option_parser& parser, expert_worker_count count, bool can_wait) {
   parser.bytes("max-queued-bytes",
                "memory of the prompts that may wait for a place, such as 64M; more are refused with 429",
                &max_queued_bytes);
@@ -169,11 +172,36 @@ void scheduler_options::declare(option_parser& parser, expert_worker_count count
   }
   parser.toggle("allow-inexact", "let workers whose results may differ in the last bits replace one another",
                 &allow_inexact);
-  parser.text("state-dir", "DIR", "where term and placement survive a restart of the scheduler", &state_dir);
+  parser.text(
+      "state-dir", "DIR",
+      "where term, placement and activation history survive a restart of the scheduler; one scheduler at "
+      "a time has it",
+      &state_dir);
+  parser.text("history", "FILE",
+              "activation history that a cluster without one of its own begins with, as GET /cluster/history "
+              "gave it",
+              &history_file);
+  if (can_wait) {
+    parser.toggle("standby",
+                  "wait while another scheduler has the --state-dir, and take over when it dies or stands "
+                  "still; without "
+                  "it a scheduler that finds another one active ends with an error",
+                  &standby);
+  }
+}
+
+void scheduler_options::check() const {
+  if (standby && state_dir.empty()) {
+    throw option_error(
+        "--standby: --state-dir is missing: schedulers take over by a lease on a directory that they share");
+  }
 }
 
 void up_options::declare(option_parser& parser) {
   parser.number("attention-workers", "attention worker processes", &attention_workers, 1, 256);
+  parser.number("schedulers",
+                "scheduler processes: one is active, the others are its standbys and take over when it dies",
+                &schedulers, 1, 8);
   parser.number("gateways", "gateway processes; they listen on --port, --port + 1, ...", &gateways, 1, 64);
   parser.text("run-dir", "DIR",
               "gets pids.json, the cluster secret and the scheduler's state; default: a new folder",
@@ -187,7 +215,9 @@ void up_options::declare(option_parser& parser) {
 
 void cluster_options::declare(option_parser& parser, bool is_scheduler, bool is_gateway) {
   if (!is_scheduler) {
-    parser.text("scheduler", "HOST:PORT", "where the scheduler listens", &scheduler);
+    parser.list("scheduler", "HOST:PORT",
+                "where the scheduler listens; several, with commas between them, where there is a standby",
+                &schedulers, read_endpoint);
   }
   parser.text("listen", "HOST:PORT", "where this process meets its peers; port 0: any free one", &listen);
   parser.text("advertise", "HOST:PORT", "how peers reach this process; default: the listening address",

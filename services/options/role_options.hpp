@@ -38,7 +38,7 @@ struct model_options {
   /// The processors that `cores` lists; empty when it is no list.
   /// @throws option_error when it cannot be read
   std::vector<int> cores_list() const;
-  /// @throws option_error for values that do not go together or are not available in this build
+  /// @throws option_error for values that cannot be read or do not go together
   void check() const;
 };
 
@@ -86,14 +86,21 @@ struct scheduler_options {
   uint32_t expert_workers = 1; ///< wait for so many before the first placement
   bool allow_inexact = false;
   std::string state_dir;
+  bool standby = false;     ///< wait while another scheduler has the state directory
+  std::string history_file; ///< empty: none
 
-  void declare(option_parser& parser, expert_worker_count count = expert_worker_count::awaited);
+  /// @param can_wait  there is a --standby
+  void declare(option_parser& parser, expert_worker_count count = expert_worker_count::awaited,
+               bool can_wait = false);
+  /// @throws option_error for values that do not go together
+  void check() const;
 };
 
 /// What `troupe up` starts, beside the options of the roles.
 struct up_options {
   uint32_t gateways = 1;
   uint32_t attention_workers = 1;
+  uint32_t schedulers = 1;
   std::string run_dir;       ///< empty: a new folder
   uint32_t metrics_port = 0; ///< of the scheduler; 0: none
   bool shared_memory = false;
@@ -103,7 +110,7 @@ struct up_options {
 
 /// How a process of a cluster meets the others.
 struct cluster_options {
-  std::string scheduler; ///< HOST:PORT; not for the scheduler itself
+  std::vector<std::string> schedulers; ///< HOST:PORT of each, active or standby; not for a scheduler itself
   std::string listen = "127.0.0.1:0";
   std::string advertise; ///< HOST:PORT; empty: the bound address
   std::string secret_file;

@@ -24,17 +24,22 @@ cluster_process::cluster_process(const cluster_options& cluster, const std::stri
       peers_(system_, make_transport_options(cluster_, fingerprint, log_)) {}
 
 service_site cluster_process::site(worker_role role) {
+  if (cluster_.schedulers.empty()) {
+    throw option_error(
+        "--scheduler is missing: HOST:PORT of the scheduler, and of its standby if it has one");
+  }
   return {system_,
           peers_.actor(),
-          cluster_.scheduler,
+          cluster_.schedulers,
           {draw_worker_id(), role, cluster_.name, peers_.endpoint()},
           log_};
 }
 
 std::unique_ptr<metrics::endpoint>
-cluster_process::announce(std::shared_ptr<const metrics::registry> families) const {
+cluster_process::announce(std::shared_ptr<const metrics::registry> families,
+                          std::function<std::string()> why_not_ready) const {
   log_.line("listening", peers_.endpoint());
-  auto scrapes = serve_metrics(cluster_, std::move(families), log_);
+  auto scrapes = serve_metrics(cluster_, std::move(families), std::move(why_not_ready), log_);
   report_ready(cluster_, peers_.endpoint());
   return scrapes;
 }

@@ -1,6 +1,7 @@
 // One process of a cluster: its actors, its peers, and how it says that it is there.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -33,9 +34,11 @@ class cluster_process {
   service_site site(worker_role role);
 
   /// Call when peers can be answered: logs where, serves /metrics, tells whoever started the process.
+  /// @param why_not_ready  what /ready says; empty: it is. On any thread; none: always ready
   /// @returns what serves /metrics until it goes, null without --metrics-port
   /// @throws std::runtime_error when the metrics address cannot be used
-  std::unique_ptr<metrics::endpoint> announce(std::shared_ptr<const metrics::registry> families) const;
+  std::unique_ptr<metrics::endpoint> announce(std::shared_ptr<const metrics::registry> families,
+                                              std::function<std::string()> why_not_ready = {}) const;
 
  private:
   static caf::actor_system_config& configured(caf::actor_system_config& config);

@@ -1,12 +1,15 @@
 #include "services/process/compute.hpp"
 
 #include <algorithm>
-#include <cstdint>
-#include <optional>
+#include <filesystem>
 #include <stdexcept>
+#include <system_error>
 
 #include <caf/actor_system_config.hpp>
 
+#include "kernels/model/cpu_backend.hpp"
+#include "kernels/model/packed_format.hpp"
+#include "services/options/device_choice.hpp"
 #include "services/options/processors.hpp"
 
 namespace troupe {
@@ -21,6 +24,32 @@ kernels::isa_selection choose_isa(const model_options& options) {
   } catch (const std::runtime_error& error) {
     throw option_error("--cpu-isa: " + std::string(error.what()));
   }
+}
+
+model::device choose_device(const model_options& options,
+                            const std::function<std::optional<std::string>(uint32_t)>& problem) {
+  const auto choice = parse_device(options.device);
+  switch (choice.kind) {
+  case device_choice::kind_type::automatic: {
+    std::error_code unreadable; // whoever opens the folder says what is wrong with it
+    const bool is_packed = std::filesystem::exists(
+        std::filesystem::path(options.model_dir) / model::packed_file_name, unreadable);
+    return {is_packed || problem(0) ? model::device_kind::cpu : model::device_kind::cuda, 0};
+  }
+  case device_choice::kind_type::cpu:
+    break;
+  case device_choice::kind_type::cuda:
+    if (auto why = problem(choice.number)) {
+      throw option_error("--device: '" + options.device + "': " + *why);
+    }
+    return {model::device_kind::cuda, choice.number};
+  }
+  return {};
+}
+
+std::unique_ptr<model::compute_backend> make_backend(const model_source& source, kernels::context& ctx) {
+  // choose_device lets no other device through in this build.
+  return std::make_unique<model::cpu_backend>(ctx, source.cpu_weights);
 }
 
 std::shared_ptr<compute_queue> make_compute_queue(const model_options& options, const process_log& log) {

@@ -1,13 +1,20 @@
-// The compute threads of a process, with an instruction set that has proved itself.
+// Where a process computes: on which device, and with which threads and instruction set of the CPU.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include <caf/fwd.hpp>
 
 #include "actors/engine/compute_queue.hpp"
+#include "kernels/model/compute_backend.hpp"
+#include "kernels/model/device.hpp"
 #include "kernels/self_test.hpp"
 #include "services/options/role_options.hpp"
+#include "services/process/model_source.hpp"
 #include "services/process/process_log.hpp"
 
 namespace troupe {
@@ -15,6 +22,18 @@ namespace troupe {
 /// The instruction set that --cpu-isa asks for, or the best that passes its self-test.
 /// @throws option_error when the forced set is not supported here or fails its self-test
 kernels::isa_selection choose_isa(const model_options& options);
+
+/// The device that --device asks for; auto: the first GPU where it can be used, unless the folder's weights
+/// are packed for the CPU.
+/// @param problem  as model::cuda_problem
+/// @throws option_error for a CUDA device that cannot be used, which says why and what to do
+model::device
+choose_device(const model_options& options,
+              const std::function<std::optional<std::string>(uint32_t)>& problem = model::cuda_problem);
+
+/// The model on the device that it was opened for.
+/// @param ctx  computes where that is the CPU: a compute queue's; outlives what the backend makes
+std::unique_ptr<model::compute_backend> make_backend(const model_source& source, kernels::context& ctx);
 
 /// Starts the threads, with the instruction set that `choose_isa` finds; logs which, and what was refused.
 /// @throws option_error as `choose_isa`

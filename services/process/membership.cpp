@@ -22,9 +22,10 @@ membership::membership(const service_site& site, caf::strong_actor_ptr worker)
     : system_(site.system),
       worker_(std::move(worker)),
       member_(spawn_member(site.system, {.role = site.address.role,
-                                         .scheduler_endpoint = site.scheduler_endpoint,
+                                         .scheduler_endpoints = site.scheduler_endpoints,
                                          .directory = site.directory,
-                                         .worker = worker_})),
+                                         .worker = worker_,
+                                         .seed = site.address.id.value})),
       log_(site.log) {
   auto* member = caf::actor_cast<caf::strong_actor_ptr>(member_)->get();
   member->attach_functor([log = log_](const caf::error& reason) {
@@ -39,7 +40,7 @@ membership::~membership() {
   stop(std::chrono::milliseconds{0});
 }
 
-void membership::stop(std::chrono::milliseconds patience) {
+void membership::stop(std::chrono::milliseconds patience, const std::function<void()>& when_left) {
   if (std::exchange(stopped_, true)) {
     return;
   }
@@ -47,6 +48,9 @@ void membership::stop(std::chrono::milliseconds patience) {
   if (patience.count() > 0) {
     self->request(member_, patience, caf::leave_atom_v)
         .receive([] {}, [&](const caf::error& error) { log_.line("left-early", text_of(error)); });
+    if (when_left) {
+      when_left();
+    }
   }
   auto member = caf::actor_cast<caf::actor>(caf::actor_cast<caf::strong_actor_ptr>(member_));
   auto worker = caf::actor_cast<caf::actor>(worker_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 #include <caf/actor_control_block.hpp>
@@ -28,7 +29,8 @@ class membership {
 
   /// Leaves the cluster, waiting up to `patience` until nothing depends on the worker, then ends member and
   /// worker. Idempotent.
-  void stop(std::chrono::milliseconds patience);
+  /// @param when_left  called in between, unless there is no patience
+  void stop(std::chrono::milliseconds patience, const std::function<void()>& when_left = {});
 
  private:
   caf::actor_system& system_;

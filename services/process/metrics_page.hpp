@@ -1,7 +1,9 @@
 // The metrics endpoint of a worker or scheduler process.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "services/metrics/endpoint.hpp"
 #include "services/options/role_options.hpp"
@@ -10,10 +12,12 @@
 namespace troupe {
 
 /// Serves /metrics, /health and /ready on --metrics-host and --metrics-port, until the returned object goes.
+/// @param why_not_ready  what /ready says; empty: it is. On any thread; none: always ready
 /// @returns null without --metrics-port
 /// @throws std::runtime_error when the address cannot be used
 std::unique_ptr<metrics::endpoint> serve_metrics(const cluster_options& options,
                                                  std::shared_ptr<const metrics::registry> families,
+                                                 std::function<std::string()> why_not_ready,
                                                  const process_log& log);
 
 } // namespace troupe

@@ -87,38 +87,46 @@ model::weight_coding coding_of(const model_options& options, kernels::isa set) {
 
 model_source open_model(const model_options& options) {
   options.check();
-  kernels::isa set = choose_isa(options).chosen;
   model_source source;
+  source.device = choose_device(options);
+  kernels::isa set = choose_isa(options).chosen;
   source.config = model::load_config(options.model_dir);
   source.generation = model::load_generation_config(options.model_dir, source.config);
-  source.weights =
-      model::open_weights(options.model_dir, source.config,
-                          {.dtype = dtype_choice_of(options.dtype),
-                           .quant = quantization_of(options),
-                           .experts_as_packed = options.expert_quant == "auto",
-                           .dense_as_packed = options.dense_quant == "auto",
-                           .set = set,
-                           .coding = coding_of(options, set),
-                           .memory = options.weights_memory == "copied" ? model::weight_memory::copied
-                                                                        : model::weight_memory::mapped,
-                           .unused_tensors =
-                               [&](std::span<const std::string> names) {
-                                 source.unused_tensors.assign(names.begin(), names.end());
-                               },
-                           .cache = {.folder = options.weights_cache,
-                                     .threads = options.num_threads(),
-                                     .progress = packing_lines(),
-                                     .waiting = [](const std::filesystem::path& file, bool first) {
-                                       give_up_when_told();
-                                       if (first) {
-                                         process_log("weights").line(
-                                             "waiting-for-cache", "another process packs " + file.string());
-                                       }
-                                     }}});
+  const model::open_options open{.dtype = dtype_choice_of(options.dtype),
+                                 .quant = quantization_of(options),
+                                 .experts_as_packed = options.expert_quant == "auto",
+                                 .dense_as_packed = options.dense_quant == "auto",
+                                 .set = set,
+                                 .coding = coding_of(options, set),
+                                 .memory = options.weights_memory == "copied" ? model::weight_memory::copied
+                                                                              : model::weight_memory::mapped,
+                                 .unused_tensors =
+                                     [&](std::span<const std::string> names) {
+                                       source.unused_tensors.assign(names.begin(), names.end());
+                                     },
+                                 .cache = {.folder = options.weights_cache,
+                                           .threads = options.num_threads(),
+                                           .progress = packing_lines(),
+                                           .waiting = [](const std::filesystem::path& file, bool first) {
+                                             give_up_when_told();
+                                             if (first) {
+                                               process_log("weights").line("waiting-for-cache",
+                                                                           "another process packs "
+                                                                               + file.string());
+                                             }
+                                           }}};
+  if (source.device.kind == model::device_kind::cpu) {
+    source.cpu_weights = model::open_weights(options.model_dir, source.config, open);
+    source.weights = source.cpu_weights;
+  } else {
+    source.tensors = model::open_tensors(options.model_dir, source.config, open);
+    source.weights = source.tensors;
+  }
   source.type = source.weights->type();
   source.fingerprint = source.weights->fingerprint();
   source.kv_type = options.kv_cache_dtype == "int8" ? kernels::dtype::int8 : source.type;
-  source.numerics_class = model::numerics_class(source.type, source.weights->quant(), source.kv_type);
+  source.numerics_class =
+      model::numerics_class(source.type, source.weights->quant(), source.kv_type, source.device.kind);
   return source;
 }
 

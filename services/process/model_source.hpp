@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "actors/engine/engine.hpp"
+#include "kernels/model/cpu_weights.hpp"
+#include "kernels/model/device.hpp"
 #include "kernels/model/generation_config.hpp"
 #include "kernels/model/packed_writer.hpp"
-#include "kernels/model/weight_source.hpp"
 #include "services/options/role_options.hpp"
 #include "services/process/process_log.hpp"
 
@@ -18,7 +19,11 @@ namespace troupe {
 struct model_source {
   model::model_config config;
   model::generation_config generation;
+  model::device device; ///< that it was opened for
+  /// As that device's backend takes them: one of the two that follow.
   std::shared_ptr<const model::weight_source> weights;
+  std::shared_ptr<const model::cpu_weights> cpu_weights; ///< of the CPU
+  std::shared_ptr<const model::tensor_source> tensors;   ///< of all others
   kernels::dtype type = kernels::dtype::f32;
   kernels::dtype kv_type = kernels::dtype::f32; ///< of the KV cache
   std::string fingerprint;

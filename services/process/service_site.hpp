@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <caf/actor_system.hpp>
 
@@ -13,9 +14,9 @@ namespace troupe {
 
 struct service_site {
   caf::actor_system& system;
-  directory_actor directory;      ///< finds the scheduler and other workers
-  std::string scheduler_endpoint; ///< empty inside one process
-  worker_address address;         ///< of this worker
+  directory_actor directory;                    ///< finds the scheduler and other workers
+  std::vector<std::string> scheduler_endpoints; ///< active and standby; empty inside one process
+  worker_address address;                       ///< of this worker
   process_log log;
 };
 

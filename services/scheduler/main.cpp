@@ -1,4 +1,6 @@
 // troupe-scheduler: membership, admission and placement of a cluster.
+#include <atomic>
+
 #include "services/metrics/scheduler_families.hpp"
 #include "services/process/cluster_process.hpp"
 #include "services/process/flag_notes.hpp"
@@ -16,21 +18,44 @@ int run(const std::vector<std::string>& arguments) {
   scheduler_options options;
   option_parser parser("troupe-scheduler",
                        "Admits requests, assigns them, and places the experts of a cluster.");
-  options.declare(parser);
+  options.declare(parser, expert_worker_count::awaited, /*can_wait=*/true);
   cluster.declare(parser, /*is_scheduler=*/true, /*is_gateway=*/false);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
+  options.check();
   stop_signal stop;
   process_log log(cluster.name);
   log_unread_variables(parser, log);
   cluster_process process(cluster, "", log);
   auto families = std::make_shared<metrics::registry>(cluster.metrics_prefix);
+  // A standby is up, and found by nobody: it publishes no scheduler yet.
+  auto waits = std::make_shared<std::atomic<bool>>(options.standby);
+  std::unique_ptr<metrics::endpoint> scrapes;
+  if (options.standby) {
+    scrapes = process.announce(families, [waits] { return std::string(*waits ? "standby" : ""); });
+  }
+  std::optional<succession> from;
+  if (!options.state_dir.empty()) {
+    from = take_state(options, cluster.name, [log](const lease_holder& active) {
+      log.line("standby", described(active) + " is active in term " + std::to_string(active.term));
+    });
+    if (!from) {
+      log.line("stopping", "");
+      return stop_signal::exit_status();
+    }
+    log.line("active", "term " + std::to_string(from->lease->term()));
+  }
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
   scheduler_service scheduler(process.system(), options,
-                              std::make_shared<metrics::scheduler_families>(families, events));
+                              std::make_shared<metrics::scheduler_families>(families, events),
+                              std::move(from));
+  process.peers().publish("history", scheduler.history());
   process.peers().publish("scheduler", scheduler.actor());
-  auto scrapes = process.announce(families);
+  *waits = false;
+  if (!options.standby) {
+    scrapes = process.announce(families);
+  }
   stop.wait();
   log.line("stopping", "");
   scheduler.stop();

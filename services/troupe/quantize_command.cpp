@@ -88,6 +88,7 @@ int quantize_command(const std::vector<std::string>& arguments) {
                 &model.dense_quant);
   parser.choice("dtype", {"auto", "float32", "bfloat16"}, "type of the weights that are not quantized",
                 &model.dtype);
+  model.device = "cpu";         // whose layout is written
   model.weight_coding = "none"; // a file for any machine
   parser.choice(
       "weight-coding", {"none", "exponents"},
@@ -127,7 +128,7 @@ int quantize_command(const std::vector<std::string>& arguments) {
   }
   fs::path file = folder.path() / model::packed_file_name;
   try {
-    model::write_packed(*source.weights, file, model.num_threads(), packing_lines());
+    model::write_packed(*source.cpu_weights, file, model.num_threads(), packing_lines());
   } catch (const interrupted& stopped) {
     throw std::runtime_error(stopped.what());
   }

@@ -73,6 +73,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   log_ignored(source, log);
   log_clamped(model, source, log);
   log_clamped(scheduler_flags, log);
+  check_history(scheduler_flags, source.fingerprint);
   auto queue = make_compute_queue(model, log); // outlives the actors
   caf::actor_system_config config;
   configure(config);
@@ -80,19 +81,28 @@ int serve_command(const std::vector<std::string>& arguments) {
   caf::actor_system system(config);
   process_directory directory(system);
   auto site = [&](worker_role role, const std::string& name) {
-    return service_site{system, directory.actor(), "", {draw_worker_id(), role, name, ""}, log};
+    return service_site{system, directory.actor(), {}, {draw_worker_id(), role, name, ""}, log};
   };
   auto families = std::make_shared<metrics::registry>(gateway_flags.metrics_prefix,
                                                       metrics::labels{{"model_name", model.model_name()}});
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
+  std::optional<succession> from;
+  if (!scheduler_flags.state_dir.empty()) {
+    from = take_state(scheduler_flags, "troupe", {});
+    if (!from) {
+      return stop_signal::exit_status();
+    }
+  }
   scheduler_service scheduler(system, scheduler_flags,
-                              std::make_shared<metrics::scheduler_families>(families, events));
+                              std::make_shared<metrics::scheduler_families>(families, events),
+                              std::move(from));
   expert_service expert(site(worker_role::expert, "expert-0"), source, queue, expert_flags,
                         expert_peers::none, std::make_shared<metrics::expert_families>(families));
   attention_service attention(site(worker_role::attention, "attention-0"), source, queue, model,
                               attention_flags, std::make_shared<metrics::attention_families>(families));
   gateway_service gateway(site(worker_role::gateway, "gateway-0"), source, model, gateway_flags,
                           kernels::name_of(queue->instruction_set()), families);
+  directory.publish("history", scheduler.history());
   directory.publish("scheduler", scheduler.actor());
   directory.publish("expert-0", expert.actor());
   directory.publish("attention-0", attention.actor());

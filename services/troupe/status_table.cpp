@@ -64,6 +64,11 @@ std::string count(size_t number, const std::string& thing) {
 }
 
 std::string placement_summary(const json& placement) {
+  const auto version =
+      "placement: term " + number(placement, "term") + ", epoch " + number(placement, "epoch");
+  if (!placement.contains("layers")) { // a gateway does not know where experts live
+    return version + "\n";
+  }
   size_t layers = 0;
   size_t experts = 0;
   size_t unhosted = 0;
@@ -77,8 +82,8 @@ std::string placement_summary(const json& placement) {
       unhosted += hosts.empty() ? 1 : 0;
     }
   }
-  return "placement: term " + number(placement, "term") + ", epoch " + number(placement, "epoch") + "; "
-         + count(experts, "expert") + " in " + count(layers, "layer") + ", " + count(replicas, "replica")
+  return version + "; " + count(experts, "expert") + " in " + count(layers, "layer") + ", "
+         + count(replicas, "replica")
          + (unhosted == 0 ? ", all hosted" : ", " + count(unhosted, "expert") + " without a host") + "\n";
 }
 

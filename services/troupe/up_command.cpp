@@ -21,6 +21,7 @@
 #include "services/process/model_source.hpp"
 #include "services/process/process_log.hpp"
 #include "services/process/stop_signal.hpp"
+#include "services/scheduler/scheduler_service.hpp"
 #include "services/troupe/commands.hpp"
 #include "services/troupe/supervisor.hpp"
 
@@ -166,6 +167,7 @@ int up_command(const std::vector<std::string>& arguments) {
   {
     model_source source = open_model(model);
     log_clamped(model, source, log);
+    check_history(scheduler, source.fingerprint);
     model.max_model_len = std::min(model.max_model_len, static_cast<uint32_t>(source.config.max_context));
   }
   log_clamped(scheduler, log);
@@ -231,26 +233,32 @@ int up_command(const std::vector<std::string>& arguments) {
     return spec;
   };
 
-  flag_words scheduler_flags;
-  scheduler_flags.add_number("max-queued-bytes", scheduler.max_queued_bytes)
-      .add_number("max-num-queued-reqs", scheduler.max_num_queued_reqs)
-      .add_number("replicas", scheduler.replicas)
-      .add_number("expert-workers", scheduler.expert_workers)
-      .add("allow-inexact", scheduler.allow_inexact ? "true" : "false")
-      .add("state-dir", scheduler.state_dir)
-      .add("listen", "127.0.0.1:0");
-  add_metrics(scheduler_flags);
-  child_spec scheduler_child = child("troupe-scheduler", "scheduler-0", 3, scheduler_flags);
-  // A restarted scheduler must be found where the workers look for it.
-  scheduler_child.on_ready = [](const std::string& endpoint) -> std::vector<std::string> {
-    return {"--listen", endpoint};
-  };
-  processes.start(std::move(scheduler_child));
-  auto scheduler_ready = processes.wait_ready("scheduler-0", start_deadline);
-  if (!scheduler_ready) {
-    return processes.run(stop_grace);
+  std::string endpoint; // of all schedulers, with commas between them
+  for (uint32_t i = 0; i < up.schedulers; ++i) {
+    flag_words scheduler_flags;
+    scheduler_flags.add_number("max-queued-bytes", scheduler.max_queued_bytes)
+        .add_number("max-num-queued-reqs", scheduler.max_num_queued_reqs)
+        .add_number("replicas", scheduler.replicas)
+        .add_number("expert-workers", scheduler.expert_workers)
+        .add("allow-inexact", scheduler.allow_inexact ? "true" : "false")
+        .add("state-dir", scheduler.state_dir)
+        .add("history", scheduler.history_file)
+        .add("standby", up.schedulers > 1 ? "true" : "false") // whoever comes first is active
+        .add("listen", "127.0.0.1:0");
+    add_metrics(scheduler_flags);
+    const std::string name = "scheduler-" + std::to_string(i);
+    child_spec scheduler_child = child("troupe-scheduler", name, 3, scheduler_flags);
+    // A restarted scheduler must be found where the workers look for it.
+    scheduler_child.on_ready = [](const std::string& listening) -> std::vector<std::string> {
+      return {"--listen", listening};
+    };
+    processes.start(std::move(scheduler_child));
+    auto scheduler_ready = processes.wait_ready(name, start_deadline);
+    if (!scheduler_ready) {
+      return processes.run(stop_grace);
+    }
+    endpoint += (i == 0 ? "" : ",") + *scheduler_ready;
   }
-  const std::string& endpoint = *scheduler_ready;
 
   std::vector<std::string> names;
   auto start = [&](child_spec spec) {
@@ -306,7 +314,8 @@ int up_command(const std::vector<std::string>& arguments) {
     }
     log.line("ready", name + " " + *ready);
   }
-  log.line("running", std::to_string(names.size() + 1) + " processes; " + (run_dir / "pids.json").string());
+  log.line("running",
+           std::to_string(names.size() + up.schedulers) + " processes; " + (run_dir / "pids.json").string());
   return processes.run(stop_grace);
 }
 

@@ -7,16 +7,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "kernels/growing_rows.hpp"
-#include "kernels/kv_cache.hpp"
-#include "kernels/model/dense_model.hpp"
-#include "kernels/model/expert_store.hpp"
 #include "kernels/self_test.hpp"
 #include "services/options/role_options.hpp"
+#include "services/process/compute.hpp"
 #include "services/process/model_source.hpp"
 #include "tests/bench/machine_limits.hpp"
 #include "tests/bench/peer_workload.hpp"
@@ -42,17 +41,17 @@ class own_engine final : public workload_engine {
       : source_(open_model(options)),
         pool_({.threads = options.num_threads()}),
         ctx_(pool_, selected_isa(options)),
-        dense_(model::dense_model::load(
-            source_.weights, {.max_positions = workload_limits::max_tokens, .kv_type = source_.kv_type})),
-        experts_(source_.weights) {
+        attention_(
+            make_backend(source_, ctx_)
+                ->load_attention({.max_positions = workload_limits::max_tokens, .kv_type = source_.kv_type})),
+        experts_(make_backend(source_, ctx_)->make_experts()),
+        pass_(attention_->make_pass()) {
     for (std::size_t layer = 0; layer < source_.config.num_layers(); ++layer)
       if (const auto* moe = source_.config.layers[layer].moe())
         for (std::size_t expert = 0; expert < moe->num_experts; ++expert)
-          experts_.load(layer, expert);
-    const auto config = dense_.kv_config();
-    block_tokens_ = config.block_tokens;
-    const std::size_t blocks = workload_limits::max_tokens / block_tokens_;
-    cache_ = kernels::kv_cache(config, blocks * workload_limits::max_batch);
+          experts_->load(layer, expert);
+    const std::size_t blocks = workload_limits::max_tokens / block_tokens;
+    attention_->reserve_kv(block_tokens, blocks * workload_limits::max_batch);
     tables_.resize(workload_limits::max_batch, std::vector<std::uint32_t>(blocks));
     for (std::size_t s = 0; s < tables_.size(); ++s)
       std::iota(tables_[s].begin(), tables_[s].end(), static_cast<std::uint32_t>(s * blocks));
@@ -69,20 +68,20 @@ class own_engine final : public workload_engine {
     std::vector<std::uint32_t> wanted;
     for (const auto& row : rows) {
       const auto slot =
-          tables_[row.sequence][row.position / block_tokens_] * block_tokens_ + row.position % block_tokens_;
+          tables_[row.sequence][row.position / block_tokens] * block_tokens + row.position % block_tokens;
       if (row.wants_logits)
         wanted.push_back(static_cast<std::uint32_t>(batch.size()));
       batch.push_back({row.token, row.position, row.sequence, static_cast<std::uint32_t>(slot)});
     }
     const std::vector<std::span<const std::uint32_t>> sequences(tables_.begin(), tables_.end());
-    auto why = dense_.begin(ctx_, cache_, {batch, sequences}, state_);
+    auto why = attention_->begin({batch, sequences}, *pass_);
     while (why == model::pause::experts)
       why = run_experts();
     logits_.reserve(kernels::dtype::f32, wanted.size(), vocab_size());
     logits_row_.assign(rows.size(), 0);
     for (std::size_t i = 0; i < wanted.size(); ++i)
       logits_row_[wanted[i]] = i;
-    dense_.logits(ctx_, state_, wanted, logits_.rows(wanted.size()));
+    attention_->logits(*pass_, wanted, logits_.rows(wanted.size()));
   }
 
   std::uint32_t best(std::size_t index) override {
@@ -95,44 +94,46 @@ class own_engine final : public workload_engine {
            + " threads, " + source_.numerics_class;
   }
 
-  std::size_t num_bytes() const { return dense_.num_bytes() + experts_.num_bytes(); }
+  std::size_t num_bytes() const { return attention_->num_bytes() + experts_->num_bytes(); }
 
  private:
+  static constexpr std::size_t block_tokens = 16;
+
   model::pause run_experts() {
-    const auto normed = state_.normed();
-    const auto num_topk = state_.num_topk();
-    const auto entries = state_.expert_entries();
-    const auto offsets = state_.expert_offsets();
-    if (outputs_.view().rows < entries.size())
-      outputs_ = kernels::tensor(source_.type, entries.size(), source_.config.hidden);
+    const auto routed = pass_->routed();
+    const auto row_bytes = kernels::bytes_of(source_.type, source_.config.hidden);
+    if (inputs_.size() < routed.num_rows * row_bytes)
+      inputs_ = kernels::buffer(routed.num_rows * row_bytes);
+    pass_->read_rows(inputs_.data());
+    if (outputs_.view().rows < routed.entries.size())
+      outputs_ = kernels::tensor(source_.type, routed.entries.size(), source_.config.hidden);
     auto outputs = outputs_.view();
     inputs_of_.clear();
     outputs_of_.clear();
-    slot_rows_.resize(entries.size());
-    for (const auto entry : entries) {
-      inputs_of_.push_back(normed.row(entry / num_topk));
+    slot_rows_.resize(routed.entries.size());
+    for (const auto entry : routed.entries) {
+      inputs_of_.push_back(inputs_.data() + entry / routed.num_topk * row_bytes);
       outputs_of_.push_back(outputs.row(entry));
       slot_rows_[entry] = outputs.row(entry);
     }
     batch_.clear();
-    for (std::size_t e = 0; e < state_.num_experts(); ++e)
-      if (const auto count = offsets[e + 1] - offsets[e]; count > 0)
-        batch_.push_back({e, std::span{inputs_of_}.subspan(offsets[e], count),
-                          std::span{outputs_of_}.subspan(offsets[e], count)});
-    experts_.forward(ctx_, state_.layer(), batch_);
-    return dense_.resume(ctx_, cache_, slot_rows_, state_);
+    for (std::size_t e = 0; e < routed.num_experts; ++e)
+      if (const auto count = routed.offsets[e + 1] - routed.offsets[e]; count > 0)
+        batch_.push_back({e, std::span{inputs_of_}.subspan(routed.offsets[e], count),
+                          std::span{outputs_of_}.subspan(routed.offsets[e], count)});
+    experts_->forward(routed.layer, batch_);
+    return attention_->resume(slot_rows_, *pass_);
   }
 
   model_source source_;
   kernels::thread_pool pool_;
   kernels::context ctx_;
-  model::dense_model dense_;
-  model::expert_store experts_;
-  kernels::kv_cache cache_;
-  std::size_t block_tokens_ = 0;
+  std::unique_ptr<model::attention_backend> attention_;
+  std::unique_ptr<model::expert_backend> experts_;
+  std::unique_ptr<model::attention_pass> pass_;
   std::vector<std::vector<std::uint32_t>> tables_; // KV blocks of each sequence
-  model::forward_state state_;
-  kernels::tensor outputs_; // [rows · top_k, hidden]
+  kernels::buffer inputs_;                         // [rows, hidden], as read_rows gives them
+  kernels::tensor outputs_;                        // [rows · top_k, hidden]
   std::vector<const std::byte*> inputs_of_;
   std::vector<std::byte*> outputs_of_;
   std::vector<const std::byte*> slot_rows_;

@@ -54,11 +54,11 @@ void round_to_q4_0(std::span<float> weights) {
 
 /// A checkpoint whose experts have been through Q4_0, and the dense side if asked; products are the plain
 /// BF16 ones.
-class q4_0_source final : public model::weight_source {
+class q4_0_source final : public model::cpu_weights {
  public:
   explicit q4_0_source(std::shared_ptr<const model::checkpoint> weights, const model::model_config& config,
                        kernels::dtype type, bool dense)
-      : weight_source(config, type, {}),
+      : cpu_weights(config, type, {}),
         weights_(weights),
         plain_(std::move(weights), config, type),
         dense_(dense) {}
@@ -244,7 +244,7 @@ int run(const std::vector<std::string>& arguments) {
   std::printf("\n");
   double plain = 0.0;
   for (const auto& m : modes) {
-    std::shared_ptr<const model::weight_source> source;
+    std::shared_ptr<const model::cpu_weights> source;
     if (m.compared != q4_0::none)
       source = std::make_shared<const q4_0_source>(weights, config, type, m.compared == q4_0::all);
     else

@@ -38,6 +38,7 @@
 #include "actors/expert/expert_host_metrics.hpp"
 #include "actors/transport/transport.hpp"
 #include "kernels/self_test.hpp"
+#include "services/process/compute.hpp"
 #include "services/process/model_source.hpp"
 
 namespace {
@@ -144,7 +145,7 @@ class process {
   expert_host_actor start_host(std::shared_ptr<counted_host>& counts) {
     model_expert_config engine;
     engine.shape = shape_;
-    engine.store = std::make_shared<model::expert_store>(source_.weights);
+    engine.backend = make_backend(source_, queue_->context())->make_experts();
     engine.queue = queue_;
     expert_host_config host;
     host.address = address_of(args_.index, "");
@@ -245,10 +246,10 @@ class attention_side {
       : here_(here), directory_(std::move(directory)) {
     model_attention_config engine;
     engine.shape = here.shape();
-    engine.model = std::make_shared<const model::dense_model>(
-        model::dense_model::load(here.source().weights, {.max_positions = max_positions}));
+    engine.backend = make_backend(here.source(), here.queue()->context())
+                         ->load_attention({.max_positions = max_positions});
     // Of the embeddings a row is read, not the table.
-    dense_bytes_ = engine.model->num_bytes() - uint64_t{here.shape().vocab_size} * here.shape().row_bytes;
+    dense_bytes_ = engine.backend->num_bytes() - uint64_t{here.shape().vocab_size} * here.shape().row_bytes;
     engine.queue = here.queue();
     engine.kv_cache_bytes = kv_cache_bytes;
     engine_ = make_model_attention_engine(std::move(engine));

@@ -62,6 +62,11 @@ struct terse_backend final : generation_backend {
   void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override {
     then(backend_error{ec::peer_down, "the scheduler is away"});
   }
+
+  void history(uint32_t, std::function<void(std::variant<history_snapshot, backend_error>)> then) override {
+    then(history_snapshot{
+        "model", {2, 0}, 1, 2, 3, 4, {{0.5, 0}, {}}, {{{7}, 1, 2, encode({1, {1, {{0, 2}, {}}}})}}});
+  }
 };
 
 /// All that connections share; one for all inputs.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the frame, handshake, HTTP and packed-file fuzzers into tests/fuzz/corpus: well-formed inputs to start from.
+"""Writes the seeds of the frame, handshake, HTTP, history and packed-file fuzzers into tests/fuzz/corpus: well-formed inputs to start from.
 
 The message contents are the agreed layouts of tests/unit/actors/message_layouts.txt, and records have the protocol version of
 actors/transport/wire/record.hpp, so run this again when one of them changes.
@@ -100,6 +100,7 @@ def requests():
     seed("preflight", b"OPTIONS /v1/completions HTTP/1.1\r\nHost: a\r\nOrigin: http://b\r\n"
          b"Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n\r\n")
     seed("head", b"HEAD /metrics?x=%41 HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\nConnection: close\r\n\r\n")
+    seed("history", b"GET /cluster/history?windows=3&x HTTP/1.1\r\nHost: a\r\n\r\n")
     seed("not_found", b"GET /v1/%6Done HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer k\r\n\r\n")
     # Bodies that are compressed, in every frame that is taken, and one whose end is missing.
     def packed(content, frame):
@@ -115,6 +116,29 @@ def requests():
     seed("deflate", post(b"/tokenize", packed(b'{"prompt":"ab"}', zlib.MAX_WBITS), deflate_header))
     seed("deflate_without_frame", post(b"/tokenize", packed(b'{"prompt":"ab"}', -zlib.MAX_WBITS), deflate_header))
     seed("unknown_encoding", b"POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n")
+
+
+def histories():
+    """Windows of layers of 3, 0 and 8 experts (actors/history/activation_window.hpp), in each form of a history."""
+    dense, sparse = bytes([1, 5, 0, 200, 1]), bytes([0, 1, 6, 9])
+    window = bytes([136, 39, 3]) + dense + sparse
+    write("history_fuzz", "window", b"\0" + window)
+
+    def number(value):
+        return struct.pack("<Q", value)
+
+    def named(value):
+        return number(len(value)) + value
+
+    stored = (b"troupe-history 1\n" + named(b"model") + number(3) + number(3) + number(0) + number(8)
+              + b"".join(number(value) for value in (600000, 5000, 3, 214)) + struct.pack("<11d", *range(11))
+              + number(1) + number(7) + number(1) + number(5000) + named(window) + number(1) + number(7) + number(1))
+    write("history_fuzz", "stored", b"\1" + stored)
+    page = {"format": "troupe-history 1", "fingerprint": "model", "layer_experts": [3, 0, 8], "half_life_ms": 600000,
+            "age_ms": 5000, "tokens": 3, "rows": 214, "decayed": [[5, 0.5, 1e-310], [], [0] * 8],
+            "windows": [{"worker": "0000000000000007", "sequence": 1, "at_ms": 5000, "duration_ms": 5000, "tokens": 3,
+                         "rows": [[0, 5, 2, 200], [], [6, 9]]}]}
+    write("history_fuzz", "json", b"\2" + json.dumps(page).encode())
 
 
 def packed_files():
@@ -173,4 +197,5 @@ if __name__ == "__main__":
     frames()
     handshakes()
     requests()
+    histories()
     packed_files()

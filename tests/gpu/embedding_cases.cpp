@@ -20,7 +20,7 @@ void check(session& s, const std::vector<T>& table, dtype type, std::size_t voca
   tokens.back() = static_cast<std::uint32_t>(vocab - 1);
   std::vector<float> want(rows * hidden);
   const float* row_scales = scales.empty() ? nullptr : scales.data();
-  embed(s.cpu(), {reinterpret_cast<const std::byte*>(table.data()), type, vocab, hidden, hidden, {}}, tokens,
+  embed(s.cpu(), {reinterpret_cast<const std::byte*>(table.data()), type, vocab, hidden, hidden}, tokens,
         view_of(want.data(), rows, hidden), 1.25F, row_scales);
   const device_array<T> device_table(s.on(), table);
   const device_array<float> device_scales(s.on(), scales);

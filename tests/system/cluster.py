@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -19,6 +20,36 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def free_ports(count):
+    """@returns the first of so many ports in a row that are free now"""
+    while True:
+        first = free_port()
+        with contextlib.suppress(OSError, OverflowError), contextlib.ExitStack() as stack:
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+
+
+def counters(port):
+    """What a process counts: {(family without its prefix, its labels as {name: value} items): value}"""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", "/metrics")
+        page = connection.getresponse().read().decode()
+    finally:
+        connection.close()
+    result = {}
+    for name, labels, value in re.findall(r"^troupe_(\w+)(?:\{(.*)\})? (\S+)$", page, re.MULTILINE):
+        result[name, frozenset(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels))] = float(value)
+    return result
+
+
+def total(pages, family, **labels):
+    """The sum of a family over processes, of those series that have these labels."""
+    return sum(value for page in pages for (name, has), value in page.items()
+               if name == family and set(labels.items()) <= has)
 
 
 class Cluster:
@@ -76,6 +107,10 @@ class Cluster:
 
     def pids(self):
         return json.loads((self.run_dir / "pids.json").read_text())
+
+    def said(self, pattern):
+        """What is in its log so far: all matches."""
+        return re.findall(pattern, pathlib.Path(self.log_path).read_text(), re.MULTILINE)
 
     def kill(self, name):
         pid = self.pids()[name]

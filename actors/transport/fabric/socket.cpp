@@ -88,7 +88,7 @@ descriptor listen_on(const endpoint_name& name) {
     const int yes = 1;
     if (result && setsockopt(result.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0
         && bind(result.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0
-        && listen(result.get(), 128) == 0)
+        && listen(result.get(), SOMAXCONN) == 0) // the kernel takes net.core.somaxconn if that is less
       return result;
     error = system_error(errno);
   }

@@ -1,5 +1,5 @@
-// Reference-counted memory that payloads slice: pooled, 64-byte aligned, with the slots a device backend
-// needs.
+// Reference-counted memory that payloads slice: pooled, 64-byte aligned, pinned where a device backend asks
+// for that.
 #pragma once
 
 #include <array>
@@ -13,8 +13,22 @@
 
 namespace troupe {
 
-/// Where a buffer's bytes live. Only `host` is allocated today; the rest is the seam for device memory.
-enum class memory_kind : std::uint8_t { host, host_pinned, cuda, cuda_managed };
+/// What host memory a buffer's bytes lie in.
+enum class memory_kind : std::uint8_t {
+  host,
+  host_pinned, ///< locked in its pages: a device copies from and to it while others compute
+};
+
+/// Where a pool takes its memory. Lives as long as any buffer does, so it is a static.
+struct memory_source {
+  memory_kind kind = memory_kind::host;
+  /// `num_bytes`, a multiple of 64, aligned to 64; null when there are none.
+  void* (*take)(std::size_t num_bytes) = nullptr;
+  void (*give_back)(void* memory) noexcept = nullptr;
+};
+
+/// The allocator of the C library.
+extern const memory_source host_memory;
 
 class buffer_pool;
 
@@ -29,14 +43,13 @@ struct alignas(64) buffer {
   buffer_pool* pool = nullptr;
   /// UCX memory handle (`ucp_mem_h`) where the memory is registered for RDMA, else null.
   void* memory_handle = nullptr;
-  /// Device event (`cudaEvent_t`) after which the bytes may be read, or null when they are ready now.
-  void* ready_event = nullptr;
+  /// Where it came from and goes back to.
+  const memory_source* source = nullptr;
   std::atomic<std::uint32_t> references{0};
-  /// Device ordinal, -1 for the host.
-  std::int32_t device = -1;
-  memory_kind kind = memory_kind::host;
   /// Index of the pool's free list.
   std::uint8_t size_class = 0;
+
+  memory_kind kind() const { return source->kind; }
 
   std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
 
@@ -51,13 +64,13 @@ void intrusive_ptr_release(buffer* ptr) noexcept;
 using buffer_ptr = caf::intrusive_ptr<buffer>;
 
 /// Keeps freed buffers in power-of-two classes for the next caller, up to a bound; beyond it they go back to
-/// the allocator. One pool serves a process, because buffers outlive every transport and actor system.
+/// where they came from. One pool serves a process, because buffers outlive every transport and actor system.
 ///
 /// @threads any
 class buffer_pool {
  public:
   struct counters {
-    /// Buffers taken from the allocator since the start.
+    /// Buffers taken from the memory source since the start.
     std::uint64_t allocations = 0;
     /// Bytes that wait for reuse.
     std::size_t cached_bytes = 0;
@@ -74,6 +87,11 @@ class buffer_pool {
   /// Sets how many bytes may wait for reuse, and frees what is above.
   void cache_limit(std::size_t num_bytes);
 
+  /// Where new buffers come from, from now on; those of another source go back when they are free. A process
+  /// whose device wants pinned memory says so before it allocates.
+  /// @param source  a static
+  void take_from(const memory_source& source);
+
   counters stats() const;
 
  private:
@@ -86,6 +104,7 @@ class buffer_pool {
   void put_back(buffer* ptr) noexcept;
 
   mutable std::mutex mutex_;
+  const memory_source* source_ = &host_memory;
   std::array<std::vector<buffer*>, num_classes> free_;
   std::size_t cached_bytes_ = 0;
   std::size_t live_bytes_ = 0;

@@ -1,16 +1,20 @@
 #include "services/gateway/http/api.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <ctime>
 
 #include <nlohmann/json.hpp>
 
+#include "actors/defaults.hpp"
 #include "services/gateway/http/cluster_page.hpp"
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/generation.hpp"
 #include "services/gateway/http/reply_slot.hpp"
+#include "services/gateway/http/request_target.hpp"
 #include "services/gateway/openai/plan.hpp"
+#include "services/history/history_json.hpp"
 
 namespace troupe::http {
 
@@ -25,6 +29,7 @@ constexpr route routes[] = {
     {route::id::chat_completions, "/v1/chat/completions", true},
     {route::id::detokenize, "/detokenize", true},
     {route::id::health, "/health", false, true},
+    {route::id::history, "/cluster/history"},
     {route::id::metrics, "/metrics", false, true},
     {route::id::model, "/v1/models/"}, // and a name behind it
     {route::id::models, "/v1/models"},
@@ -38,6 +43,9 @@ constexpr route routes[] = {
 /// at all. Probes must not hang.
 constexpr auto view_deadline = std::chrono::milliseconds{2000};
 constexpr auto status_deadline = std::chrono::milliseconds{8000};
+
+/// Windows of the history where a query names no number: some megabytes of a large model.
+constexpr uint32_t history_windows = 32;
 
 std::string render(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
@@ -86,6 +94,7 @@ response version_page(const api& shared) {
 
 using view_answer = std::variant<last_view, backend_error>;
 using status_answer = std::variant<scheduler_status, backend_error>;
+using history_answer = std::variant<history_snapshot, backend_error>;
 
 task<std::optional<last_view>> view_of(exchange& client, api& shared) {
   reply_slot<view_answer> slot{client.executor()};
@@ -130,6 +139,37 @@ task<response> status_page(exchange& client, api& shared) {
   if (!view)
     throw api_error_of(ec::not_ready, "neither scheduler nor gateway answers: " + why);
   co_return json_response(200, cluster_page(*view, why));
+}
+
+/// How many windows a query asks for.
+uint32_t windows_of(std::string_view query) {
+  constexpr uint32_t most = defaults::max_history_windows;
+  const auto asked = parameter_of(query, "windows");
+  if (!asked)
+    return history_windows;
+  uint32_t count = 0;
+  const char* end = asked->data() + asked->size();
+  const auto read = std::from_chars(asked->data(), end, count);
+  if (asked->empty() || read.ec != std::errc{} || read.ptr != end || count > most)
+    throw api_error(400, "invalid_request_error",
+                    "windows must be a whole number from 0 to " + std::to_string(most), "windows");
+  return count;
+}
+
+task<response> history_page(exchange& client, api& shared) {
+  const uint32_t count = windows_of(client.incoming().query);
+  reply_slot<history_answer> slot{client.executor()};
+  shared.backend->history(count, slot.callback());
+  const auto answer = co_await slot.wait(status_deadline);
+  if (!answer)
+    throw api_error_of(ec::not_ready, "the history does not answer in time");
+  if (const auto* error = std::get_if<backend_error>(&*answer))
+    throw api_error_of(ec::not_ready, error->text);
+  const auto& known = std::get<history_snapshot>(*answer);
+  size_t bytes = 0; // about as much as is to be done
+  for (const history_window& window : known.windows)
+    bytes += window.encoded.size();
+  co_return co_await shared.work.run(bytes, [&] { return json_response(200, history_json(known)); });
 }
 
 response tokenize_page(const std::string& body, const api& shared) {
@@ -177,6 +217,8 @@ task<response> answer_page(exchange& client, api& shared, const route& where) {
     co_return model_page(shared, asked.path);
   case route::id::cluster:
     co_return co_await status_page(client, shared);
+  case route::id::history:
+    co_return co_await history_page(client, shared);
   case route::id::placement:
     throw api_error(501, "not_implemented_error",
                     "changing the placement of experts on demand is not available in this version", {},

@@ -24,6 +24,7 @@ struct route {
     chat_completions,
     detokenize,
     health,
+    history,
     metrics,
     model,
     models,

@@ -41,6 +41,13 @@ ordered_json address_of(const worker_address& address) {
   return result;
 }
 
+ordered_json version_of(const placement& experts) {
+  ordered_json result;
+  result["term"] = experts.term;
+  result["epoch"] = experts.epoch;
+  return result;
+}
+
 ordered_json experts_of(const placement& experts, const worker_names& names) {
   ordered_json layers = ordered_json::array();
   for (size_t layer = 0; layer < experts.layers.size(); ++layer) {
@@ -60,9 +67,7 @@ ordered_json experts_of(const placement& experts, const worker_names& names) {
     entry["experts"] = std::move(hosts_of_experts);
     layers.push_back(std::move(entry));
   }
-  ordered_json result;
-  result["term"] = experts.term;
-  result["epoch"] = experts.epoch;
+  ordered_json result = version_of(experts);
   result["layers"] = std::move(layers);
   return result;
 }
@@ -81,8 +86,6 @@ ordered_json worker_of(const worker_status& worker) {
     result["kv_capacity_tokens"] = worker.kv_capacity_tokens;
     result["max_model_len"] = worker.max_model_len;
   }
-  if (!worker.load.activations.empty())
-    load["activations"] = worker.load.activations;
   result["load"] = std::move(load);
   ordered_json hosted = ordered_json::array();
   for (const expert_id& expert : worker.hosted)
@@ -120,12 +123,9 @@ std::string cluster_page(const scheduler_status& status) {
 
 std::string cluster_page(const last_view& known, const std::string& why) {
   const cluster_view& view = known.cluster;
-  worker_names names;
   ordered_json workers = ordered_json::array();
-  for (const worker_address& worker : view.workers) {
-    names[worker.id] = worker.name;
+  for (const worker_address& worker : view.workers)
     workers.push_back(address_of(worker));
-  }
   ordered_json scheduler;
   scheduler["reachable"] = false;
   scheduler["error"] = why;
@@ -133,7 +133,7 @@ std::string cluster_page(const last_view& known, const std::string& why) {
   page["ready"] = view.ready && !known.scheduler_away;
   page["scheduler"] = std::move(scheduler);
   page["workers"] = std::move(workers);
-  page["placement"] = experts_of(view.experts, names);
+  page["placement"] = version_of(view.experts);
   return render(page);
 }
 

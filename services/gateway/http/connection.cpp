@@ -207,6 +207,7 @@ void connection::note_header() {
   const std::string_view path = path_of_target(view(message.target()));
   if (!percent_decode(path, incoming_.path))
     incoming_.path.clear();
+  incoming_.query = query_of_target(view(message.target()));
   // As clients write it who put a base URL and a path together.
   if (incoming_.path.size() > 1 && incoming_.path.ends_with('/'))
     incoming_.path.pop_back();

@@ -17,6 +17,7 @@ using task = boost::asio::awaitable<T>;
 struct request {
   std::string method; ///< "GET"
   std::string path;   ///< percent-decoded, without query
+  std::string query;  ///< as it was sent, without "?"
   std::string id;     ///< x-request-id, the client's or ours
   std::string body;
 };

@@ -14,6 +14,7 @@
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/status_messages.hpp"
 #include "actors/error.hpp"
+#include "actors/history/history_messages.hpp"
 
 namespace troupe {
 
@@ -77,6 +78,9 @@ class generation_backend {
   virtual void view(std::function<void(std::variant<last_view, backend_error>)> then) = 0;
   /// The scheduler's own account; `then` is called exactly once, on any thread, within a deadline.
   virtual void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) = 0;
+  /// The activation history with at most so many of its recent windows; `then` as with `status`.
+  virtual void history(uint32_t max_windows,
+                       std::function<void(std::variant<history_snapshot, backend_error>)> then) = 0;
 };
 
 } // namespace troupe

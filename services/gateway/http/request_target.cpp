@@ -33,6 +33,22 @@ std::string_view path_of_target(std::string_view target) {
   return target.substr(0, target.find('?'));
 }
 
+std::string_view query_of_target(std::string_view target) {
+  const size_t mark = target.find('?');
+  return mark == std::string_view::npos ? std::string_view{} : target.substr(mark + 1);
+}
+
+std::optional<std::string_view> parameter_of(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::string_view one = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(one.size() + 1, query.size()));
+    const size_t equals = std::min(one.find('='), one.size());
+    if (one.substr(0, equals) == name)
+      return one.substr(std::min(equals + 1, one.size()));
+  }
+  return std::nullopt;
+}
+
 bool percent_decode(std::string_view encoded, std::string& decoded) {
   const auto value_of = [](char c) {
     if (c >= '0' && c <= '9')

@@ -1,6 +1,7 @@
 // What a request line asks for.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,13 @@ namespace troupe::http {
 /// absolute-form, "http://host/health?a", which clients send that take this server for a proxy (RFC 9112,
 /// section 3.2). Other forms are given back as they are; empty for an absolute one without a host.
 std::string_view path_of_target(std::string_view target);
+
+/// What stands behind the first "?" of a request target, as it was sent; empty without one.
+std::string_view query_of_target(std::string_view target);
+
+/// The value of a parameter in a query such as "windows=3&all", still percent-encoded: that of its first
+/// place. Nothing when it is not there, and empty without a value.
+std::optional<std::string_view> parameter_of(std::string_view query, std::string_view name);
 
 /// `%41` → `A`. @returns false when an escape is malformed
 bool percent_decode(std::string_view encoded, std::string& decoded);

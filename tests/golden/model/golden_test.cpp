@@ -2,12 +2,15 @@
 // test runs (tests/reference/reference.py), so that there is no stored file to grow stale.
 #include "kernels/model/local_forward.hpp"
 #include "tests/reference/random_model.hpp"
+#include "tests/reference/tested_backends.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
 #include <random>
+#include <string>
+#include <tuple>
 
 namespace troupe::model {
 namespace {
@@ -39,20 +42,24 @@ std::size_t best(std::span<const float> logits) {
   return static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-class golden : public testing::TestWithParam<const char*> {
+/// A backend of tested_backends() and a variant of make_model.py.
+class golden : public testing::TestWithParam<std::tuple<std::string, const char*>> {
  protected:
-  golden() : model_(GetParam()) {
+  golden() : model_(variant()) {
     std::mt19937 random(seed);
     for (std::size_t i = 0; i < prompt_tokens; ++i)
       prompt_.push_back(static_cast<std::uint32_t>(random() % 260));
   }
+
+  static const char* variant() { return std::get<1>(GetParam()); }
 
   test::reference_result reference(std::size_t rounded_runs) {
     return test::run_reference(model_.folder(), prompt_, greedy_tokens, rounded_runs);
   }
 
   local_forward load(dtype_choice dtype) {
-    return local_forward(ctx_, model_.folder(), dtype, prompt_tokens + greedy_tokens);
+    return local_forward(test::open_backend(std::get<0>(GetParam()), ctx_, model_.folder(), dtype),
+                         {.max_positions = prompt_tokens + greedy_tokens});
   }
 
   test::random_model model_;
@@ -73,7 +80,7 @@ TEST_P(golden, float32_logprobs_and_greedy_continuation) {
   EXPECT_LT(worst, 1e-3);
   EXPECT_EQ(forward.greedy(std::span{logits}.last(vocab), greedy_tokens), expected.greedy);
   RecordProperty("worst_logprob_difference", std::to_string(worst));
-  std::printf("%s float32: worst |logprob difference| %.1e over all tokens at %zu positions\n", GetParam(),
+  std::printf("%s float32: worst |logprob difference| %.1e over all tokens at %zu positions\n", variant(),
               worst, prompt_.size());
 }
 
@@ -108,17 +115,19 @@ TEST_P(golden, bfloat16_logprobs_and_greedy_continuation) {
   std::printf("%s bfloat16: %zu of %zu positions beyond 5e-2, median difference %.1e; %zu of %zu greedy "
               "tokens differ "
               "at near-ties\n",
-              GetParam(), beyond, differences.size(), differences[differences.size() / 2], near_ties,
+              variant(), beyond, differences.size(), differences[differences.size() / 2], near_ties,
               greedy_tokens);
 }
 
-INSTANTIATE_TEST_SUITE_P(model, golden,
-                         testing::Values("mixtral", "mixtral_f32", "mixtral_f16", "mixtral_sharded",
-                                         "mixtral_window", "mixtral_head_dim", "mixtral_tied",
-                                         "mixtral_linear", "mixtral_llama3", "olmoe", "olmoe_bias", "qwen2",
-                                         "qwen2_dense_layers", "qwen2_window", "qwen2_layer_types", "qwen3",
-                                         "qwen3_yarn", "qwen3_rope_parameters", "qwen3_bias_window"),
-                         [](const auto& variant) { return std::string{variant.param}; });
+INSTANTIATE_TEST_SUITE_P(
+    model, golden,
+    testing::Combine(testing::ValuesIn(test::tested_backends()),
+                     testing::Values("mixtral", "mixtral_f32", "mixtral_f16", "mixtral_sharded",
+                                     "mixtral_window", "mixtral_head_dim", "mixtral_tied", "mixtral_linear",
+                                     "mixtral_llama3", "olmoe", "olmoe_bias", "qwen2", "qwen2_dense_layers",
+                                     "qwen2_window", "qwen2_layer_types", "qwen3", "qwen3_yarn",
+                                     "qwen3_rope_parameters", "qwen3_bias_window")),
+    [](const auto& tested) { return std::get<0>(tested.param) + "_" + std::get<1>(tested.param); });
 
 } // namespace
 } // namespace troupe::model

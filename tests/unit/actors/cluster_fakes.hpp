@@ -16,6 +16,7 @@
 
 #include "actors/attention/attention_worker.hpp"
 #include "actors/cluster/member.hpp"
+#include "actors/cluster/view_change.hpp"
 #include "actors/gateway/session.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/scheduler/scheduler_metrics.hpp"
@@ -28,11 +29,15 @@ using fake_member_actor = member_actor::extend<
     // Joins there with this hello.
     caf::reacts_to<caf::connect_atom, caf::strong_actor_ptr, worker_hello>,
     // Renews there.
-    caf::reacts_to<caf::update_atom, caf::strong_actor_ptr, lease_renewal>>;
+    caf::reacts_to<caf::update_atom, caf::strong_actor_ptr, lease_renewal>,
+    // Answers the open order of this number so.
+    caf::reacts_to<caf::put_atom, host_report>>;
 
 struct fake_member_log {
   caf::expected<worker_welcome> welcome{caf::sec::none};
-  std::vector<cluster_view> views;
+  std::vector<view_change> changes; ///< as they were sent
+  std::vector<cluster_view> views;  ///< what each of them has made of the one before
+  cluster_view held;                ///< the last of them, or what it was welcomed with
   std::vector<host_order> orders;
   size_t fences = 0;
   std::vector<expert_id> hosted;
@@ -44,6 +49,19 @@ struct fake_member_log {
   uint64_t epoch() const { return views.empty() ? 0 : views.back().experts.epoch; }
 
   uint64_t term() const { return views.empty() ? 0 : views.back().experts.term; }
+
+  void take(const view_change& change) {
+    changes.push_back(change);
+    EXPECT_EQ(apply(held, change), view_misfit::none);
+    views.push_back(held);
+  }
+
+  void take(const worker_welcome& welcomed) {
+    if (const auto& whole = *welcomed.view; whole.epoch > 0) {
+      EXPECT_EQ(apply(held, whole), view_misfit::none);
+    }
+    welcome = welcomed;
+  }
 
   /// Of everything that the scheduler has said.
   uint64_t newest_term() const {
@@ -64,13 +82,13 @@ fake_member(fake_member_actor::stateful_pointer<fake_member_state> self,
         log->welcome = caf::sec::none;
         self->request(caf::actor_cast<scheduler_actor>(scheduler), std::chrono::seconds{1}, caf::join_atom_v,
                       hello)
-            .then([log](worker_welcome& welcome) { log->welcome = std::move(welcome); },
+            .then([log](const worker_welcome& welcome) { log->take(welcome); },
                   [log](caf::error& error) { log->welcome = std::move(error); });
       },
       [self](caf::update_atom, const caf::strong_actor_ptr& scheduler, const lease_renewal& load) {
         self->send(caf::actor_cast<scheduler_actor>(scheduler), load);
       },
-      [log](const cluster_view& view) { log->views.push_back(view); },
+      [log](const shared_view_change& change) { log->take(*change); },
       [self, log](const host_order& order) -> caf::result<host_report> {
         log->orders.push_back(order);
         auto promise = self->make_response_promise<host_report>();
@@ -92,6 +110,16 @@ fake_member(fake_member_actor::stateful_pointer<fake_member_state> self,
         }
       },
       [](caf::leave_atom) {},
+      [self](caf::put_atom, const host_report& report) {
+        auto& open = self->state.open;
+        const auto found = std::find_if(open.begin(), open.end(), [&report](const auto& entry) {
+          return entry.second.term == report.term && entry.second.order == report.order;
+        });
+        ASSERT_NE(found, open.end());
+        auto promise = std::move(found->first);
+        open.erase(found);
+        promise.deliver(report);
+      },
   };
 }
 

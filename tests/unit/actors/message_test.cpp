@@ -96,7 +96,7 @@ expert_batch sample() {
 
 template <>
 expert_result sample() {
-  return {1, sample_payload(), 1000, 2000};
+  return {1, sample_payload(), 1000, 2000, 3000};
 }
 
 template <>
@@ -131,8 +131,26 @@ cluster_view sample() {
 }
 
 template <>
+view_change sample() {
+  return {3,
+          4,
+          5,
+          2,
+          {{0, shared_layer({(3ULL << 32U) + 5, {{{sample<worker_id>()}}, {}}})}, {1, shared_layer({1, {}})}},
+          {sample<worker_address>()},
+          {{17}},
+          true,
+          4096};
+}
+
+template <>
+shared_view_change sample() {
+  return shared_view_change{sample<view_change>()};
+}
+
+template <>
 worker_welcome sample() {
-  return {3, "model", sample<cluster_view>()};
+  return {3, "model", sample<shared_view_change>()};
 }
 
 template <>
@@ -147,7 +165,7 @@ host_report sample() {
 
 template <>
 lease_renewal sample() {
-  return {sample<worker_id>(), 3, 4, 5, 6, 7, {{1, 2}, {}, {3}}, {8, 9, 10}, 11, {{sample<worker_id>(), 12}}};
+  return {sample<worker_id>(), 3, 4, 5, 6, 7, {8, 9, 10}, 11, {{sample<worker_id>(), 12}}};
 }
 
 template <>
@@ -188,6 +206,21 @@ scheduler_status sample() {
           10};
 }
 
+template <>
+activation_report sample() {
+  return {sample<worker_id>(), "model", {2, 0, 1}, 5, {"one", "another"}};
+}
+
+template <>
+activation_receipt sample() {
+  return {7, 6};
+}
+
+template <>
+history_snapshot sample() {
+  return {"model", {2, 0}, 600'000, 5000, 8, 9, {{0.5, 1e-310}, {}}, {{sample<worker_id>(), 3, 4, "window"}}};
+}
+
 std::string hex(const std::vector<char>& bytes) {
   static constexpr auto digits = "0123456789abcdef";
   std::string result;
@@ -219,7 +252,8 @@ using message_types =
     ::testing::Types<request_id, worker_id, expert_id, sequence_id, generation_request, token_update,
                      sequence_failed, expert_batch, expert_result, worker_address, worker_hello,
                      worker_welcome, cluster_view, host_order, host_report, lease_renewal, admission_request,
-                     assignment, expert_host_status, attention_status, scheduler_status>;
+                     assignment, expert_host_status, attention_status, scheduler_status, shared_view_change,
+                     activation_report, activation_receipt, history_snapshot>;
 
 TYPED_TEST_SUITE(message_test, message_types);
 
@@ -292,6 +326,21 @@ TEST(message_ids, are_those_on_the_wire) {
             static_cast<int>(caf::first_custom_type_id) + 40);
   EXPECT_EQ(static_cast<int>(caf::type_id<scheduler_status>::value),
             static_cast<int>(caf::first_custom_type_id) + 60);
+  EXPECT_EQ(static_cast<int>(caf::type_id<shared_view_change>::value),
+            static_cast<int>(caf::first_custom_type_id) + 61);
+  EXPECT_EQ(static_cast<int>(caf::type_id<history_snapshot>::value),
+            static_cast<int>(caf::first_custom_type_id) + 64);
+}
+
+class renewals : public deterministic_system {};
+
+TEST_F(renewals, are_small_however_large_the_model_is) {
+  // As an attention worker of a model of any size sends it, with complaints about four hosts.
+  lease_renewal load{{1}, 2, 3, 64, 256, 1U << 20U, {4, 5, 6}, 7, {{{1}, 2}, {{3}, 4}, {{5}, 6}, {{7}, 8}}};
+  std::vector<char> bytes;
+  caf::binary_serializer sink{system, bytes};
+  ASSERT_FALSE(sink(load));
+  EXPECT_LT(bytes.size(), 300U);
 }
 
 } // namespace

@@ -67,8 +67,11 @@ struct counted_host : expert_host_metrics {
     most_merged = std::max(most_merged, num_batches);
   }
 
+  void on_batch(uint32_t, uint32_t, uint64_t, uint64_t) override { ++batches; }
+
   void on_refusal(ec code) override { ++refusals[code]; }
 
+  uint64_t batches = 0;
   uint64_t steps = 0;
   uint32_t most_merged = 0;
   std::map<ec, uint64_t> refusals;

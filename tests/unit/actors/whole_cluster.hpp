@@ -342,6 +342,7 @@ class whole_cluster : public serving_system {
     config.role = role;
     config.directory = directory;
     config.worker = whose;
+    config.seed = ++num_members_;
     return root(spawn_member(system, std::move(config)));
   }
 
@@ -394,6 +395,7 @@ class whole_cluster : public serving_system {
 
   std::mt19937 random_;
   uint32_t num_replicas_;
+  uint64_t num_members_ = 0;
   std::shared_ptr<recording_metrics> metrics_ = std::make_shared<recording_metrics>();
   process scheduler_process_;
   duration scheduler_start_{};

@@ -38,6 +38,11 @@ gateway_actor::behavior_type refusing_gateway(gateway_actor::pointer self) {
         return {view, true};
       },
       [](status_atom) -> caf::result<scheduler_status> { return make_error(ec::not_ready, "no scheduler"); },
+      [](history_atom, uint32_t max_windows) {
+        history_snapshot known;
+        known.tokens = max_windows;
+        return known;
+      },
   };
 }
 
@@ -104,7 +109,7 @@ TEST_F(actor_backend_test, a_job_that_follows_says_so) {
   EXPECT_EQ(wait_for(listener->heard).text, "full, and it follows");
 }
 
-TEST_F(actor_backend_test, view_and_status_are_the_gateways) {
+TEST_F(actor_backend_test, view_status_and_history_are_the_gateways) {
   const auto backend = make_actor_backend(system_, gateway_, max_model_len_);
   std::promise<std::variant<last_view, backend_error>> view;
   backend->view([&view](auto answer) { view.set_value(std::move(answer)); });
@@ -116,6 +121,9 @@ TEST_F(actor_backend_test, view_and_status_are_the_gateways) {
   const auto answer = wait_for(status);
   EXPECT_EQ(std::get<backend_error>(answer).code, ec::not_ready);
   EXPECT_EQ(std::get<backend_error>(answer).text, "no scheduler");
+  std::promise<std::variant<history_snapshot, backend_error>> history;
+  backend->history(7, [&history](auto found) { history.set_value(std::move(found)); });
+  EXPECT_EQ(std::get<history_snapshot>(wait_for(history)).tokens, 7U) << "as many windows as were asked for";
 }
 
 } // namespace troupe

@@ -134,6 +134,16 @@ void fake_backend::status(std::function<void(std::variant<scheduler_status, back
   then(status);
 }
 
+void fake_backend::history(uint32_t max_windows,
+                           std::function<void(std::variant<history_snapshot, backend_error>)> then) {
+  if (scheduler_away)
+    return then(backend_error{ec::not_ready, "the history does not answer"});
+  history_snapshot known{"model", {2, 0}, 600'000, 10'000, 5, 10, {{1.5, 0.1}, {}}, {}};
+  for (uint64_t i = 1; i <= std::min(max_windows, 40U); ++i)
+    known.windows.push_back({{7}, i, 5000 * i, encode({5000, {i, {{0, 2 * i}, {}}}})});
+  then(known);
+}
+
 void fake_backend::say_hello(fake_job& job) {
   const std::string text = "hello wörld";
   const auto most = static_cast<size_t>(job.asked.sampling.max_tokens);

@@ -61,6 +61,8 @@ class fake_backend final : public generation_backend {
 
   void view(std::function<void(std::variant<last_view, backend_error>)> then) override;
   void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override;
+  void history(uint32_t max_windows,
+               std::function<void(std::variant<history_snapshot, backend_error>)> then) override;
 
   /// Every choice says "hello wörld", as far as its tokens go, and ends with the end token.
   static void say_hello(fake_job& job);

@@ -95,6 +95,36 @@ TEST_F(pages_test, cluster_shows_workers_and_placement) {
   EXPECT_EQ(remembered["scheduler"]["reachable"], false);
   EXPECT_EQ(remembered["scheduler"]["error"], "the scheduler is away");
   EXPECT_EQ(remembered["workers"][0]["name"], "expert-0");
+  EXPECT_EQ(remembered["placement"], json::parse(R"({"term":0,"epoch":0})")) << "layers are not remembered";
+}
+
+TEST_F(pages_test, history_shows_what_is_remembered) {
+  serve();
+  const raw_response answer = get("/cluster/history?windows=2");
+  ASSERT_EQ(answer.status, 200);
+  EXPECT_EQ(json::parse(answer.body), json::parse(R"({
+    "format": "troupe-history 1", "fingerprint": "model", "layer_experts": [2, 0], "half_life_ms": 600000,
+    "age_ms": 10000, "tokens": 5, "rows": 10, "decayed": [[1.5, 0.1], []], "windows": [
+      {"worker": "0000000000000007", "sequence": 1, "at_ms": 5000, "duration_ms": 5000, "tokens": 1,
+       "rows": [[1, 2], []]},
+      {"worker": "0000000000000007", "sequence": 2, "at_ms": 10000, "duration_ms": 5000, "tokens": 2,
+       "rows": [[1, 4], []]}]})"));
+  const auto num_windows = [this](const std::string& query) {
+    return json::parse(get("/cluster/history" + query).body)["windows"].size();
+  };
+  EXPECT_EQ(num_windows(""), 32U);
+  EXPECT_EQ(num_windows("/"), 32U);
+  EXPECT_EQ(num_windows("?windows=0"), 0U);
+  EXPECT_EQ(num_windows("?other=1&windows=256&windows=1"), 40U);
+  for (const char* wrong : {"?windows=", "?windows", "?windows=-1", "?windows=1e2", "?windows=257",
+                            "?windows=99999999999", "?windows=2%"}) {
+    const raw_response refused = get(std::string("/cluster/history") + wrong);
+    EXPECT_EQ(refused.status, 400) << wrong;
+    EXPECT_EQ(error_of(refused)["param"], "windows") << wrong;
+  }
+  backend->scheduler_away = true;
+  EXPECT_EQ(get("/cluster/history").status, 503);
+  EXPECT_EQ(post("/cluster/history", "{}").status, 405);
 }
 
 TEST_F(pages_test, placement_by_hand_is_not_there) {
@@ -146,6 +176,7 @@ TEST_F(pages_test, keys_open_the_api_and_probes_stay_open) {
   EXPECT_EQ(get("/v1/models", "authorization: bearer second-key\r\n").status, 200);
   EXPECT_EQ(get("/v1/models").status, 401);
   EXPECT_EQ(get("/cluster").status, 401);
+  EXPECT_EQ(get("/cluster/history").status, 401);
   for (const char* open : {"/health", "/ready", "/metrics"})
     EXPECT_EQ(get(open).status, 200) << open;
 }

@@ -36,14 +36,16 @@ TEST(metrics_endpoint, answers_scrapes_and_probes) {
   auto families = std::make_shared<registry>("troupe_");
   families->counter("things_total", "Things").Increment(3);
   std::atomic<bool> ready{false};
-  const endpoint served{{}, families, [&ready] { return ready.load(); }};
+  const endpoint served{{}, families, [&ready] { return std::string(ready ? "" : "standby"); }};
   const auto page = ask(served.port(), "GET", "/metrics?x=1");
   EXPECT_EQ(page.status, 200);
   EXPECT_EQ(page.headers.at("content-type"), text_content_type);
   EXPECT_EQ(page.headers.at("date").size(), 29U); // "Sun, 06 Nov 1994 08:49:37 GMT"
   EXPECT_NE(page.body.find("# TYPE troupe_things_total counter\ntroupe_things_total 3\n"), std::string::npos);
   EXPECT_EQ(ask(served.port(), "GET", "/health").status, 200);
-  EXPECT_EQ(ask(served.port(), "GET", "/ready").status, 503);
+  const auto refused = ask(served.port(), "GET", "/ready");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.body, "not ready: standby\n");
   ready = true;
   EXPECT_EQ(ask(served.port(), "GET", "/ready").status, 200);
   EXPECT_EQ(ask(served.port(), "GET", "/").status, 404);
@@ -59,15 +61,17 @@ TEST(metrics_endpoint, answers_scrapes_and_probes) {
 }
 
 TEST(metrics_endpoint, listens_where_a_name_says) {
-  const endpoint served{{"localhost", 0}, std::make_shared<registry>(), [] { return true; }};
+  const endpoint served{{"localhost", 0}, std::make_shared<registry>(), [] { return std::string(); }};
   EXPECT_EQ(ask(served.port(), "GET", "/health").status, 200);
 }
 
 TEST(metrics_endpoint, a_port_in_use_is_named) {
   auto families = std::make_shared<registry>();
-  const endpoint first{{}, families, [] { return true; }};
-  EXPECT_THROW((endpoint{{"127.0.0.1", first.port()}, families, [] { return true; }}), std::runtime_error);
-  EXPECT_THROW((endpoint{{std::string(64, 'x'), 0}, families, [] { return true; }}), std::runtime_error);
+  const endpoint first{{}, families, [] { return std::string(); }};
+  EXPECT_THROW((endpoint{{"127.0.0.1", first.port()}, families, [] { return std::string(); }}),
+               std::runtime_error);
+  EXPECT_THROW((endpoint{{std::string(64, 'x'), 0}, families, [] { return std::string(); }}),
+               std::runtime_error);
 }
 
 TEST(attention_families, levels_and_counts) {

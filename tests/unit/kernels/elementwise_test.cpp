@@ -114,7 +114,7 @@ TEST(embed, looks_rows_up_in_every_type) {
   std::vector<std::uint16_t> halves(11 * 37);
   for (std::size_t i = 0; i < halves.size(); ++i)
     halves[i] = static_cast<std::uint16_t>(0x3000 + i);
-  const_tensor_view half_view{reinterpret_cast<const std::byte*>(halves.data()), dtype::f16, 11, 37, 37, {}};
+  const_tensor_view half_view{reinterpret_cast<const std::byte*>(halves.data()), dtype::f16, 11, 37, 37};
   const std::vector<std::uint32_t> tokens{10, 0, 3, 3};
   with_every_context([&](context& ctx) {
     std::vector<float> y(4 * 37, poison);

@@ -126,7 +126,7 @@ TEST(packed_matrix, refuses_what_it_cannot_pack) {
 
 TEST(packed_matrix, takes_half_precision_checkpoints) {
   const std::vector<std::uint16_t> halves{0x3c00, 0xc000, 0x3555, 0x0001}; // 1, −2, ⅓, 2⁻²⁴
-  const_tensor_view view{reinterpret_cast<const std::byte*>(halves.data()), dtype::f16, 1, 4, 4, {}};
+  const_tensor_view view{reinterpret_cast<const std::byte*>(halves.data()), dtype::f16, 1, 4, 4};
   const auto packed = packed_matrix::pack(packed_format::f32_panel, view);
   std::vector<float> row(4);
   packed.unpack_row(0, row);

@@ -1,11 +1,14 @@
 // A model driven as the engines drive it: micro-batches of several sequences, experts on several hosts.
 #pragma once
 
-#include "kernels/model/dense_model.hpp"
-#include "kernels/model/expert_store.hpp"
-#include "kernels/model/numerics.hpp"
+#include "kernels/context.hpp"
+#include "kernels/model/compute_backend.hpp"
+#include "kernels/model/cpu_weights.hpp"
 
 #include <map>
+#include <memory>
+#include <optional>
+#include <vector>
 
 namespace troupe::test {
 
@@ -20,35 +23,40 @@ using batch_logits = std::vector<std::vector<float>>;
 
 class batch_runner {
  public:
-  /// @param num_hosts  experts are dealt out to so many stores
-  /// @param kv_type    of the KV cache; nothing: `type`
-  batch_runner(const std::filesystem::path& folder, kernels::dtype type, std::size_t num_hosts = 1,
-               const model::quantization& quant = {}, std::optional<kernels::dtype> kv_type = {});
-
-  /// The same with an opened source.
-  explicit batch_runner(std::shared_ptr<const model::weight_source> weights, std::size_t num_hosts = 1,
+  /// @param num_hosts  experts are dealt out to so many hosts
+  /// @param kv_type    of the KV cache; nothing: the type that the model computes in
+  explicit batch_runner(std::unique_ptr<model::compute_backend> backend, std::size_t num_hosts = 1,
                         std::optional<kernels::dtype> kv_type = {});
 
+  /// The same on the CPU.
+  /// @param ctx  borrowed
+  batch_runner(kernels::context& ctx, std::shared_ptr<const model::cpu_weights> weights,
+               std::size_t num_hosts = 1, std::optional<kernels::dtype> kv_type = {});
+
   /// Runs one micro-batch to the end.
-  batch_logits run(kernels::context& ctx, const std::vector<batch_part>& parts);
+  batch_logits run(const std::vector<batch_part>& parts);
+
+  /// Has sequence `to` begin with everything that `from` has so far, in blocks of its own.
+  void fork(std::uint32_t from, std::uint32_t to);
+
+  std::unique_ptr<model::attention_pass> make_pass() { return attention_->make_pass(); }
 
   /// Embeds a micro-batch and stops at the first pause.
-  model::pause begin(kernels::context& ctx, const std::vector<batch_part>& parts,
-                     model::forward_state& state);
+  model::pause begin(const std::vector<batch_part>& parts, model::attention_pass& pass);
 
   /// Asks the experts, once per host and the second time in reverse, and resumes.
-  model::pause step(kernels::context& ctx, model::forward_state& state, bool overlap = true);
+  model::pause step(model::attention_pass& pass, bool overlap = true);
 
-  batch_logits logits(kernels::context& ctx, model::forward_state& state);
+  /// @param num_rows  of the pass
+  batch_logits logits(model::attention_pass& pass, std::size_t num_rows);
+
+  model::attention_backend& attention() { return *attention_; }
 
  private:
-  std::size_t host_of(std::size_t expert) const { return expert % stores_.size(); }
+  std::size_t host_of(std::size_t expert) const { return expert % hosts_.size(); }
 
-  std::shared_ptr<const model::weight_source> weights_;
-  model::model_config config_;
-  model::dense_model dense_;
-  std::vector<std::unique_ptr<model::expert_store>> stores_;
-  kernels::kv_cache cache_;
+  std::unique_ptr<model::attention_backend> attention_;
+  std::vector<std::unique_ptr<model::expert_backend>> hosts_;
   std::map<std::uint32_t, std::vector<std::uint32_t>> blocks_; // of each sequence
   std::map<std::uint32_t, std::uint32_t> lengths_;
   std::uint32_t next_block_ = 0;

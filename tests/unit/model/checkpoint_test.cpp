@@ -1,8 +1,8 @@
 #include "kernels/model/checkpoint.hpp"
 
 #include "kernels/arithmetic_revision.hpp"
+#include "kernels/model/cpu_weights.hpp"
 #include "kernels/model/numerics.hpp"
-#include "kernels/model/weight_source.hpp"
 #include "tests/reference/random_model.hpp"
 #include "tests/unit/model/folder_refusal.hpp"
 

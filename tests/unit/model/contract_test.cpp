@@ -1,14 +1,19 @@
-// The numerics contract over whole models: a sequence's logits are the same bits whatever happens around it.
+// The numerics contract over whole models, for every backend: a sequence's logits are the same bits whatever
+// happens around it.
 #include "kernels/isa.hpp"
 #include "tests/reference/random_model.hpp"
+#include "tests/reference/tested_backends.hpp"
 #include "tests/unit/model/batch_runner.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <optional>
 #include <random>
+#include <string>
+#include <tuple>
 
 namespace troupe::model {
 namespace {
@@ -43,6 +48,19 @@ struct contract_case {
   std::optional<dtype> kv_type{}; // nothing: `type`
 };
 
+constexpr contract_case cases[] = {{"mixtral", dtype::bf16},
+                                   {"mixtral", dtype::f32},
+                                   {"mixtral_window", dtype::bf16},
+                                   {"olmoe", dtype::bf16},
+                                   {"olmoe_bias", dtype::f32},
+                                   {"qwen2_dense_layers", dtype::bf16},
+                                   {"qwen2_window", dtype::f32},
+                                   {"qwen3", dtype::bf16},
+                                   {"qwen3_yarn", dtype::f32},
+                                   {"mixtral_window", dtype::bf16, dtype::int8},
+                                   {"olmoe_bias", dtype::f32, dtype::int8},
+                                   {"qwen3", dtype::bf16, dtype::int8}};
+
 std::string name_of(const contract_case& x) {
   return std::string{x.variant} + "_" + kernels::name_of(x.type)
          + (x.kv_type ? std::string{"_kv_"} + kernels::name_of(*x.kv_type) : "");
@@ -52,22 +70,29 @@ void PrintTo(const contract_case& x, std::ostream* out) {
   *out << name_of(x);
 }
 
-class contract : public testing::TestWithParam<contract_case> {
+/// A backend of tested_backends() and what it computes.
+class contract : public testing::TestWithParam<std::tuple<std::string, contract_case>> {
  protected:
-  batch_runner make(std::size_t num_hosts = 1) {
-    return batch_runner(model_.folder(), GetParam().type, num_hosts, {}, GetParam().kv_type);
+  static const contract_case& tested() { return std::get<1>(GetParam()); }
+
+  batch_runner make(kernels::context& ctx, std::size_t num_hosts = 1) {
+    const auto choice = tested().type == dtype::bf16 ? dtype_choice::bfloat16 : dtype_choice::float32;
+    return batch_runner(test::open_backend(std::get<0>(GetParam()), ctx, model_.folder(), choice), num_hosts,
+                        tested().kv_type);
   }
+
+  batch_runner make(std::size_t num_hosts = 1) { return make(ctx_, num_hosts); }
 
   /// One sequence alone, in one micro-batch: what everything else is compared with.
   batch_logits alone(const std::vector<std::uint32_t>& tokens) {
-    auto result = make().run(ctx_, {{0, tokens}});
+    auto result = make().run({{0, tokens}});
     for (const auto& row : result)
       for (const auto logit : row)
         EXPECT_TRUE(std::isfinite(logit));
     return result;
   }
 
-  test::random_model model_{GetParam().variant};
+  test::random_model model_{tested().variant};
   kernels::thread_pool pool_{{.threads = 1}};
   kernels::context ctx_{pool_};
   std::vector<std::uint32_t> a_ = random_tokens(53, 1);
@@ -81,7 +106,7 @@ TEST_P(contract, prefill_in_chunks_of_any_length_and_token_by_token) {
     auto runner = make();
     batch_logits got;
     for (std::size_t i = 0; i < a_.size(); i += chunk)
-      append(got, runner.run(ctx_, {{0, slice(a_, i, chunk)}}));
+      append(got, runner.run({{0, slice(a_, i, chunk)}}));
     EXPECT_EQ(got, expected) << "chunks of " << chunk;
   }
 }
@@ -89,7 +114,7 @@ TEST_P(contract, prefill_in_chunks_of_any_length_and_token_by_token) {
 TEST_P(contract, other_sequences_in_the_batch) {
   // a decodes while b prefills in chunks and c comes and goes.
   auto runner = make();
-  batch_logits got_a = runner.run(ctx_, {{0, slice(a_, 0, 40)}});
+  batch_logits got_a = runner.run({{0, slice(a_, 0, 40)}});
   batch_logits got_b;
   batch_logits got_c;
   for (std::size_t i = 40; i < a_.size(); ++i) {
@@ -97,7 +122,7 @@ TEST_P(contract, other_sequences_in_the_batch) {
     std::vector<batch_part> parts{{1, part_b}, {0, {a_[i]}}};
     if (i == 45)
       parts.insert(parts.begin(), {2, c_});
-    auto rows = runner.run(ctx_, parts);
+    auto rows = runner.run(parts);
     if (i == 45) {
       append(got_c, {rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(c_.size())});
       rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(c_.size()));
@@ -116,7 +141,7 @@ TEST_P(contract, other_sequences_in_the_batch) {
 TEST_P(contract, rows_of_sequences_in_any_order) {
   auto runner = make();
   const auto half = slice(a_, 0, 20);
-  const auto rows = runner.run(ctx_, {{0, slice(a_, 0, 3)}, {1, slice(b_, 0, 11)}, {0, slice(a_, 3, 17)}});
+  const auto rows = runner.run({{0, slice(a_, 0, 3)}, {1, slice(b_, 0, 11)}, {0, slice(a_, 3, 17)}});
   batch_logits got_a(rows.begin(), rows.begin() + 3);
   append(got_a, {rows.begin() + 14, rows.end()});
   EXPECT_EQ(got_a, alone(half));
@@ -125,57 +150,109 @@ TEST_P(contract, rows_of_sequences_in_any_order) {
 TEST_P(contract, experts_on_any_number_of_hosts) {
   const auto expected = alone(b_);
   for (const std::size_t hosts : {2U, 3U, 5U})
-    EXPECT_EQ(make(hosts).run(ctx_, {{0, b_}}), expected) << hosts << " hosts";
+    EXPECT_EQ(make(hosts).run({{0, b_}}), expected) << hosts << " hosts";
 }
 
-TEST_P(contract, any_number_of_threads) {
+/// What only the CPU has.
+class cpu_contract : public contract {};
+
+TEST_P(cpu_contract, any_number_of_threads) {
   const auto expected = alone(b_);
   for (const unsigned threads : {2U, 3U}) {
     kernels::thread_pool pool{{.threads = threads}};
     kernels::context ctx{pool};
-    EXPECT_EQ(make().run(ctx, {{0, b_}}), expected) << threads << " threads";
+    EXPECT_EQ(make(ctx).run({{0, b_}}), expected) << threads << " threads";
   }
 }
 
-TEST_P(contract, every_instruction_set_of_this_machine) {
+TEST_P(cpu_contract, every_instruction_set_of_this_machine) {
   const auto expected = alone(a_);
   for (const auto set : kernels::supported_isas()) {
     kernels::context ctx{pool_, set};
-    EXPECT_EQ(make().run(ctx, {{0, a_}}), expected) << kernels::name_of(set);
+    EXPECT_EQ(make(ctx).run({{0, a_}}), expected) << kernels::name_of(set);
   }
 }
 
 TEST_P(contract, micro_batches_in_flight_at_once) {
   auto runner = make(2);
-  forward_state first;
-  forward_state second;
-  auto why_first = runner.begin(ctx_, {{0, a_}}, first);
-  auto why_second = runner.begin(ctx_, {{1, c_}, {2, b_}}, second);
+  const auto first = runner.make_pass();
+  const auto second = runner.make_pass();
+  auto why_first = runner.begin({{0, a_}}, *first);
+  auto why_second = runner.begin({{1, c_}, {2, b_}}, *second);
   while (why_first == pause::experts || why_second == pause::experts) {
     if (why_second == pause::experts)
-      why_second = runner.step(ctx_, second, false);
+      why_second = runner.step(*second, false);
     if (why_first == pause::experts)
-      why_first = runner.step(ctx_, first, true);
+      why_first = runner.step(*first, true);
   }
-  EXPECT_EQ(runner.logits(ctx_, first), alone(a_));
+  EXPECT_EQ(runner.logits(*first, a_.size()), alone(a_));
   auto expected = alone(c_);
   append(expected, alone(b_));
-  EXPECT_EQ(runner.logits(ctx_, second), expected);
+  EXPECT_EQ(runner.logits(*second, c_.size() + b_.size()), expected);
 }
 
-TEST_P(contract, a_state_that_is_used_again) {
+TEST_P(contract, a_pass_that_is_used_again) {
   auto runner = make();
-  forward_state state;
+  const auto pass = runner.make_pass();
   const auto run = [&](std::uint32_t sequence, const std::vector<std::uint32_t>& tokens) {
-    auto why = runner.begin(ctx_, {{sequence, tokens}}, state);
+    auto why = runner.begin({{sequence, tokens}}, *pass);
     while (why == pause::experts)
-      why = runner.step(ctx_, state);
-    return runner.logits(ctx_, state);
+      why = runner.step(*pass);
+    return runner.logits(*pass, tokens.size());
   };
   const auto expected_a = alone(a_);
   EXPECT_EQ(run(0, c_), alone(c_));
   EXPECT_EQ(run(1, b_), alone(b_));
   EXPECT_EQ(run(2, a_), expected_a);
+}
+
+TEST_P(contract, a_fork_continues_on_copied_blocks) {
+  auto runner = make();
+  runner.run({{0, slice(a_, 0, 40)}}); // its last block is half full
+  runner.fork(0, 1);
+  // The original goes on otherwise, in the same block.
+  auto other = slice(a_, 0, 40);
+  const auto tail = slice(b_, 0, 10);
+  other.insert(other.end(), tail.begin(), tail.end());
+  const auto got_other = runner.run({{0, tail}});
+  const auto got = runner.run({{1, slice(a_, 40, a_.size())}});
+  const auto last_of = [](batch_logits all, std::size_t count) {
+    return batch_logits(all.end() - static_cast<std::ptrdiff_t>(count), all.end());
+  };
+  EXPECT_EQ(got, last_of(alone(a_), a_.size() - 40));
+  EXPECT_EQ(got_other, last_of(alone(other), tail.size()));
+}
+
+TEST_P(contract, samples_are_of_the_logits) {
+  auto runner = make();
+  const auto pass = runner.make_pass();
+  auto why = runner.begin({{0, a_}}, *pass);
+  while (why == pause::experts)
+    why = runner.step(*pass);
+  const auto logits = runner.logits(*pass, a_.size());
+  const std::vector<std::uint32_t> rows{static_cast<std::uint32_t>(a_.size() - 1), 4};
+  const kernels::sampling_row greedy{.logits_row = 0, .params = {.temperature = 0}};
+  const kernels::logprob_row known{.logits_row = 1, .token = a_[5]};
+  kernels::sampled_token drawn;
+  kernels::sampled_token reported;
+  runner.attention().sample(*pass, {.rows = rows,
+                                    .drawn = {&greedy, 1},
+                                    .drawn_tokens = {&drawn, 1},
+                                    .known = {&known, 1},
+                                    .known_tokens = {&reported, 1}});
+  const auto logprob = [&](std::size_t row, std::uint32_t token) {
+    double sum = 0;
+    for (const auto logit : logits[row])
+      sum += std::exp(static_cast<double>(logit));
+    return static_cast<double>(logits[row][token]) - std::log(sum);
+  };
+  const auto& last = logits[rows[0]];
+  EXPECT_EQ(drawn.token,
+            static_cast<std::uint32_t>(std::max_element(last.begin(), last.end()) - last.begin()));
+  EXPECT_NEAR(drawn.logprob, logprob(rows[0], drawn.token), 1e-4);
+  EXPECT_EQ(drawn.rank, 1U);
+  EXPECT_EQ(reported.token, known.token);
+  EXPECT_NEAR(reported.logprob, logprob(4, known.token), 1e-4);
 }
 
 TEST_P(contract, weights_that_lie_unaligned_in_their_file) {
@@ -196,20 +273,19 @@ TEST_P(contract, weights_that_lie_unaligned_in_their_file) {
     std::memcpy(file.data(), &length, sizeof length);
     std::ofstream(path, std::ios::binary | std::ios::trunc) << file;
   }
-  EXPECT_EQ(make().run(ctx_, {{0, c_}}), expected);
+  EXPECT_EQ(make().run({{0, c_}}), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    model, contract,
-    testing::Values(contract_case{"mixtral", dtype::bf16}, contract_case{"mixtral", dtype::f32},
-                    contract_case{"mixtral_window", dtype::bf16}, contract_case{"olmoe", dtype::bf16},
-                    contract_case{"olmoe_bias", dtype::f32}, contract_case{"qwen2_dense_layers", dtype::bf16},
-                    contract_case{"qwen2_window", dtype::f32}, contract_case{"qwen3", dtype::bf16},
-                    contract_case{"qwen3_yarn", dtype::f32},
-                    contract_case{"mixtral_window", dtype::bf16, dtype::int8},
-                    contract_case{"olmoe_bias", dtype::f32, dtype::int8},
-                    contract_case{"qwen3", dtype::bf16, dtype::int8}),
-    [](const auto& c) { return name_of(c.param); });
+std::string name_of_test(const testing::TestParamInfo<contract::ParamType>& info) {
+  return std::get<0>(info.param) + "_" + name_of(std::get<1>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(model, contract,
+                         testing::Combine(testing::ValuesIn(test::tested_backends()),
+                                          testing::ValuesIn(cases)),
+                         name_of_test);
+INSTANTIATE_TEST_SUITE_P(model, cpu_contract,
+                         testing::Combine(testing::Values("cpu"), testing::ValuesIn(cases)), name_of_test);
 
 } // namespace
 } // namespace troupe::model

@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 class dense_model_test : public testing::Test {
  protected:
-  std::shared_ptr<const weight_source> source(kernels::dtype type, const quantization& quant = {}) {
+  std::shared_ptr<const cpu_weights> source(kernels::dtype type, const quantization& quant = {}) {
     return std::make_shared<const checkpoint_source>(weights_, config_, type, quant);
   }
 

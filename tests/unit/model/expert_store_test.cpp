@@ -42,11 +42,11 @@ struct rows_of_one_expert {
 
 class expert_store_test : public testing::Test {
  protected:
-  expert_store make() { return expert_store(weights_); }
+  expert_store make() { return expert_store(ctx_, weights_); }
 
   test::random_model model_{"qwen2_dense_layers"}; // layer 1 is routed, the others are dense
   model_config config_ = load_config(model_.folder());
-  std::shared_ptr<const weight_source> weights_ = std::make_shared<const checkpoint_source>(
+  std::shared_ptr<const cpu_weights> weights_ = std::make_shared<const checkpoint_source>(
       std::make_shared<const checkpoint>(checkpoint::open(model_.folder())), config_, kernels::dtype::f32);
   kernels::thread_pool pool_{{.threads = 1}};
   kernels::context ctx_{pool_};
@@ -84,7 +84,7 @@ TEST_F(expert_store_test, an_expert_that_is_not_here_is_named_and_nothing_is_wri
   rows_of_one_expert here(2, config_.hidden, 1);
   rows_of_one_expert absent(2, config_.hidden, 2);
   const std::vector<expert_rows> batch{here.rows(2), absent.rows(6)};
-  EXPECT_EQ(store.forward(ctx_, 1, batch), 6U);
+  EXPECT_EQ(store.forward(1, batch), 6U);
   for (std::size_t c = 0; c < config_.hidden; ++c)
     EXPECT_EQ(here.out.view().row_as<float>(0)[c], 0.0F);
 }
@@ -97,10 +97,10 @@ TEST_F(expert_store_test, a_row_gives_the_same_bits_alone_and_in_any_company) {
   rows_of_one_expert alone(5, config_.hidden, 3);
   rows_of_one_expert others(9, config_.hidden, 4);
   const std::vector<expert_rows> batch{others.rows(7), together.rows(0)};
-  ASSERT_EQ(store.forward(ctx_, 1, batch), std::nullopt);
+  ASSERT_EQ(store.forward(1, batch), std::nullopt);
   for (std::size_t r = 0; r < 5; ++r) {
     const expert_rows one{0, std::span{alone.inputs}.subspan(r, 1), std::span{alone.outputs}.subspan(r, 1)};
-    ASSERT_EQ(store.forward(ctx_, 1, {&one, 1}), std::nullopt);
+    ASSERT_EQ(store.forward(1, {&one, 1}), std::nullopt);
   }
   EXPECT_TRUE(together.equals(alone));
 }
@@ -110,7 +110,7 @@ TEST_F(expert_store_test, experts_come_and_go_while_others_compute) {
   store.load(1, 0);
   rows_of_one_expert expected(3, config_.hidden, 5);
   const std::vector<expert_rows> once{expected.rows(0)};
-  ASSERT_EQ(store.forward(ctx_, 1, once), std::nullopt);
+  ASSERT_EQ(store.forward(1, once), std::nullopt);
 
   std::atomic<bool> stop{false};
   std::thread loader([&] {
@@ -125,7 +125,7 @@ TEST_F(expert_store_test, experts_come_and_go_while_others_compute) {
   while (computed < 50) {
     rows_of_one_expert rows(3, config_.hidden, 5);
     const std::vector<expert_rows> batch{rows.rows(0)};
-    if (store.forward(ctx_, 1, batch).has_value())
+    if (store.forward(1, batch).has_value())
       continue; // it was gone just then, which is an answer too
     EXPECT_TRUE(rows.equals(expected));
     ++computed;

@@ -1,5 +1,5 @@
 // Models whose matrices are too long for the integer sums of int8 rows are refused when they are opened.
-#include "kernels/model/weight_source.hpp"
+#include "kernels/model/cpu_weights.hpp"
 #include "tests/reference/random_model.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // Packed weight files: what is written is what a checkpoint gives, and whatever is wrong with a file is said.
+#include "kernels/model/dense_model.hpp"
 #include "kernels/model/expert_store.hpp"
 #include "kernels/model/open_weights.hpp"
 #include "kernels/model/packed_source.hpp"
@@ -61,9 +62,9 @@ class packed_weights : public testing::Test {
 
   static void TearDownTestSuite() { model_.reset(); }
 
-  std::shared_ptr<const weight_source> checkpoint_with(const quantization& quant,
-                                                       kernels::dtype type = kernels::dtype::bf16,
-                                                       weight_coding coding = weight_coding::none) {
+  std::shared_ptr<const cpu_weights> checkpoint_with(const quantization& quant,
+                                                     kernels::dtype type = kernels::dtype::bf16,
+                                                     weight_coding coding = weight_coding::none) {
     return std::make_shared<const checkpoint_source>(
         std::make_shared<const checkpoint>(checkpoint::open(model_->folder())), config_, type, quant,
         kernels::isa::portable, coding);
@@ -101,7 +102,7 @@ class packed_weights : public testing::Test {
   std::filesystem::path file() const { return scratch_.path() / packed_file_name; }
 
   /// Asks for everything, as attention and expert workers together do.
-  static void read_all(const std::shared_ptr<const weight_source>& source) {
+  static void read_all(const std::shared_ptr<const cpu_weights>& source) {
     dense_model::load(source, {.max_positions = 1});
     for (std::size_t layer = 0; layer < source->config().num_layers(); ++layer)
       if (const auto* moe = source->config().layers[layer].moe())
@@ -130,10 +131,10 @@ TEST_F(packed_weights, give_the_bits_of_weights_that_are_packed_while_loading) {
       const auto packed = packed_source::open(file(), config_, quant.rows);
       EXPECT_EQ(packed->fingerprint(), loaded->fingerprint());
       EXPECT_EQ(numerics_class(packed->type(), packed->quant()), numerics_class(type, quant));
-      const auto expected = test::batch_runner(loaded).run(ctx, {{0, prompt}});
-      EXPECT_EQ(test::batch_runner(packed).run(ctx, {{0, prompt}}), expected);
+      const auto expected = test::batch_runner(ctx, loaded).run({{0, prompt}});
+      EXPECT_EQ(test::batch_runner(ctx, packed).run({{0, prompt}}), expected);
       const auto copied = packed_source::open(file(), config_, quant.rows, weight_memory::copied);
-      EXPECT_EQ(test::batch_runner(copied).run(ctx, {{0, prompt}}), expected);
+      EXPECT_EQ(test::batch_runner(ctx, copied).run({{0, prompt}}), expected);
       EXPECT_NE(expected.front(), expected.back());
     }
 }
@@ -144,13 +145,13 @@ TEST_F(packed_weights, with_coded_exponents_are_the_same_weights) {
   const std::vector<std::uint32_t> prompt{3, 14, 15, 92, 65, 35, 89, 79, 32, 38, 46, 26};
   for (const auto& quant : all_quants) {
     SCOPED_TRACE(quant.name());
-    const auto expected = test::batch_runner(checkpoint_with(quant)).run(ctx, {{0, prompt}});
+    const auto expected = test::batch_runner(ctx, checkpoint_with(quant)).run({{0, prompt}});
     const auto coded = checkpoint_with(quant, kernels::dtype::bf16, weight_coding::exponents);
-    EXPECT_EQ(test::batch_runner(coded).run(ctx, {{0, prompt}}), expected);
+    EXPECT_EQ(test::batch_runner(ctx, coded).run({{0, prompt}}), expected);
     write_packed(*coded, file(), 2);
     for (const auto memory : {weight_memory::mapped, weight_memory::copied}) {
       const auto packed = packed_source::open(file(), config_, quant.rows, memory);
-      EXPECT_EQ(test::batch_runner(packed).run(ctx, {{0, prompt}}), expected);
+      EXPECT_EQ(test::batch_runner(ctx, packed).run({{0, prompt}}), expected);
     }
     for (const auto& extent : extents()) {
       const bool is_expert = extent.name.find(".experts.") != std::string::npos;
@@ -169,7 +170,9 @@ TEST_F(packed_weights, tell_how_large_their_experts_are) {
   for (const auto coding : {weight_coding::none, weight_coding::exponents}) {
     const auto source = checkpoint_with({}, kernels::dtype::bf16, coding);
     write_packed(*source, file(), 1);
-    expert_store store(packed_source::open(file(), config_));
+    kernels::thread_pool pool({.threads = 1});
+    kernels::context ctx(pool);
+    expert_store store(ctx, packed_source::open(file(), config_));
     store.load(1, 3);
     EXPECT_EQ(store.expert_bytes(1), store.num_bytes());
     EXPECT_EQ(store.expert_bytes(0), 0U);
@@ -253,17 +256,17 @@ TEST_F(packed_weights, quantized_models_give_a_sequence_the_same_bits_in_any_com
     SCOPED_TRACE(quant.name());
     const auto source = checkpoint_with(quant);
     kernels::context reference(one, kernels::isa::portable);
-    const auto alone = test::batch_runner(source).run(reference, {{0, prompt}});
+    const auto alone = test::batch_runner(reference, source).run({{0, prompt}});
     kernels::context ctx(pool);
     std::vector<test::batch_part> parts{{0, prompt}};
     for (std::uint32_t other = 1; other < 6; ++other)
       parts.push_back({other, {other, 7, 9 + other, 50, 51, 52, 60 + other}});
-    const auto together = test::batch_runner(source, 2).run(ctx, parts);
+    const auto together = test::batch_runner(ctx, source, 2).run(parts);
     for (std::size_t r = 0; r < prompt.size(); ++r)
       EXPECT_EQ(together[r], alone[r]);
-    auto chunked = test::batch_runner(source);
+    auto chunked = test::batch_runner(ctx, source);
     for (std::size_t r = 0; r < prompt.size(); ++r)
-      EXPECT_EQ(chunked.run(ctx, {{0, {prompt[r]}}}).front(), alone[r]);
+      EXPECT_EQ(chunked.run({{0, {prompt[r]}}}).front(), alone[r]);
   }
 }
 

@@ -50,7 +50,7 @@ class weights_cache : public testing::Test {
             .cache = {.folder = scratch_.path()}};
   }
 
-  static std::shared_ptr<const weight_source> open(const open_options& options) {
+  static std::shared_ptr<const cpu_weights> open(const open_options& options) {
     return open_weights(model_->folder(), config_, options);
   }
 
@@ -178,6 +178,23 @@ TEST_F(weights_cache, a_file_under_the_name_of_another_is_not_believed) {
       std::filesystem::copy_file(entry.path(), path, std::filesystem::copy_options::overwrite_existing);
   EXPECT_EQ(open(options(expert_quant::int8))->quant().experts, expert_quant::int8);
   EXPECT_EQ(read_file(path), whole);
+}
+
+TEST_F(weights_cache, a_file_of_another_model_under_our_name_is_not_believed) {
+  open(options());
+  const auto path = only_file();
+  const auto whole = read_file(path);
+  const test::random_model stranger("qwen2_dense_layers", 2); // the same shapes, other weights
+  test::scratch_folder other;
+  auto elsewhere = options();
+  elsewhere.cache.folder = other.path();
+  open_weights(stranger.folder(), load_config(stranger.folder()), elsewhere);
+  for (const auto& entry : std::filesystem::directory_iterator(other.path()))
+    if (entry.path().extension() == ".troupe")
+      std::filesystem::copy_file(entry.path(), path, std::filesystem::copy_options::overwrite_existing);
+  ASSERT_NE(read_file(path), whole);
+  open(options());
+  EXPECT_EQ(read_file(path), whole) << "written again";
 }
 
 // The folder may be one that this process cannot write to.

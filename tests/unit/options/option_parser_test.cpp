@@ -287,6 +287,48 @@ TEST(host_port, is_written_with_brackets_around_an_ipv6_address) {
   EXPECT_EQ(without_brackets("[]"), "[]");
 }
 
+TEST(cluster_options, several_schedulers_are_listed_and_each_is_checked) {
+  auto schedulers = [](const std::vector<std::string>& arguments) {
+    cluster_options options;
+    option_parser parser("test", "");
+    options.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
+    parser.parse(arguments);
+    return options.schedulers;
+  };
+  EXPECT_THAT(schedulers({"--scheduler", "10.0.0.1:7000"}), ElementsAre("10.0.0.1:7000"));
+  EXPECT_THAT(schedulers({"--scheduler", "10.0.0.1:7000,[::1]:7001"}),
+              ElementsAre("10.0.0.1:7000", "[::1]:7001"));
+  EXPECT_THAT(schedulers({"--scheduler", "a:1", "--scheduler", "b:2"}), ElementsAre("a:1", "b:2"));
+  for (const char* bad : {"10.0.0.1", "a:1,b", "a:x", ":7000"}) {
+    EXPECT_THAT(
+        [&] {
+          schedulers({"--scheduler", bad});
+        },
+        ThrowsMessage<option_error>(HasSubstr("--scheduler")))
+        << bad;
+  }
+  EXPECT_THAT(
+      [&] {
+        schedulers({"--scheduler", "a:1,b:0"});
+      },
+      ThrowsMessage<option_error>("--scheduler: 'b:0' has port 0, which nobody can dial"));
+}
+
+TEST(scheduler_options, a_standby_needs_a_directory_that_it_shares) {
+  auto check = [](const std::vector<std::string>& arguments) {
+    scheduler_options options;
+    option_parser parser("test", "");
+    options.declare(parser, expert_worker_count::awaited, /*can_wait=*/true);
+    parser.parse(arguments);
+    options.check();
+    return options.standby;
+  };
+  EXPECT_FALSE(check({}));
+  EXPECT_TRUE(check({"--standby", "--state-dir", "/shared/state"}));
+  EXPECT_THAT([&] { check({"--standby"}); },
+              ThrowsMessage<option_error>(HasSubstr("--standby: --state-dir is missing")));
+}
+
 TEST(gateway_options, origins_are_as_browsers_write_them) {
   auto origins = [](const std::string& value) {
     gateway_options options;

@@ -47,6 +47,13 @@ TEST(status_table, says_that_the_scheduler_is_away_and_what_has_no_host) {
       "gateway\n");
 }
 
+TEST(status_table, says_nothing_of_where_experts_live_when_only_a_gateway_answers) {
+  const auto table = status_table(R"({"ready": false, "scheduler": {"reachable": false, "error": "no answer"},
+    "workers": [{"name": "gateway-0", "role": "gateway", "id": "3", "endpoint": ""}],
+    "placement": {"term": 1, "epoch": 2}})");
+  EXPECT_NE(table.find("\nplacement: term 1, epoch 2\nrunning and waiting"), std::string::npos) << table;
+}
+
 TEST(status_table, refuses_what_is_no_cluster_page) {
   for (const char* page : {"", "[]", "{}", "<html>", R"({"ready": true, "scheduler": {}, "workers": []})"}) {
     EXPECT_THROW(status_table(page), std::runtime_error) << page;

@@ -34,6 +34,16 @@ std::string block_name(char32_t code_point) {
   return {digits, end};
 }
 
+/// Whether a block is tried in this build. Sanitizers look at code, not at tables, and cost tenfold: their
+/// builds try every eighth block.
+bool is_tried(const std::string& block) {
+#if defined(TROUPE_SANITIZED)
+  return std::stoul(block, nullptr, 16) % 8 == 0;
+#else
+  return !block.empty();
+#endif
+}
+
 /// The place's text with the character in it.
 std::string put(std::string place, const std::string& character) {
   for (auto at = place.find("{}"); at != std::string::npos; at = place.find("{}", at + character.size())) {
@@ -51,9 +61,12 @@ json hashes(const tokenizer& t, const json& ranges) {
   };
   for (const auto& range : ranges) {
     for (auto c = range.at(0).get<char32_t>(); c <= range.at(1).get<char32_t>(); ++c) {
+      const auto block = block_name(c);
+      if (!is_tried(block))
+        continue;
       std::string character;
       append_utf8(character, c);
-      auto& hash = out.try_emplace(block_name(c), 0x811c9dc5U).first->second;
+      auto& hash = out.try_emplace(block, 0x811c9dc5U).first->second;
       for (const auto& place : places) {
         add(hash, -1);
         const auto text = put(place, character);
@@ -71,10 +84,15 @@ json hashes(const tokenizer& t, const json& ranges) {
 }
 
 void expect_hashes(const json& got, const json& expected) {
-  ASSERT_EQ(got.size(), expected.size());
+  size_t tried = 0;
   for (const auto& [block, hash] : expected.items()) {
+    if (!is_tried(block))
+      continue;
+    ++tried;
     EXPECT_EQ(got.at(block), hash) << "code points " << block << "00 to " << block << "ff (hexadecimal)";
   }
+  EXPECT_GT(tried, 0U);
+  EXPECT_EQ(got.size(), tried);
 }
 
 // The report of the bug: two characters of which NFC makes four, before a regular expression that parts them.

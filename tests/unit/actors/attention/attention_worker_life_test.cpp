@@ -223,14 +223,21 @@ TEST_F(attention_worker_test, says_what_it_is_and_how_it_fares) {
   EXPECT_EQ(busy->running, 1U);
   EXPECT_GT(busy->kv_tokens_used, 0U);
   finish_all();
-  auto rows = uint64_t{0};
-  for (const auto& count : busy->activations[0])
-    rows += count;
-  const auto rest = ask<lease_renewal>(attention.actor, load_atom_v);
-  for (const auto& count : rest->activations[0])
-    rows += count;
-  EXPECT_EQ(rows, 8U * 2) << "5 prompt tokens and 3 decoded ones, two experts each";
-  EXPECT_TRUE(busy->activations[1].empty()) << "a dense layer";
+}
+
+TEST_F(attention_worker_test, counts_which_experts_it_uses) {
+  start();
+  const auto before = *ask<activation_counts_ptr>(attention.actor, caf::get_atom_v);
+  EXPECT_EQ(num_rows(*before), 0U);
+  EXPECT_EQ(shape_of(*before), model.shape.layer_experts);
+  submit_expecting(make_request(1, 5, 4));
+  finish_all();
+  const auto counts = *ask<activation_counts_ptr>(attention.actor, caf::get_atom_v);
+  EXPECT_EQ(counts->tokens, 8U) << "5 prompt tokens and 3 decoded ones";
+  for (const auto& layer : counts->rows)
+    EXPECT_EQ(num_rows({0, {layer}}), layer.empty() ? 0U : 8U * 2)
+        << "two experts each, none in a dense layer";
+  EXPECT_EQ(*counts, **ask<activation_counts_ptr>(attention.actor, caf::get_atom_v)) << "since the start";
 }
 
 } // namespace

@@ -130,6 +130,22 @@ TEST_F(attention_worker_test, prompt_logprobs_survive_chunks_and_come_once) {
   EXPECT_EQ(results[request.id].output.prompt_logprobs.size(), 22U);
 }
 
+TEST_F(attention_worker_test, prompt_logprobs_of_a_prefill_that_gave_way_come_once) {
+  attention_worker_config config;
+  config.max_num_batched_tokens = 4;
+  simulated_attention_engine::config settings;
+  settings.block_tokens = 16;
+  settings.num_blocks = 6;
+  start(config, settings);
+  submit_expecting(make_request(1, 16, 40));
+  ASSERT_TRUE(run_until([&] { return of(1).output.tokens.size() >= 3; }));
+  auto request = make_request(2, 60, 3); // four blocks, and twenty chunks
+  request.sampling.prompt_logprobs = 1;
+  submit_expecting(request);
+  finish_all();
+  EXPECT_GE(attention.metrics->preemptions, 1U) << "the first needs a third block in the middle of them";
+}
+
 TEST_F(attention_worker_test, stops_at_the_context) {
   start();
   submit_expecting(make_request(1, 90, 50));

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "actors/defaults.hpp"
+
 namespace troupe {
 namespace {
 
@@ -51,12 +53,25 @@ TEST(dispatch_policy, what_nobody_can_compute_is_homeless) {
 TEST(dispatch_policy, of_two_replicas_the_less_loaded_gets_it) {
   const std::vector<expert_entries> entries{{0, {0, 2}}};
   auto hosts = idle();
-  hosts.outstanding = [](worker_id host) { return host == a ? uint64_t{5} : uint64_t{4}; };
+  hosts.ahead = [](worker_id host) { return host == a ? uint64_t{5} : uint64_t{4}; };
   for (uint64_t salt = 0; salt < 50; ++salt) {
     const auto plan = plan_dispatch(entries, 0, 2, hosts_of({{a, b}}), hosts, salt);
     ASSERT_EQ(plan.shares.size(), 1U);
     EXPECT_EQ(plan.shares[0].host, b);
   }
+}
+
+TEST(queue_news, counts_what_is_of_others_and_fades) {
+  using namespace std::chrono_literals;
+  const queue_news::time_point start{1000s};
+  queue_news news;
+  EXPECT_EQ(news.rows(start), 0U);
+  news.heard(80, 30, start);
+  EXPECT_EQ(news.rows(start), 50U);
+  EXPECT_EQ(news.rows(start + defaults::queue_news / 2), 25U);
+  EXPECT_EQ(news.rows(start + defaults::queue_news), 0U);
+  news.heard(20, 30, start + 1s); // what is on its way was not in its queue
+  EXPECT_EQ(news.rows(start + 1s), 0U);
 }
 
 TEST(dispatch_policy, counts_what_the_plan_itself_gives) {

@@ -1,4 +1,6 @@
 // What an attention worker does when its experts die, come or move: the tokens stay the same.
+#include <array>
+
 #include "tests/unit/actors/attention/expert_dispatcher_fixture.hpp"
 
 namespace troupe {
@@ -40,6 +42,54 @@ TEST_F(expert_dispatcher_test, workers_share_the_steps_of_a_host) {
   }
   finish_all();
   EXPECT_GE(one.metrics->most_merged, 2U);
+}
+
+TEST_F(expert_dispatcher_test, a_host_that_others_keep_busy_gets_less) {
+  const auto run_beside = [&](uint64_t queued_rows) {
+    results.clear();
+    wanted.clear();
+    members.clear();
+    for (auto& layer : experts.layers)
+      for (auto& entry : edit(layer).experts)
+        entry.hosts.clear();
+    const auto real = add_host("behind");
+    load(real, all_experts());
+    two = add_host("free");
+    load(two, all_experts());
+    remove(real.address);
+    uint64_t asked = 0;
+    one.address = {{queued_rows + 1000}, worker_role::expert, "busy-" + std::to_string(queued_rows), ""};
+    one.actor =
+        root(system.spawn(puppet, [&, real](expert_host_actor::pointer self, const expert_batch& batch) {
+          ++asked;
+          auto promise = self->make_response_promise<expert_result>();
+          self->request(real.actor, std::chrono::seconds{60}, batch)
+              .then([promise, queued_rows](expert_result& done) mutable {
+                done.queued_rows += queued_rows;
+                promise.deliver(std::move(done));
+              });
+          return caf::result<expert_result>{promise};
+        }));
+    members.push_back(one.address);
+    place(one, all_experts());
+    caf::anon_send(directory, caf::publish_atom_v, one.address.name,
+                   caf::actor_cast<caf::strong_actor_ptr>(one.actor));
+    start_worker();
+    publish(attention, one, two);
+    start_requests();
+    finish_all();
+    const std::array<uint64_t, 2> at_first{asked, two.metrics->batches};
+    advance(defaults::queue_news);
+    start_requests(6, 100);
+    EXPECT_GT(asked, at_first[0]) << "it is asked again once its word is old";
+    finish_all();
+    return at_first;
+  };
+  const auto [as_free, others] = run_beside(0);
+  EXPECT_GT(2 * as_free, others) << "equals share evenly";
+  EXPECT_GT(2 * others, as_free);
+  const auto [as_busy, rest] = run_beside(1'000'000);
+  EXPECT_LT(8 * as_busy, rest);
 }
 
 TEST_F(expert_dispatcher_test, a_host_dies_and_its_replica_takes_over) {
@@ -113,13 +163,14 @@ TEST_F(expert_dispatcher_test, a_parked_micro_batch_does_not_hold_up_others) {
   publish(attention, one);
   // Which requests need expert 7 of layer 3, and which do not?
   std::map<bool, generation_request> examples;
+  uint64_t used = 0;
   for (uint64_t number = 1; examples.size() < 2; ++number) {
     const auto request = make_request(number, 2, 2);
     submit_expecting(request);
     finish_all();
-    const auto load = ask<lease_renewal>(attention.actor, load_atom_v);
-    ASSERT_TRUE(load);
-    examples[load->activations[3][7] > 0] = request;
+    const auto counts = *ask<activation_counts_ptr>(attention.actor, caf::get_atom_v);
+    examples[counts->rows[3][7] > used] = request;
+    used = counts->rows[3][7];
   }
   results.clear();
   wanted.clear();

@@ -47,7 +47,7 @@ class actor_runner_test : public ::testing::Test {
   /// Posts `number` as a result; @returns the thread that computed. Whatever runs there has run by then.
   thread_id post(const caf::actor& to, int number) {
     const told<thread_id> posted;
-    queue_.submit([to = caf::actor_cast<caf::weak_actor_ptr>(to), number, posted](kernels::context&) {
+    queue_.submit([to = caf::actor_cast<caf::weak_actor_ptr>(to), number, posted] {
       post_result<caf::actor>(to, number);
       posted.set(std::this_thread::get_id());
     });
@@ -76,9 +76,7 @@ TEST_F(actor_runner_test, so_does_one_computed_on_a_borrowed_thread) {
   const auto worker =
       spawn_worker(system_, [&](caf::event_based_actor*, int) { ran = std::this_thread::get_id(); });
   follow_up left;
-  queue_.submit([to = caf::actor_cast<caf::weak_actor_ptr>(worker)](kernels::context&) {
-    post_result<caf::actor>(to, 1);
-  });
+  queue_.submit([to = caf::actor_cast<caf::weak_actor_ptr>(worker)] { post_result<caf::actor>(to, 1); });
   const auto work = left.take();
   ASSERT_TRUE(work);
   work();
@@ -152,9 +150,7 @@ TEST_F(actor_runner_test, its_system_waits_for_one_that_ends_there) {
           });
           self->quit();
         });
-    queue_.submit([to = caf::actor_cast<caf::weak_actor_ptr>(worker)](kernels::context&) {
-      post_result<caf::actor>(to, 1);
-    });
+    queue_.submit([to = caf::actor_cast<caf::weak_actor_ptr>(worker)] { post_result<caf::actor>(to, 1); });
     ends.get();
   }
   system_gone.set_value();
@@ -170,7 +166,7 @@ TEST_F(actor_runner_test, actors_keep_denormals_and_computing_does_not) {
   const told<bool> behind;
   const auto worker =
       spawn_worker(system_, [in_actor, flushes](caf::event_based_actor*, int) { in_actor.set(flushes()); });
-  queue_.submit([to = caf::actor_cast<caf::weak_actor_ptr>(worker), behind, flushes](kernels::context&) {
+  queue_.submit([to = caf::actor_cast<caf::weak_actor_ptr>(worker), behind, flushes] {
     post_result<caf::actor>(to, 1);
     behind.set(flushes());
   });

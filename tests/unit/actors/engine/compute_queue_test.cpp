@@ -1,6 +1,8 @@
 // Where steps are computed: on the queue's own thread, or on one that it borrows.
 #include "actors/engine/compute_queue.hpp"
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <limits>
 #include <system_error>
@@ -24,7 +26,7 @@ class compute_queue_test : public ::testing::Test {
   /// Submits a step that tells where it runs.
   told<thread_id> submit() {
     told<thread_id> where;
-    queue_.submit([where](kernels::context&) { where.set(std::this_thread::get_id()); });
+    queue_.submit([where] { where.set(std::this_thread::get_id()); });
     return where;
   }
 
@@ -60,9 +62,9 @@ TEST_F(compute_queue_test, an_idle_queue_borrows_the_thread) {
 TEST_F(compute_queue_test, it_borrows_a_thread_for_one_step_and_the_next_waits_for_that) {
   follow_up left;
   std::vector<int> order;
-  queue_.submit([&](kernels::context&) { order.push_back(1); });
+  queue_.submit([&] { order.push_back(1); });
   const told<thread_id> second;
-  queue_.submit([&, second](kernels::context&) {
+  queue_.submit([&, second] {
     order.push_back(2);
     second.set(std::this_thread::get_id());
   });
@@ -76,7 +78,7 @@ TEST_F(compute_queue_test, it_borrows_a_thread_for_one_step_and_the_next_waits_f
 TEST_F(compute_queue_test, a_busy_queue_borrows_none) {
   const told<bool> goes_on;
   const told<bool> begun;
-  queue_.submit([=](kernels::context&) {
+  queue_.submit([=] {
     begun.set(true);
     goes_on.get();
   });
@@ -90,7 +92,7 @@ TEST_F(compute_queue_test, a_busy_queue_borrows_none) {
 
 TEST_F(compute_queue_test, after_a_long_step_it_borrows_none_until_one_was_short) {
   follow_up left;
-  queue_.submit([](kernels::context&) {
+  queue_.submit([] {
     const auto end = std::chrono::steady_clock::now() + 2 * compute_queue::longest_borrowed;
     while (std::chrono::steady_clock::now() < end) {
     }
@@ -110,10 +112,29 @@ TEST_F(compute_queue_test, after_a_long_step_it_borrows_none_until_one_was_short
   EXPECT_TRUE(borrowed);
 }
 
+TEST_F(compute_queue_test, steps_run_in_their_order_whichever_thread_has_them) {
+  for (int round = 0; round < 300; ++round) {
+    follow_up left;
+    std::atomic<int> next{0};
+    std::array<int, 3> places{};
+    const told<bool> done;
+    queue_.submit([&](kernels::context&) { places[0] = next++; });
+    queue_.submit([&](kernels::context&) { places[1] = next++; });
+    follow(left);
+    queue_.submit([&, done](kernels::context&) {
+      places[2] = next++;
+      done.set(true);
+    });
+    follow(left);
+    done.get();
+    ASSERT_EQ(places, (std::array{0, 1, 2})) << "round " << round;
+  }
+}
+
 TEST_F(compute_queue_test, a_borrowed_thread_computes_with_its_mode_and_gets_the_old_one_back) {
   follow_up left;
   bool flushed = false;
-  queue_.submit([&](kernels::context&) { flushed = flushes_denormals(); });
+  queue_.submit([&] { flushed = flushes_denormals(); });
   ASSERT_TRUE(follow(left));
   EXPECT_TRUE(flushed);
   EXPECT_FALSE(flushes_denormals());
@@ -140,7 +161,7 @@ TEST(compute_queue_pinning_test, its_thread_is_pinned_where_asked) {
   const std::vector<int> cores{last};
   compute_queue queue(1, kernels::isa::portable, cores);
   const told<cpu_set_t> asked;
-  queue.submit([asked](kernels::context&) { asked.set(cores_of_this_thread()); });
+  queue.submit([asked] { asked.set(cores_of_this_thread()); });
   const auto set = asked.get();
   EXPECT_EQ(CPU_COUNT(&set), 1);
   EXPECT_TRUE(CPU_ISSET(static_cast<size_t>(last), &set));
@@ -156,7 +177,7 @@ TEST(compute_queue_pinning_test, so_is_a_thread_that_it_borrows) {
   cpu_set_t set;
   std::thread([&] {
     follow_up left;
-    queue.submit([&](kernels::context&) { set = cores_of_this_thread(); });
+    queue.submit([&] { set = cores_of_this_thread(); });
     left.take()();
   }).join();
   EXPECT_EQ(CPU_COUNT(&set), 1);

@@ -6,7 +6,11 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <caf/actor_system.hpp>
@@ -15,11 +19,9 @@
 #include "actors/engine/model_expert_engine.hpp"
 #include "actors/engine/simulated_engine.hpp"
 #include "actors/type_ids.hpp"
-#include "kernels/model/checkpoint.hpp"
-#include "kernels/model/config.hpp"
-#include "kernels/model/weight_source.hpp"
 #include "kernels/self_test.hpp"
 #include "tests/reference/random_model.hpp"
+#include "tests/reference/tested_backends.hpp"
 
 namespace troupe {
 namespace {
@@ -44,29 +46,20 @@ struct engine_under_test {
 
 // -----------------------------------------------------------------------------------------------------------------
 
-/// Weights behind a gate.
-class gated_weights : public model::weight_source {
+/// Experts of which those that are not here yet are behind a gate.
+class gated_experts : public model::expert_backend {
  public:
-  explicit gated_weights(std::shared_ptr<const model::weight_source> from)
-      : weight_source(from->config(), from->type(), from->quant()), from_(std::move(from)) {}
+  explicit gated_experts(std::unique_ptr<model::expert_backend> from) : from_(std::move(from)) {}
 
-  std::string fingerprint() const override { return from_->fingerprint(); }
+  const model::model_config& config() const override { return from_->config(); }
 
-  std::string description() const override { return from_->description(); }
+  kernels::dtype type() const override { return from_->type(); }
 
-  std::vector<float> floats(const std::string& name) const override { return from_->floats(name); }
-
-  kernels::packed_matrix matrix(std::span<const std::string> names, bool plain) const override {
-    return from_->matrix(names, plain);
-  }
-
-  kernels::expert_weights mlp(const std::string& prefix) const override { return from_->mlp(prefix); }
-
-  model::embedding_rows embeddings() const override { return from_->embeddings(); }
-
-  kernels::expert_weights expert(std::size_t layer, std::size_t expert) const override {
+  void load(std::size_t layer, std::size_t expert) override {
     {
       std::unique_lock lock{mutex_};
+      if (here_.contains({layer, expert}))
+        return;
       is_waiting_ = true;
       changed_.notify_all();
       if (!changed_.wait_for(lock, patience, [this] { return is_open_; }))
@@ -75,10 +68,24 @@ class gated_weights : public model::weight_source {
       if (is_broken_ && expert == 3)
         throw std::runtime_error("tensor is missing");
     }
-    return from_->expert(layer, expert);
+    from_->load(layer, expert);
+    const std::lock_guard lock{mutex_};
+    here_.emplace(layer, expert);
   }
 
-  void forget(std::size_t layer, std::size_t expert) const noexcept override { from_->forget(layer, expert); }
+  bool unload(std::size_t layer, std::size_t expert) override {
+    const std::lock_guard lock{mutex_};
+    here_.erase({layer, expert});
+    return from_->unload(layer, expert);
+  }
+
+  std::size_t num_bytes() const override { return from_->num_bytes(); }
+
+  std::size_t expert_bytes(std::size_t layer) const override { return from_->expert_bytes(layer); }
+
+  std::optional<std::size_t> forward(std::size_t layer, std::span<const model::expert_rows> batch) override {
+    return from_->forward(layer, batch);
+  }
 
   void set_open(bool is_open) {
     const std::lock_guard lock{mutex_};
@@ -97,47 +104,50 @@ class gated_weights : public model::weight_source {
   }
 
  private:
-  std::shared_ptr<const model::weight_source> from_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  mutable bool is_waiting_ = false;
+  std::unique_ptr<model::expert_backend> from_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<std::pair<std::size_t, std::size_t>> here_; // layer, expert
+  bool is_waiting_ = false;
   bool is_open_ = true;
   bool is_broken_ = false;
 };
 
 class model_engine_under_test : public engine_under_test {
  public:
-  model_engine_under_test() {
-    const auto config = model::load_config(folder_.folder());
-    weights_ = std::make_shared<gated_weights>(std::make_shared<model::checkpoint_source>(
-        std::make_shared<const model::checkpoint>(model::checkpoint::open(folder_.folder())), config,
-        kernels::dtype::f32));
+  /// @param backend  of tested_backends()
+  explicit model_engine_under_test(const std::string& backend) {
+    auto queue = std::make_shared<compute_queue>(1, kernels::select_isa().chosen);
+    experts_ = std::make_shared<gated_experts>(
+        test::open_backend(backend, queue->context(), folder_.folder(), model::dtype_choice::float32)
+            ->make_experts());
+    const auto& config = experts_->config();
     model_expert_config settings;
     settings.shape.row_bytes = static_cast<uint32_t>(config.hidden * sizeof(float));
     for (const auto& layer : config.layers) {
       const auto* moe = layer.moe();
       settings.shape.layer_experts.push_back(moe == nullptr ? 0 : static_cast<uint32_t>(moe->num_experts));
     }
-    settings.store = std::make_shared<model::expert_store>(weights_);
-    settings.queue = std::make_shared<compute_queue>(1, kernels::select_isa().chosen);
+    settings.backend = experts_;
+    settings.queue = std::move(queue);
     engine_ = make_model_expert_engine(std::move(settings));
   }
 
-  ~model_engine_under_test() override { weights_->set_open(true); }
+  ~model_engine_under_test() override { experts_->set_open(true); }
 
   expert_engine& engine() override { return *engine_; }
 
-  void block_loads() override { weights_->set_open(false); }
+  void block_loads() override { experts_->set_open(false); }
 
-  void unblock_loads() override { weights_->set_open(true); }
+  void unblock_loads() override { experts_->set_open(true); }
 
-  void await_blocked() override { weights_->await_visitor(); }
+  void await_blocked() override { experts_->await_visitor(); }
 
-  void break_loads() override { weights_->break_one(); }
+  void break_loads() override { experts_->break_one(); }
 
  private:
   test::random_model folder_{"qwen2_dense_layers"}; // layer 1 is routed, the others are dense
-  std::shared_ptr<gated_weights> weights_;
+  std::shared_ptr<gated_experts> experts_;
   std::shared_ptr<expert_engine> engine_;
 };
 
@@ -181,9 +191,19 @@ class simulated_engine_under_test : public engine_under_test {
 
 // -----------------------------------------------------------------------------------------------------------------
 
-using maker = std::unique_ptr<engine_under_test> (*)();
+std::vector<std::string> tested_engines() {
+  auto names = test::tested_backends();
+  names.emplace_back("simulated");
+  return names;
+}
 
-class expert_engine_contract : public ::testing::TestWithParam<std::pair<const char*, maker>> {
+std::unique_ptr<engine_under_test> make_engine(const std::string& name) {
+  if (name == "simulated")
+    return std::make_unique<simulated_engine_under_test>();
+  return std::make_unique<model_engine_under_test>(name);
+}
+
+class expert_engine_contract : public ::testing::TestWithParam<std::string> {
  protected:
   static std::vector<expert_id> of(std::initializer_list<uint32_t> indices) {
     std::vector<expert_id> result;
@@ -230,7 +250,7 @@ class expert_engine_contract : public ::testing::TestWithParam<std::pair<const c
     return false;
   }
 
-  std::unique_ptr<engine_under_test> under_test = GetParam().second();
+  std::unique_ptr<engine_under_test> under_test = make_engine(GetParam());
 };
 
 TEST_P(expert_engine_contract, while_a_load_is_under_way_what_it_dropped_is_gone_and_what_it_keeps_computes) {
@@ -285,17 +305,8 @@ TEST_P(expert_engine_contract, an_order_for_nothing_drops_everything) {
   EXPECT_FALSE(computes(2));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    engines, expert_engine_contract,
-    ::testing::Values(std::pair<const char*, maker>{"model",
-                                                    []() -> std::unique_ptr<engine_under_test> {
-                                                      return std::make_unique<model_engine_under_test>();
-                                                    }},
-                      std::pair<const char*, maker>{"simulated",
-                                                    []() -> std::unique_ptr<engine_under_test> {
-                                                      return std::make_unique<simulated_engine_under_test>();
-                                                    }}),
-    [](const auto& parameter) { return std::string{parameter.param.first}; });
+INSTANTIATE_TEST_SUITE_P(engines, expert_engine_contract, ::testing::ValuesIn(tested_engines()),
+                         [](const auto& name) { return name.param; });
 
 } // namespace
 } // namespace troupe

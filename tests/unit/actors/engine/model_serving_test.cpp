@@ -24,6 +24,7 @@
 #include "kernels/model/local_forward.hpp"
 #include "kernels/self_test.hpp"
 #include "tests/reference/random_model.hpp"
+#include "tests/reference/tested_backends.hpp"
 #include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
@@ -47,14 +48,29 @@ struct quiet_config : caf::actor_system_config {
   }
 };
 
-class model_serving : public ::testing::TestWithParam<std::pair<const char*, model::dtype_choice>> {
+struct served_model {
+  std::string backend; ///< of tested_backends()
+  const char* variant;
+  model::dtype_choice dtype;
+};
+
+std::vector<served_model> served_models() {
+  std::vector<served_model> result;
+  for (const auto& backend : test::tested_backends()) {
+    result.push_back({backend, "qwen3", model::dtype_choice::float32});
+    result.push_back({backend, "qwen3", model::dtype_choice::bfloat16});
+    result.push_back({backend, "qwen2", model::dtype_choice::bfloat16});
+  }
+  return result;
+}
+
+class model_serving : public ::testing::TestWithParam<served_model> {
  public:
   void SetUp() override {
     config_ = model::load_config(folder_.folder());
-    auto weights = std::make_shared<model::checkpoint>(model::checkpoint::open(folder_.folder()));
-    weights->match(config_);
-    type_ = model::resolve_dtype(GetParam().second, *weights);
-    weights_ = std::make_shared<model::checkpoint_source>(std::move(weights), config_, type_);
+    queue_ = std::make_shared<compute_queue>(2, kernels::select_isa().chosen);
+    backend_ = open(queue_->context());
+    type_ = backend_->make_experts()->type();
     shape_.fingerprint = "random";
     shape_.numerics_class = model::numerics_class(type_);
     shape_.vocab_size = static_cast<uint32_t>(config_.vocab_size);
@@ -65,7 +81,6 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
       shape_.layer_experts.push_back(moe == nullptr ? 0 : static_cast<uint32_t>(moe->num_experts));
       shape_.num_topk = std::max(shape_.num_topk, moe == nullptr ? 0 : static_cast<uint32_t>(moe->num_topk));
     }
-    queue_ = std::make_shared<compute_queue>(2, kernels::select_isa().chosen);
     directory_ = system_.spawn(local_directory);
     view_.experts.term = 1;
     for (const auto count : shape_.layer_experts) {
@@ -79,11 +94,16 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
     caf::anon_send_exit(directory_, caf::exit_reason::user_shutdown);
   }
 
+  /// The model under test where `context` computes, or on its own device.
+  std::unique_ptr<model::compute_backend> open(kernels::context& context) const {
+    return test::open_backend(GetParam().backend, context, folder_.folder(), GetParam().dtype);
+  }
+
   /// A host with the experts that `wanted` picks, loaded and in the view.
   expert_host_actor add_host(const std::function<bool(expert_id)>& wanted) {
     model_expert_config engine;
     engine.shape = shape_;
-    engine.store = std::make_shared<model::expert_store>(weights_);
+    engine.backend = backend_->make_experts();
     engine.queue = queue_;
     expert_host_config config;
     config.address = {
@@ -112,7 +132,7 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
   attention_worker_actor add_worker(attention_worker_config config = {}) {
     model_attention_config engine;
     engine.shape = shape_;
-    engine.model = std::make_shared<const model::dense_model>(model::dense_model::load(weights_, {}));
+    engine.backend = backend_->load_attention({});
     engine.queue = queue_;
     engine.kv_cache_bytes = kv_cache_bytes;
     config.address = {
@@ -195,9 +215,9 @@ class model_serving : public ::testing::TestWithParam<std::pair<const char*, mod
   std::shared_ptr<compute_queue> queue_; // outlives the actors
   quiet_config system_config_;
   caf::actor_system system_{system_config_};
-  test::random_model folder_{GetParam().first};
+  test::random_model folder_{GetParam().variant};
   model::model_config config_;
-  std::shared_ptr<const model::weight_source> weights_;
+  std::unique_ptr<model::compute_backend> backend_;
   kernels::dtype type_ = kernels::dtype::f32;
   model_shape shape_;
   local_directory_actor directory_;
@@ -220,7 +240,7 @@ TEST_P(model_serving, requests_together_equal_each_alone_and_the_plain_model) {
 
   kernels::thread_pool pool({.threads = 1, .cores = {}});
   kernels::context context{pool};
-  model::local_forward plain{context, folder_.folder(), GetParam().second, 64};
+  model::local_forward plain{open(context), {.max_positions = 64}};
   generation_request greedy;
   greedy.id = {{1000}, 0};
   greedy.sampling.temperature = 0;
@@ -266,15 +286,10 @@ TEST_P(model_serving, a_replay_continues_with_the_same_tokens) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(models, model_serving,
-                         ::testing::Values(std::pair{"qwen3", model::dtype_choice::float32},
-                                           std::pair{"qwen3", model::dtype_choice::bfloat16},
-                                           std::pair{"qwen2", model::dtype_choice::bfloat16}),
-                         [](const auto& tested) {
-                           return std::string{tested.param.first}
-                                  + (tested.param.second == model::dtype_choice::float32 ? "_float32"
-                                                                                         : "_bfloat16");
-                         });
+INSTANTIATE_TEST_SUITE_P(models, model_serving, ::testing::ValuesIn(served_models()), [](const auto& tested) {
+  return tested.param.backend + "_" + tested.param.variant
+         + (tested.param.dtype == model::dtype_choice::float32 ? "_float32" : "_bfloat16");
+});
 
 } // namespace
 } // namespace troupe

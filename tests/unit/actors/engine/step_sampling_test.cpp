@@ -27,8 +27,13 @@ class step_sampling_test : public testing::Test {
     const std::vector<step_sequence> sequences{step};
     std::vector<sampled_sequence> samples(1);
     const std::vector<float> logits{1, 2, 3, 4, 5, 6}; // the last one is best
-    answer_logits(reference.ctx, kernels::view_of(logits.data(), 1, logits.size()), wanted_logits(sequences),
-                  sequences, samples);
+    const auto sample = [&](const model::token_requests& wanted) {
+      EXPECT_EQ(wanted.rows.size(), 1U);
+      EXPECT_EQ(wanted.known.size(), 0U);
+      kernels::sample(reference.ctx, kernels::view_of(logits.data(), 1, logits.size()), wanted.drawn,
+                      wanted.drawn_tokens);
+    };
+    answer_logits(sample, wanted_logits(sequences), sequences, samples);
     return samples[0].token.token;
   }
 
@@ -67,6 +72,20 @@ TEST_F(step_sampling_test, where_all_that_is_allowed_is_forbidden_what_is_allowe
   EXPECT_EQ(next({0}, {}), 2);
   sampling.stop_token_ids = {2};
   EXPECT_EQ(next({0}, {}), 1);
+}
+
+TEST_F(step_sampling_test, a_stop_token_is_masked_until_there_are_as_many_tokens_as_asked_for) {
+  sampling.stop_token_ids = {5};
+  sampling.min_tokens = 2;
+  EXPECT_EQ(next({0}, {}), 4);
+  EXPECT_EQ(next({0, 1, 2}, {3}), 4) << "the prompt does not count";
+  EXPECT_EQ(next({0}, {3, 3}), 5);
+}
+
+TEST_F(step_sampling_test, presence_is_punished_in_the_answer_and_not_in_the_prompt) {
+  sampling.presence_penalty = 1.5F;
+  EXPECT_EQ(next({5}, {1}), 5);
+  EXPECT_EQ(next({0}, {5}), 4);
 }
 
 } // namespace

@@ -45,6 +45,7 @@ scripted_scheduler(scripted_scheduler_actor::stateful_pointer<scripted_scheduler
   return {
       [](caf::join_atom, const worker_hello&) { return worker_welcome{}; },
       [](const lease_renewal&) {},
+      [](view_atom, worker_id) { return shared_view_change{}; },
       [](caf::leave_atom, worker_id) {},
       [self, script](const admission_request& request) -> caf::result<assignment> {
         script->asked.push_back(request);

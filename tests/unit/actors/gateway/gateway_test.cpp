@@ -1,3 +1,4 @@
+#include "actors/history/history.hpp"
 #include "tests/unit/actors/gateway/gateway_fixture.hpp"
 
 namespace troupe {
@@ -141,6 +142,43 @@ TEST_F(gateway_test, an_answer_of_the_scheduler_before_is_void) {
   EXPECT_FALSE(waiting.is_here);
   scheduler_answers(place(1, 5));
   EXPECT_EQ(waiting.worker(), 5U);
+}
+
+TEST_F(gateway_test, a_refusal_of_the_scheduler_before_is_void) {
+  start_scheduler();
+  auto& waiting = admit(request_of(1));
+  const auto earlier = scheduler;
+  start_scheduler();
+  caf::anon_send(earlier, caf::put_atom_v, request_id{1}, make_error(ec::overloaded, "full"));
+  run();
+  EXPECT_FALSE(waiting.is_here) << "the present one may well have room";
+  scheduler_answers(place(1, 5));
+  EXPECT_EQ(waiting.worker(), 5U);
+}
+
+TEST_F(gateway_test, what_was_asked_of_a_scheduler_that_is_gone_waits_no_longer_than_what_is_new) {
+  start_scheduler();
+  auto& waiting = admit(request_of(1));
+  lose_scheduler();
+  advance(defaults::scheduler_away - 1ms);
+  EXPECT_FALSE(waiting.is_here);
+  advance(1ms);
+  EXPECT_EQ(waiting.code(), ec::not_ready);
+}
+
+TEST_F(gateway_test, what_was_held_once_takes_no_room_later) {
+  const auto half =
+      request_of(1, static_cast<uint32_t>(defaults::max_held_bytes / 2 / sizeof(int32_t)) - 256);
+  for (uint64_t id = 1; id <= 6; id += 2) {
+    for (auto number : {id, id + 1}) {
+      auto request = half;
+      request.id = {number};
+      auto& held = admit(request);
+      EXPECT_FALSE(held.is_here) << "request " << number;
+    }
+    advance(defaults::scheduler_away);
+    EXPECT_EQ(answers.back().code(), ec::not_ready);
+  }
 }
 
 TEST_F(gateway_test, replays_wait_for_the_scheduler_until_their_own_deadline) {
@@ -356,6 +394,27 @@ TEST_F(gateway_test, exit_while_busy_answers_everyone) {
   run();
   EXPECT_EQ(held.code(), ec::shutting_down);
   EXPECT_EQ(asked.code(), ec::shutting_down);
+}
+
+TEST_F(gateway_test, passes_the_history_on) {
+  const auto ask_for = [this](uint32_t windows) {
+    return ask<history_snapshot>(gateway, history_atom_v, windows);
+  };
+  EXPECT_EQ(code_of(ask_for(3).error()), ec::not_ready) << "nobody is there";
+  const auto history = root(system.spawn([](history_actor::pointer) -> history_actor::behavior_type {
+    return {[](const activation_report&) { return activation_receipt{}; },
+            [](history_atom, uint32_t windows) {
+              history_snapshot known;
+              known.tokens = windows;
+              return known;
+            },
+            [](caf::tick_atom) {}};
+  }));
+  caf::anon_send(directory, caf::publish_atom_v, "history", caf::actor_cast<caf::strong_actor_ptr>(history));
+  run();
+  const auto known = ask_for(3);
+  ASSERT_TRUE(known);
+  EXPECT_EQ(known->tokens, 3U) << "as many windows as were asked for";
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <utility>
@@ -43,6 +44,7 @@ scripted_worker(attention_worker_actor::stateful_pointer<scripted_state> self,
       [](const cluster_view&) {},
       [](caf::join_atom) { return worker_hello{}; },
       [](load_atom) { return lease_renewal{}; },
+      [](caf::get_atom) { return activation_counts_ptr{}; },
       [](const attention_step_ptr&) {},
       [](caf::tick_atom) {},
       [](status_atom) { return attention_status{}; },
@@ -55,6 +57,9 @@ struct counter_log {
   std::vector<uint64_t> silences;
   caf::error refusal;
   bool answers = true;
+  size_t num_held =
+      0; ///< workers asked for that are named at a tick, one each, in the order of the questions
+  bool holds_workers = false;
   uint32_t most_choices = 100;                       ///< that get a place side by side
   std::map<uint64_t, caf::strong_actor_ptr> workers; ///< by id; whoever is not avoided comes first
 };
@@ -62,6 +67,7 @@ struct counter_log {
 struct counter_state {
   static inline const char* name = "counter";
   std::vector<caf::typed_response_promise<assignment>> open;
+  std::deque<std::pair<caf::typed_response_promise<caf::strong_actor_ptr>, uint64_t>> held;
 };
 
 /// A gateway that places requests at once.
@@ -84,7 +90,13 @@ inline gateway_actor::behavior_type counter(gateway_actor::stateful_pointer<coun
       },
       [log](done_atom, request_id id) { log->done.push_back(id); },
       [log](silent_atom, request_id, uint64_t silent_ms) { log->silences.push_back(silent_ms); },
-      [log](caf::resolve_atom, const worker_address& worker) -> caf::result<caf::strong_actor_ptr> {
+      [self, log](caf::resolve_atom, const worker_address& worker) -> caf::result<caf::strong_actor_ptr> {
+        if (log->holds_workers) {
+          ++log->num_held;
+          auto promise = self->make_response_promise<caf::strong_actor_ptr>();
+          self->state.held.emplace_back(promise, worker.id.value);
+          return promise;
+        }
         auto found = log->workers.find(worker.id.value);
         if (found == log->workers.end() || !found->second)
           return make_error(ec::peer_down, "gone");
@@ -92,13 +104,22 @@ inline gateway_actor::behavior_type counter(gateway_actor::stateful_pointer<coun
       },
       [](const cluster_view&) {},
       [](scheduler_atom, const caf::strong_actor_ptr&) {},
-      [](caf::tick_atom) {},
+      [self, log](caf::tick_atom) {
+        ASSERT_FALSE(self->state.held.empty());
+        auto [promise, worker] = std::move(self->state.held.front());
+        self->state.held.pop_front();
+        if (const auto found = log->workers.find(worker); found != log->workers.end() && found->second)
+          promise.deliver(found->second);
+        else
+          promise.deliver(make_error(ec::peer_down, "gone"));
+      },
       [](caf::join_atom) { return worker_hello{}; },
       [](load_atom) { return lease_renewal{}; },
       [](caf::get_atom) -> caf::result<cluster_view, bool> {
         return {cluster_view{}, false};
       },
       [](status_atom) { return scheduler_status{}; },
+      [](history_atom, uint32_t) { return history_snapshot{}; },
   };
 }
 

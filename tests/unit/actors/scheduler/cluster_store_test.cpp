@@ -108,5 +108,17 @@ TEST_F(cluster_store_test, the_file_is_for_people) {
             std::string::npos);
 }
 
+TEST_F(cluster_store_test, a_save_replaces_the_file_and_writes_into_none_that_somebody_reads) {
+  const cluster_store store{directory};
+  store.save(sample_cluster());
+  const auto before = read(directory + "/placement");
+  std::filesystem::create_hard_link(directory + "/placement", directory + "/reader");
+  auto next = sample_cluster();
+  next.experts.epoch = 5;
+  store.save(next);
+  EXPECT_EQ(read(directory + "/reader"), before) << "as a scheduler would that died half-way";
+  EXPECT_EQ(store.load().cluster->experts.epoch, 5U);
+}
+
 } // namespace
 } // namespace troupe

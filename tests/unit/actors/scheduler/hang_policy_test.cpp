@@ -197,5 +197,18 @@ TEST_F(hang_policy_test, time_in_which_no_renewal_was_read_is_nobodys_silence) {
   EXPECT_EQ(next(), h1);
 }
 
+TEST_F(hang_policy_test, progress_does_not_reach_into_the_future_after_a_pause) {
+  join(a1, worker_role::attention);
+  join(h1, worker_role::expert);
+  now += 60s;
+  pass(500ms, {h1}); // what lay in the mailbox is read before the pause is noticed
+  policy.extend(60s, now);
+  loads[a1].complaints = {{{h1}, 12'000}};
+  pass(9s);
+  EXPECT_EQ(next(), 0U);
+  pass(2s);
+  EXPECT_EQ(next(), h1) << "ten seconds after its last step, not seventy";
+}
+
 } // namespace
 } // namespace troupe

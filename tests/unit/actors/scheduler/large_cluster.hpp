@@ -1,11 +1,13 @@
 // A scheduler among as many modelled workers as a test or a bench likes, under virtual time. The workers
 // join, renew, load what they are ordered to and confirm what they are sent; they compute nothing. What the
-// scheduler sends is counted, in the bytes that a remote worker would get.
+// scheduler sends is counted, in the bytes that a remote worker would get, and in those that were encoded
+// for it.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,8 +17,11 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/cluster/member.hpp"
+#include "actors/cluster/reconnect_pauses.hpp"
+#include "actors/cluster/view_change.hpp"
 #include "actors/defaults.hpp"
 #include "actors/scheduler/scheduler.hpp"
+#include "actors/scheduler/scheduler_storage.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 
@@ -26,7 +31,8 @@ class large_cluster : public deterministic_system {
  public:
   struct tally {
     uint64_t messages = 0;
-    uint64_t bytes = 0; ///< of CAF's binary form, without frames
+    uint64_t bytes = 0;   ///< of CAF's binary form, without frames
+    uint64_t encoded = 0; ///< of these: what goes to many is encoded once
     bool operator==(const tally&) const = default;
   };
 
@@ -41,7 +47,9 @@ class large_cluster : public deterministic_system {
 
   using worker_actor = member_actor::extend<
       // The oldest open order has been loaded.
-      caf::reacts_to<caf::update_atom>>;
+      caf::reacts_to<caf::update_atom>,
+      // The scheduler has died: joins the next one after a pause.
+      caf::reacts_to<caf::connect_atom>>;
 
   /// Starts the scheduler and all workers. They join as time passes.
   void start(shape wanted) {
@@ -56,6 +64,30 @@ class large_cluster : public deterministic_system {
                              != (uint64_t{number} + 1) * chosen.num_routers / count;
       add(is_router, chosen.join_within * number / count);
     }
+  }
+
+  /// Ends the scheduler, and starts its successor `away` later, which knows what its predecessor has
+  /// published. Workers try to reach it with the pauses of real ones.
+  void restart_scheduler(duration away) {
+    const auto before = *ask<scheduler_status>(scheduler, status_atom_v);
+    kill(scheduler);
+    scheduler = nullptr;
+    for (auto* workers : {&hosts, &routers})
+      for (const auto& [id, actor] : *workers)
+        caf::anon_send(actor, caf::connect_atom_v);
+    newest_epoch = 0;
+    newest_ready = false;
+    num_with_newest = 0;
+    advance(away);
+    scheduler_storage storage;
+    storage.stored = stored_cluster{
+        {before.fingerprint, "cpu/float32", "cpu/float32", chosen.layer_experts}, before.experts, {}};
+    for (const auto& one : before.workers)
+      storage.stored->workers.push_back(one.address);
+    scheduler_config config;
+    config.term = before.term + 1;
+    config.min_expert_workers = chosen.num_hosts;
+    scheduler = root(spawn_scheduler(system, std::move(config), std::move(storage)));
   }
 
   void add(bool is_router, duration join_after) {
@@ -73,7 +105,7 @@ class large_cluster : public deterministic_system {
   tally total() const {
     tally result;
     for (const auto& [kind, sent] : sent_)
-      result = {result.messages + sent.messages, result.bytes + sent.bytes};
+      result = {result.messages + sent.messages, result.bytes + sent.bytes, result.encoded + sent.encoded};
     return result;
   }
 
@@ -88,14 +120,25 @@ class large_cluster : public deterministic_system {
   bool newest_ready = false;
   size_t num_with_newest = 0; ///< attention workers
   uint64_t num_publications = 0;
+  uint64_t num_welcomes = 0;
+  tally renewals; ///< that workers have sent
+
+  template <class T>
+  uint64_t size_of(const T& value) {
+    std::vector<char> bytes;
+    caf::binary_serializer sink{system, bytes};
+    EXPECT_FALSE(sink(const_cast<T&>(value))); // CAF's serializers take references
+    return bytes.size();
+  }
 
  private:
   struct worker_state {
     static inline const char* name = "modelled_worker";
     worker_hello hello;
     bool has_joined = false;
-    uint64_t term = 0; ///< of the newest view
-    uint64_t epoch = 0;
+    std::optional<reconnect_pauses> pauses; ///< while the scheduler is away
+    uint64_t term = 0;                      ///< the newest that it has seen
+    held_view held;
     std::vector<std::pair<caf::typed_response_promise<host_report>, host_order>> open;
   };
 
@@ -104,9 +147,9 @@ class large_cluster : public deterministic_system {
     self->state.hello = std::move(hello);
     self->delayed_send(self, join_after, caf::tick_atom_v);
     return {
-        [self, cluster](const cluster_view& view) {
-          cluster->count_view("view", view);
-          cluster->take_view(self->state, view);
+        [self, cluster](const shared_view_change& change) {
+          cluster->count_change("view", change);
+          cluster->take_change(self->state, *change);
         },
         [self, cluster](const host_order& order) -> caf::result<host_report> {
           cluster->count("order", order);
@@ -118,40 +161,66 @@ class large_cluster : public deterministic_system {
         [cluster](fence_atom) { cluster->count("fence", std::string{}); },
         [self, cluster](caf::tick_atom) {
           self->delayed_send(self, defaults::lease_interval, caf::tick_atom_v);
+          if (self->state.pauses)
+            return;
           if (std::exchange(self->state.has_joined, true)) {
             lease_renewal load;
             load.id = self->state.hello.address.id;
-            load.term = self->state.term;
-            load.epoch = self->state.epoch;
+            load.term = self->state.held.view().experts.term;
+            load.epoch = self->state.held.view().experts.epoch;
+            ++cluster->renewals.messages;
+            cluster->renewals.bytes += cluster->size_of(load);
             self->send(cluster->scheduler, std::move(load));
             return;
           }
-          self->request(cluster->scheduler, std::chrono::seconds{1}, caf::join_atom_v, self->state.hello)
-              .then(
-                  [self, cluster](const worker_welcome& welcome) {
-                    cluster->count_view("welcome", welcome.view);
-                    cluster->take_view(self->state, welcome.view);
-                  },
-                  [](const caf::error& error) { ADD_FAILURE() << text_of(error); });
+          join(self, cluster);
         },
         [](caf::leave_atom) {},
         [self](caf::update_atom) {
           auto [promise, order] = std::move(self->state.open.front());
           self->state.open.erase(self->state.open.begin());
+          self->state.hello.hosted = order.experts;
           promise.deliver(host_report{order.term, order.order, std::move(order.experts), {}});
+        },
+        [self, cluster](caf::connect_atom) {
+          auto& state = self->state;
+          if (state.pauses && cluster->scheduler) {
+            join(self, cluster);
+            return;
+          }
+          if (!state.pauses)
+            state.pauses.emplace(state.hello.address.id.value);
+          self->delayed_send(self, state.pauses->next(), caf::connect_atom_v);
         },
     };
   }
 
-  void take_view(worker_state& state, const cluster_view& view) {
-    const auto epoch = view.experts.epoch;
-    if (epoch <= state.epoch || state.hello.address.role != worker_role::attention)
+  static void join(worker_actor::stateful_pointer<worker_state> self, large_cluster* cluster) {
+    auto hello = self->state.hello;
+    hello.term = self->state.term;
+    self->request(cluster->scheduler, std::chrono::seconds{1}, caf::join_atom_v, std::move(hello))
+        .then(
+            [self, cluster](const worker_welcome& welcome) {
+              self->state.pauses.reset();
+              self->state.term = welcome.term;
+              ++cluster->num_welcomes;
+              cluster->count_change("welcome", welcome.view);
+              cluster->take_change(self->state, *welcome.view);
+            },
+            [](const caf::error& error) { ADD_FAILURE() << text_of(error); });
+  }
+
+  void take_change(worker_state& state, const view_change& change) {
+    if (state.hello.address.role != worker_role::attention)
       return;
-    state.term = view.experts.term;
-    state.epoch = epoch;
+    const auto outcome = state.held.take(change, 0);
+    EXPECT_NE(outcome, held_view::outcome::misfit) << "nothing is lost on the way";
+    if (outcome != held_view::outcome::taken)
+      return;
+    const auto epoch = change.epoch;
     if (epoch > newest_epoch) {
       newest_epoch = epoch;
-      newest_ready = view.ready;
+      newest_ready = change.ready;
       num_with_newest = 0;
       ++num_publications;
     }
@@ -159,34 +228,28 @@ class large_cluster : public deterministic_system {
   }
 
   template <class T>
-  uint64_t size_of(const T& value) {
-    std::vector<char> bytes;
-    caf::binary_serializer sink{system, bytes};
-    EXPECT_FALSE(sink(const_cast<T&>(value))); // CAF's serializers take references
-    return bytes.size();
-  }
-
-  template <class T>
   void count(const std::string& kind, const T& value) {
     auto& entry = sent_[kind];
+    const auto bytes = size_of(value);
     ++entry.messages;
-    entry.bytes += size_of(value);
+    entry.bytes += bytes;
+    entry.encoded += bytes;
   }
 
-  /// The same view is measured once.
-  void count_view(const std::string& kind, const cluster_view& view) {
-    if (measured_epoch_ != view.experts.epoch || measured_bytes_ == 0) {
-      measured_epoch_ = view.experts.epoch;
-      measured_bytes_ = size_of(view);
-    }
+  void count_change(const std::string& kind, const shared_view_change& change) {
+    const auto bytes = size_of(change);
     auto& entry = sent_[kind];
     ++entry.messages;
-    entry.bytes += measured_bytes_;
+    entry.bytes += bytes;
+    // Receivers of one change share it. It is kept so that no other takes its address.
+    if (auto& last = last_encoded_[kind]; &*last != &*change) {
+      last = change;
+      entry.encoded += bytes;
+    }
   }
 
   std::map<std::string, tally> sent_;
-  uint64_t measured_epoch_ = 0;
-  uint64_t measured_bytes_ = 0;
+  std::map<std::string, shared_view_change> last_encoded_;
   uint64_t last_id_ = 0;
 };
 

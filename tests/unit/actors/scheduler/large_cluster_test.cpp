@@ -38,6 +38,19 @@ TEST_F(large_cluster_test, nothing_is_sent_while_nothing_changes) {
   EXPECT_EQ(total(), tally{});
 }
 
+TEST_F(large_cluster_test, a_restarted_scheduler_has_everybody_back_soon_and_orders_nothing) {
+  start_ready();
+  const auto before = num_welcomes;
+  restart_scheduler(300ms);
+  const auto restarted = now();
+  ASSERT_TRUE(run_until([this] { return is_ready(); }, 5s));
+  EXPECT_EQ(num_welcomes - before, 43U);
+  EXPECT_LE(now() - restarted, 400ms) << "the longest pause by then";
+  advance(10s);
+  EXPECT_EQ(take_sent()["order"].messages, 0U);
+  EXPECT_EQ(ask<scheduler_status>(scheduler, status_atom_v)->term, 2U);
+}
+
 TEST_F(large_cluster_test, a_death_is_acted_on_at_once) {
   start_ready();
   const auto died = now();
@@ -78,6 +91,30 @@ TEST_F(large_cluster_test, a_join_concerns_those_who_give_something_and_who_rout
       << "expert hosts are sent none";
   EXPECT_LE(num_publications - before, 2U) << "the worker, and where its experts are";
   EXPECT_EQ(sent.at("order").messages, 8U) << "it loads its share, and each of the others gives some";
+}
+
+TEST_F(large_cluster_test, what_is_sent_is_encoded_once_for_all_attention_workers) {
+  start_ready();
+  add(false, 0s);
+  advance(10s);
+  const auto sent = take_sent().at("view");
+  EXPECT_GT(sent.encoded, 0U);
+  EXPECT_EQ(sent.bytes, routers.size() * sent.encoded);
+}
+
+TEST_F(large_cluster_test, a_death_costs_the_layers_that_it_concerns) {
+  start_ready();
+  const auto welcome = [this] {
+    add(true, 0s);
+    advance(10s);
+    return take_sent().at("welcome").bytes; // the whole view
+  }();
+  const auto before = newest_epoch;
+  const auto dead = hosts.begin()->second;
+  hosts.erase(hosts.begin());
+  kill(dead);
+  EXPECT_EQ(newest_epoch, before + 1);
+  EXPECT_LT(take_sent().at("view").encoded, welcome / 2);
 }
 
 } // namespace

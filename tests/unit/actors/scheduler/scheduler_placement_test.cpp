@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "actors/scheduler/cluster_store.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "tests/unit/actors/scheduler/scheduler_fixture.hpp"
 
@@ -342,16 +341,6 @@ TEST_F(placement_test, what_a_worker_runs_for_others_does_not_keep_the_place_of_
   peers[0].load.running = 1; // the gateway of the other two has died
   renew(peers[0]);
   EXPECT_EQ(status().assigned, 1U);
-}
-
-TEST_F(placement_test, is_durable_before_it_is_published) {
-  start_ready(2, {.state_dir = state_dir()});
-  const auto stored = cluster_store{state_dir()}.load();
-  ASSERT_TRUE(stored.cluster);
-  EXPECT_EQ(stored.cluster->experts, status().experts);
-  EXPECT_EQ(stored.cluster->identity.fingerprint, "model-a");
-  EXPECT_EQ(stored.cluster->workers.size(), 3U);
-  EXPECT_EQ(stored.term, 1U);
 }
 
 TEST_F(placement_test, a_damaged_file_is_told_and_costs_a_term) {

@@ -38,7 +38,7 @@ TEST_F(scheduler_test, welcomes_with_the_term_the_model_and_the_view) {
   ASSERT_TRUE(late.log->welcome);
   EXPECT_EQ(late.log->welcome->term, 1U);
   EXPECT_EQ(late.log->welcome->fingerprint, "model-a");
-  EXPECT_GT(late.log->welcome->view.experts.epoch, 0U);
+  EXPECT_GT(late.log->welcome->view->epoch, 0U);
   auto& host = join(expert_hello(19));
   ASSERT_TRUE(host.log->welcome);
   EXPECT_EQ(*host.log->welcome, (worker_welcome{1, "model-a", {}})) << "it goes by its orders";
@@ -280,6 +280,21 @@ TEST_F(scheduler_test, keeps_the_budgets_of_sequences_and_kv) {
   EXPECT_FALSE(waits_for_kv.is_here);
   done(4);
   EXPECT_EQ(waits_for_kv.worker(), 1U);
+}
+
+TEST_F(scheduler_test, who_fits_does_not_overtake_who_does_not_fit_yet) {
+  start_ready();
+  auto wide = request_of(1);
+  wide.num_choices = 3;
+  EXPECT_EQ(admit(wide).worker(), 1U);
+  wide.id = {2};
+  auto& first = admit(wide);
+  auto& second = admit(request_of(3));
+  EXPECT_FALSE(first.is_here);
+  EXPECT_FALSE(second.is_here) << "a seat is free, and it is not its turn";
+  done(1);
+  EXPECT_EQ(first.worker(), 1U);
+  EXPECT_EQ(second.worker(), 1U);
 }
 
 TEST_F(scheduler_test, refuses_at_once_what_never_fits) {

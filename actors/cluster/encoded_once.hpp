@@ -1,0 +1,84 @@
+// A message that goes to many and is encoded for all of them together.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <caf/binary_serializer.hpp>
+#include <caf/deep_to_string.hpp>
+#include <caf/deserializer.hpp>
+#include <caf/error.hpp>
+#include <caf/serializer.hpp>
+
+namespace troupe {
+
+/// A value that nobody changes, and its bytes once somebody has needed them. Copies share both, so a receiver
+/// in this process costs a pointer, and each one elsewhere a copy of bytes that were encoded once. On the
+/// wire it is the value itself, read with the bounds of whoever reads.
+///
+/// `T` is default-constructible, comparable, and made of plain data: its bytes are the same for every peer,
+/// so it holds no actor handle and no payload.
+template <class T>
+class encoded_once {
+ public:
+  encoded_once() : encoded_once(T{}) {}
+
+  explicit encoded_once(T value) : shared_(std::make_shared<shared>(std::move(value))) {}
+
+  const T& operator*() const { return shared_->value; }
+
+  const T* operator->() const { return &shared_->value; }
+
+  friend bool operator==(const encoded_once& left, const encoded_once& right) {
+    return left.shared_ == right.shared_ || *left == *right;
+  }
+
+  /// Writes the bytes of the value. The first call encodes it.
+  /// @threads any
+  caf::error save(caf::serializer& sink) const {
+    auto& to = *shared_;
+    std::call_once(to.is_encoded, [&to] {
+      caf::binary_serializer encoder{nullptr, to.bytes};
+      to.failure = encoder(to.value);
+    });
+    if (to.failure)
+      return to.failure;
+    return sink.apply_raw(to.bytes.size(), to.bytes.data());
+  }
+
+ private:
+  struct shared {
+    explicit shared(T what) : value(std::move(what)) {}
+
+    T value; // CAF's serializers take mutable references, and only read
+    std::once_flag is_encoded;
+    std::vector<char> bytes;
+    caf::error failure;
+  };
+
+  std::shared_ptr<shared> shared_;
+};
+
+template <class T>
+caf::error inspect(caf::serializer& sink, const encoded_once<T>& x) {
+  return x.save(sink);
+}
+
+template <class T>
+caf::error inspect(caf::deserializer& source, encoded_once<T>& x) {
+  T value;
+  if (auto err = source(value))
+    return err;
+  x = encoded_once<T>{std::move(value)};
+  return caf::none;
+}
+
+template <class T>
+std::string to_string(const encoded_once<T>& x) {
+  return caf::deep_to_string(*x);
+}
+
+} // namespace troupe

@@ -1,0 +1,32 @@
+// The HISTORY WRITER: writes the activation history to disk, so that its actor never waits for one.
+#pragma once
+
+#include <memory>
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/replies_to.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "actors/history/history_store.hpp"
+
+namespace troupe {
+
+using stored_history_ptr = std::shared_ptr<const stored_history>;
+
+} // namespace troupe
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::stored_history_ptr)
+
+namespace troupe {
+
+/// The HISTORY WRITER interface, local only. Fails with ec::engine_failed, saying which file and why.
+using history_writer_actor = caf::typed_actor<
+    // Makes this history durable.
+    caf::replies_to<caf::put_atom, stored_history_ptr>::with<void>,
+    // Sets the file aside: it is of another model.
+    caf::replies_to<caf::delete_atom>::with<void>>;
+
+/// On a thread of its own, except under a test scheduler.
+history_writer_actor spawn_history_writer(caf::actor_system& system, history_store store);
+
+} // namespace troupe

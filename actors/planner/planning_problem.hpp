@@ -1,0 +1,96 @@
+// A planner's input made ready: hosts by index, activations as the work of one step. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "actors/ids.hpp"
+#include "actors/planner/planner_input.hpp"
+
+namespace troupe {
+
+/// Hosts are counted 0, 1, ... by ascending id; drained ones are not among them.
+using host_index = uint32_t;
+
+/// [experts] hosts of one layer's experts, each list ascending.
+using layer_hosts = std::vector<std::vector<host_index>>;
+
+/// One layer's activations in all windows.
+struct layer_load {
+  std::vector<double> rows;      // [experts, windows] of one step
+  std::vector<double> work_ns;   // [experts, windows] of one step, on a host of speed 1
+  std::vector<double> mean_work; // [experts] weighted over windows
+};
+
+/// A step in which an expert gets r rows on average costs its host
+///   expert_ns x (1 - e^-r) + row_ns x r,
+/// since r rows that come independently leave it idle with probability e^-r. Windows of another shape than
+/// `present` are ignored. Without any window experts are taken to be alike.
+class planning_problem {
+ public:
+  explicit planning_problem(const planner_input& input);
+
+  uint32_t num_hosts() const { return static_cast<uint32_t>(hosts_.size()); }
+
+  const planner_worker& host(host_index host) const { return hosts_[host]; }
+
+  /// Experts that the host could hold, by number and by bytes; at most all there are.
+  uint64_t capacity(host_index host) const { return capacities_[host]; }
+
+  uint32_t num_layers() const { return static_cast<uint32_t>(present_.size()); }
+
+  uint32_t num_experts(uint32_t layer) const { return static_cast<uint32_t>(present_[layer].size()); }
+
+  uint64_t expert_bytes(uint32_t layer) const { return expert_bytes_[layer]; }
+
+  /// Layers by descending size of an expert, in which what is large finds room first.
+  const std::vector<uint32_t>& layers_by_size() const { return layers_by_size_; }
+
+  size_t num_windows() const { return weights_.size(); }
+
+  /// [windows], sum 1
+  const std::vector<double>& weights() const { return weights_; }
+
+  const layer_load& load(uint32_t layer) const { return loads_[layer]; }
+
+  /// Where experts are now, hosts that are gone or drained left out.
+  const layer_hosts& present(uint32_t layer) const { return present_[layer]; }
+
+  /// Hosts of a pinned expert; empty: not pinned.
+  const std::vector<host_index>& pin(uint32_t layer, uint32_t expert) const { return pins_[layer][expert]; }
+
+  uint32_t min_replicas() const { return min_replicas_; }
+
+  uint32_t max_replicas() const { return max_replicas_; }
+
+  uint32_t max_layer_experts() const { return max_layer_experts_; }
+
+  double message_ns() const { return costs_.message_ns; }
+
+  /// Cost of loading one expert, spread over the steps of the horizon.
+  double load_cost_ns(uint32_t layer) const;
+
+ private:
+  std::vector<host_index> indices_of(const std::vector<worker_id>& ids) const;
+  bool has_shape(const expert_table<float>& rows) const;
+  void add_window(const activation_window& window);
+  void add_counts(const expert_table<double>& counts);
+  void finish_loads();
+
+  planner_costs costs_;
+  std::vector<planner_worker> hosts_;
+  std::vector<uint64_t> capacities_;   // [hosts]
+  std::vector<uint64_t> expert_bytes_; // [layers]
+  std::vector<uint32_t> layers_by_size_;
+  std::vector<double> weights_;      // [windows]
+  std::vector<layer_load> loads_;    // [layers]
+  std::vector<layer_hosts> present_; // [layers]
+  std::vector<layer_hosts> pins_;    // [layers]
+  uint32_t min_replicas_ = 1;
+  uint32_t max_replicas_ = 1;
+  uint32_t max_layer_experts_ = 0;
+  std::vector<std::vector<std::vector<double>>> windows_; // [windows][layers][experts] rows of a step
+};
+
+} // namespace troupe

@@ -1,0 +1,129 @@
+// The attention side of a model on some device: what engines call, and nothing of how it is computed.
+#pragma once
+
+#include "kernels/model/config.hpp"
+#include "kernels/model/micro_batch.hpp"
+#include "kernels/sampling.hpp"
+#include "kernels/tensor.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace troupe::model {
+
+/// Rows that wait for the experts of a layer: the token → expert table, sorted by expert. In host memory.
+struct routed_rows {
+  std::size_t layer = 0;
+  std::size_t num_rows = 0;
+  /// Experts per row of that layer, and in all.
+  std::size_t num_topk = 0;
+  std::size_t num_experts = 0;
+  /// [num_experts + 1]: expert e has `entries` number offsets[e] to offsets[e + 1].
+  std::span<const std::uint32_t> offsets;
+  /// [num_rows · num_topk]: row · num_topk + place in the row's top-k; rows rise within an expert.
+  std::span<const std::uint32_t> entries;
+};
+
+/// The working set of one micro-batch in flight, made by the backend that uses it. Its buffers grow to the
+/// largest micro-batch seen and are kept, so it is used again. Bound to no thread, used by one at a time. It
+/// may outlive its backend, and is only destroyed then.
+class attention_pass {
+ public:
+  virtual ~attention_pass() = default;
+
+  /// Valid after pause::experts, until the pass goes on.
+  virtual routed_rows routed() const = 0;
+
+  /// Copies what the experts see. The same after each pause::experts until the pass goes on.
+  /// @param out  [num_rows, hidden] of the backend's type without gaps; host memory, pinned or not
+  virtual void read_rows(std::byte* out) const = 0;
+};
+
+/// What to make of the logits behind some rows of a pass. All spans are host memory, borrowed for the call.
+struct token_requests {
+  /// Rows of the micro-batch, any order: row i of the logits is behind rows[i].
+  std::span<const std::uint32_t> rows;
+  /// Tokens to draw, as kernels::sample does it; `logits_row` is an index into `rows`.
+  std::span<const kernels::sampling_row> drawn;
+  std::span<kernels::sampled_token> drawn_tokens; ///< [drawn.size()]
+  /// Tokens that are known, as kernels::token_logprobs reports on them.
+  std::span<const kernels::logprob_row> known;
+  std::span<kernels::sampled_token> known_tokens; ///< [known.size()]
+};
+
+/// A KV block to copy in every layer.
+struct block_copy {
+  std::uint32_t from = 0;
+  std::uint32_t to = 0;
+};
+
+/// Weights of the attention side (embeddings, norms, attention, routers, shared experts, dense MLPs, LM head)
+/// and the KV cache, on one device. A sequence's logits are the same bits whatever else is in its
+/// micro-batches, however its prefill was cut, and wherever its blocks lie.
+///
+/// Calls return when their results are there to be read: a backend waits for its device. One thread calls at
+/// a time, any; several passes may be between their calls.
+/// @errors  std::exception where a device fails or memory runs out: the pass is then good for `begin` only.
+///          Rows that break a rule of `begin` are programming errors and may end the process.
+class attention_backend {
+ public:
+  virtual ~attention_backend() = default;
+
+  virtual const model_config& config() const = 0;
+
+  /// Type of the rows that experts see and answer: f32 or bf16.
+  virtual kernels::dtype type() const = 0;
+
+  /// Positions that a sequence may have.
+  virtual std::size_t max_positions() const = 0;
+
+  /// Memory that the weights take.
+  virtual std::size_t num_bytes() const = 0;
+
+  /// Memory that a KV block takes, over all layers.
+  /// @param block_tokens  16 or 32
+  virtual std::size_t kv_block_bytes(std::size_t block_tokens) const = 0;
+
+  /// Takes the memory of the KV cache, blocks 0 to `blocks` − 1. Called once, before the first `begin`.
+  /// @errors  std::bad_alloc
+  virtual void reserve_kv(std::size_t block_tokens, std::size_t blocks) = 0;
+
+  /// Takes no memory of the device yet. @errors  std::bad_alloc
+  virtual std::unique_ptr<attention_pass> make_pass() = 0;
+
+  /// Embeds a micro-batch and runs to the first routed layer.
+  ///
+  /// @param batch  tokens below vocab_size, positions below max_positions(), at least one row; borrowed
+  /// @param pass   of this backend
+  /// @returns experts, or done for a model without routed layers
+  virtual pause begin(const micro_batch& batch, attention_pass& pass) = 0;
+
+  /// Computes, or sets going, what needs no expert's answer (a shared expert), so that it overlaps with
+  /// waiting. Optional between a pause and its `resume`, with the same result. Where a device fails, `resume`
+  /// says so.
+  virtual void overlap(attention_pass& pass) = 0;
+
+  /// Combines the experts' outputs in top-k order and runs on.
+  ///
+  /// @param slot_rows  [num_rows · num_topk]: output of (row, place), [hidden] elements of `type()` each,
+  ///                   anywhere in host memory, aligned to no more than their type; borrowed
+  virtual pause resume(std::span<const std::byte* const> slot_rows, attention_pass& pass) = 0;
+
+  /// Final norm and LM head for some rows of a pass that is done.
+  ///
+  /// @param rows  of the micro-batch, any order
+  /// @param out   [rows.size(), vocab_size], f32, host memory
+  virtual void logits(attention_pass& pass, std::span<const std::uint32_t> rows,
+                      kernels::tensor_view out) = 0;
+
+  /// The same, and what is wanted of them; the logits themselves need not leave the device.
+  virtual void sample(attention_pass& pass, const token_requests& wanted) = 0;
+
+  /// Copies whole KV blocks in order, none onto itself, ahead of the next step. A forked sequence continues
+  /// on its copies with the bits of the original.
+  virtual void copy_blocks(std::span<const block_copy> copies) = 0;
+};
+
+} // namespace troupe::model

@@ -1,0 +1,26 @@
+#include "kernels/model/device.hpp"
+
+namespace troupe::model {
+
+const char* name_of(device_kind kind) {
+  switch (kind) {
+  case device_kind::cpu:
+    break;
+  case device_kind::cuda:
+    return "cuda-sm90";
+  }
+  // Only on x86 have the kernels been compared, and only there do they flush denormals (thread_pool.cpp).
+#if defined(__x86_64__)
+  return "cpu-x86";
+#elif defined(__aarch64__)
+  return "cpu-arm64";
+#else
+  return "cpu-other";
+#endif
+}
+
+std::optional<std::string> cuda_problem(std::uint32_t /*number*/) {
+  return "this build computes on the CPU only; choose cpu or auto";
+}
+
+} // namespace troupe::model

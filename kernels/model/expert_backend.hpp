@@ -1,0 +1,57 @@
+// The expert side of a model on some device: what engines call, and nothing of how it is computed.
+#pragma once
+
+#include "kernels/model/config.hpp"
+#include "kernels/tensor.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+namespace troupe::model {
+
+/// Rows for one expert.
+struct expert_rows {
+  std::size_t expert = 0;
+  /// [hidden] elements of the row type each, anywhere in host memory.
+  std::span<const std::byte* const> inputs;
+  /// As many, where the outputs go; they overlap neither one another nor any input.
+  std::span<std::byte* const> outputs;
+};
+
+/// Weights of any set of (layer, expert) on one device. Experts come and go while others compute: a
+/// computation under way keeps those that it uses. `load`, `unload` and the numbers may be called from any
+/// thread; `forward` by one at a time.
+class expert_backend {
+ public:
+  virtual ~expert_backend() = default;
+
+  virtual const model_config& config() const = 0;
+
+  /// Type of input and output rows: f32 or bf16.
+  virtual kernels::dtype type() const = 0;
+
+  /// Reads one expert into the layout that the kernels stream, on the calling thread, while others compute.
+  /// An expert that is there already is left alone.
+  /// @errors  model_error when the model has no such layer or expert, or its bytes are damaged;
+  ///          std::bad_alloc; std::runtime_error where a device fails
+  virtual void load(std::size_t layer, std::size_t expert) = 0;
+
+  /// Forgets an expert; its memory goes when the last computation with it ends. @returns whether it was there
+  virtual bool unload(std::size_t layer, std::size_t expert) = 0;
+
+  /// Memory of the experts that are loaded.
+  virtual std::size_t num_bytes() const = 0;
+
+  /// Memory that one expert of a layer takes when loaded, at most; 0 for a dense layer.
+  virtual std::size_t expert_bytes(std::size_t layer) const = 0;
+
+  /// Computes all rows of one layer in one grouped call. A row's bits do not depend on other rows. The
+  /// outputs are there when it returns.
+  ///
+  /// @returns nothing, or an expert that is not here: then no output was written
+  /// @errors  std::exception where a device fails or memory runs out
+  virtual std::optional<std::size_t> forward(std::size_t layer, std::span<const expert_rows> batch) = 0;
+};
+
+} // namespace troupe::model
