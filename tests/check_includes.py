@@ -33,6 +33,7 @@ ALLOWED = {
     "actors/attention": ["actors", "actors/cluster", "actors/engine", "actors/transport/"],
     "actors/expert": ["actors", "actors/cluster", "actors/engine", "actors/transport/"],
     "actors": [],
+    "kernels/cuda": ["kernels"],
     "kernels/model": ["kernels"],
     "kernels": [],
     "services/options": ["actors"],  # the defaults of flags that actors are configured with
@@ -60,6 +61,7 @@ THIRD_PARTY = {
     "prometheus/": ["services/", "tests/"],
     "openssl/": ["actors/transport/wire/", "services/", "tests/"],
     "cuda": ["kernels/cuda/"],
+    "cublas": ["kernels/cuda/"],
     "nccl": ["kernels/cuda/"],
     "Python.h": ["services/gateway/text/", "tests/unit/text/"],
     "zlib.h": ["services/gateway/http/", "tests/"],

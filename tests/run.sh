@@ -47,7 +47,7 @@ run_ctest() {
   return "$status"
 }
 
-sources() { git ls-files '*.cpp' '*.hpp'; }
+sources() { git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh'; }
 
 part_dependencies() { deploy/install-deps.sh build test; }
 

@@ -1,0 +1,43 @@
+# The CUDA backend: found, not demanded. Everything but its kernels on a GPU is built and tested without it.
+#
+# nvcc is called by rules of our own: CMake's CUDA language (3.25) does not know C++20 for it, chooses architectures
+# that this code has no use for, and would make nvcc the linker of whatever uses the library.
+
+find_package(CUDAToolkit 13.0 QUIET)
+option(TROUPE_CUDA "Build the kernels for NVIDIA GPUs (needs CUDA 13)" ${CUDAToolkit_FOUND})
+if(TROUPE_CUDA AND NOT CUDAToolkit_FOUND)
+  message(FATAL_ERROR "TROUPE_CUDA is ON and CUDA 13 was not found")
+endif()
+
+# What nvcc needs besides. Nothing but sm_90a, and no PTX that a driver would compile for another chip at start.
+set(troupe_cuda_flags
+    -std=c++20
+    -O3
+    --fmad=false # the order of floating-point operations is ours; fused ones are written as such
+    --expt-relaxed-constexpr
+    -gencode=arch=compute_90a,code=sm_90a
+    --Werror=all-warnings
+    -Xcompiler=-fPIC,-Wall,-Wextra,-Werror
+    -I${PROJECT_SOURCE_DIR})
+
+# troupe_cuda_objects(OUT FLAGS flag... SOURCES file.cu...): rules for objects of a library; OUT gets their paths.
+function(troupe_cuda_objects out)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SUFFIX" "FLAGS;SOURCES")
+  set(launcher ${CMAKE_CXX_COMPILER_LAUNCHER})
+  set(objects)
+  foreach(source IN LISTS arg_SOURCES)
+    set(object "${CMAKE_CURRENT_BINARY_DIR}/${source}${arg_SUFFIX}.o")
+    add_custom_command(
+      OUTPUT "${object}"
+      COMMAND ${launcher} "${CUDAToolkit_NVCC_EXECUTABLE}" ${troupe_cuda_flags} ${arg_FLAGS} -MD -MF "${object}.d" -c
+              "${CMAKE_CURRENT_SOURCE_DIR}/${source}" -o "${object}"
+      DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${source}"
+      DEPFILE "${object}.d"
+      COMMENT "nvcc ${source}"
+      VERBATIM)
+    list(APPEND objects "${object}")
+  endforeach()
+  set(${out}
+      ${objects}
+      PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,189 @@
+// One GPU as the host sees it: memory, streams, events, graphs.
+//
+// Two implementations of this header, chosen when a program is linked: device_cuda.cpp on CUDA's runtime, and
+// device_emulated.cpp, which needs no GPU: its memory is the host's, its streams are queues whose work is
+// done when somebody waits for it, and its kernels run as fibers (emulation.hpp).
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/error.hpp"
+
+namespace troupe::kernels::cuda {
+
+/// A call that CUDA or one of its libraries refused.
+class device_error : public kernel_error {
+ public:
+  /// @param operation  what was tried, for example "allocate 12 bytes on the device"
+  /// @param reason     what the library says
+  device_error(const std::string& operation, const std::string& reason)
+      : kernel_error("cuda: " + operation + ": " + reason), operation_(operation) {}
+
+  const std::string& operation() const { return operation_; }
+
+ private:
+  std::string operation_;
+};
+
+struct device_info {
+  int ordinal = 0;
+  std::string name;
+  /// Compute capability: 9 and 0 is what the kernels are compiled for.
+  int major = 0;
+  int minor = 0;
+  std::size_t memory_bytes = 0;
+  std::size_t l2_bytes = 0;
+  unsigned multiprocessors = 0;
+};
+
+/// False: no GPU does the work, but the host in its place.
+bool is_real_device();
+
+/// All devices of this machine, suitable or not; empty where there are none.
+/// @errors device_error when there is no driver, or one too old for this build
+std::vector<device_info> list_devices();
+
+/// Why kernels of this build cannot run on such a device; empty: they can.
+std::string why_unsuitable(const device_info& device);
+
+/// Makes device `ordinal` the calling thread's: what is made after that lies there.
+/// @errors device_error when there is no driver, no such device, or its chip is not one that the kernels are
+///         compiled for
+device_info use_device(int ordinal);
+
+/// Memory of the calling thread's device; content undefined. Move-only.
+class device_memory {
+ public:
+  device_memory() = default;
+
+  /// @errors device_error when there is not so much
+  explicit device_memory(std::size_t num_bytes);
+
+  std::byte* data() const { return data_.get(); }
+
+  std::size_t size() const { return size_; }
+
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_.get());
+  }
+
+ private:
+  struct release {
+    void operator()(std::byte* data) const noexcept;
+  };
+
+  std::unique_ptr<std::byte, release> data_;
+  std::size_t size_ = 0;
+};
+
+/// Memory of the host that the device copies from and to by itself; content undefined. Move-only.
+class pinned_memory {
+ public:
+  pinned_memory() = default;
+
+  /// @errors device_error when there is not so much
+  explicit pinned_memory(std::size_t num_bytes);
+
+  std::byte* data() const { return data_.get(); }
+
+  std::size_t size() const { return size_; }
+
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_.get());
+  }
+
+ private:
+  struct release {
+    void operator()(std::byte* data) const noexcept;
+  };
+
+  std::unique_ptr<std::byte, release> data_;
+  std::size_t size_ = 0;
+};
+
+class event;
+
+/// Work in order. Everything but `synchronize` returns at once; what it names must stay until the work is
+/// done. One thread uses a stream at a time.
+class stream {
+ public:
+  stream();
+  ~stream();
+  stream(const stream&) = delete;
+  stream& operator=(const stream&) = delete;
+
+  /// Host memory has to be pinned for the copy to overlap with other work.
+  /// @errors device_error
+  void copy_to_device(void* to, const void* from, std::size_t num_bytes) const;
+  void copy_to_host(void* to, const void* from, std::size_t num_bytes) const;
+  void copy_on_device(void* to, const void* from, std::size_t num_bytes) const;
+
+  /// Sets every byte.
+  void fill(void* to, unsigned char value, std::size_t num_bytes) const;
+
+  /// Work given from now on waits for what was recorded in `of`.
+  void wait(const event& of) const;
+
+  /// Waits until everything is done.
+  /// @errors device_error also for what earlier work did wrong
+  void synchronize() const;
+
+  /// CUDA's handle, or the emulation's.
+  void* native() const { return native_; }
+
+ private:
+  void* native_ = nullptr;
+};
+
+/// A point in a stream's work.
+class event {
+ public:
+  event();
+  ~event();
+  event(const event&) = delete;
+  event& operator=(const event&) = delete;
+
+  /// Marks the end of what `on` was given so far.
+  void record(const stream& on);
+
+  /// Whether that work is done. The emulation does it now.
+  bool is_done() const;
+
+  void synchronize() const;
+
+  void* native() const { return native_; }
+
+ private:
+  void* native_ = nullptr;
+};
+
+/// Seconds between two recorded events that are done. The emulation knows no time: 0.
+double seconds_between(const event& begin, const event& end);
+
+/// Work that was recorded once and is given again as one piece: a decode step of one batch size.
+class graph {
+ public:
+  /// Records what `work` gives to `on` instead of doing it. Kernels, copies and fills can be recorded;
+  /// allocating and synchronizing cannot.
+  /// @errors device_error
+  static graph capture(const stream& on, const std::function<void()>& work);
+
+  graph(graph&& other) noexcept;
+  graph& operator=(graph&&) = delete;
+  ~graph();
+
+  void launch(const stream& on) const;
+
+ private:
+  explicit graph(void* native) : native_(native) {}
+
+  void* native_ = nullptr;
+};
+
+} // namespace troupe::kernels::cuda

@@ -1,0 +1,235 @@
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "kernels/cuda/device.hpp"
+
+namespace troupe::kernels::cuda {
+
+namespace {
+
+// What the kernels are compiled for, and nothing older or newer: sm_90a code runs on that chip alone.
+constexpr int compiled_major = 9;
+constexpr int compiled_minor = 0;
+
+void check(cudaError_t status, const std::string& operation) {
+  if (status == cudaSuccess)
+    return;
+  cudaGetLastError(); // it is told here; the next call starts clean
+  throw device_error(operation, std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status));
+}
+
+cudaStream_t native_of(const stream& s) {
+  return static_cast<cudaStream_t>(s.native());
+}
+
+cudaEvent_t native_of(const event& e) {
+  return static_cast<cudaEvent_t>(e.native());
+}
+
+device_info describe(int ordinal) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, ordinal),
+        "read the properties of device " + std::to_string(ordinal));
+  device_info info;
+  info.ordinal = ordinal;
+  info.name = properties.name;
+  info.major = properties.major;
+  info.minor = properties.minor;
+  info.memory_bytes = properties.totalGlobalMem;
+  info.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
+  info.multiprocessors = static_cast<unsigned>(properties.multiProcessorCount);
+  return info;
+}
+
+// What the runtime calls an insufficient driver is often none at all.
+[[noreturn]] void refuse_driver() {
+  int version = 0;
+  cudaDriverGetVersion(&version);
+  const auto text = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
+  throw device_error("look for devices",
+                     version == 0 ? "no NVIDIA driver is loaded"
+                                  : "the driver is for CUDA " + text(version) + "; this build needs one for "
+                                        + text(CUDART_VERSION / 1000 * 1000) + " or later");
+}
+
+std::string bytes_text(std::size_t num_bytes) {
+  return std::to_string(num_bytes) + " bytes";
+}
+
+} // namespace
+
+bool is_real_device() {
+  return true;
+}
+
+std::vector<device_info> list_devices() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver)
+    refuse_driver();
+  if (status == cudaErrorNoDevice)
+    count = 0;
+  else
+    check(status, "look for devices");
+  std::vector<device_info> devices;
+  for (int ordinal = 0; ordinal < count; ++ordinal)
+    devices.push_back(describe(ordinal));
+  return devices;
+}
+
+std::string why_unsuitable(const device_info& device) {
+  if (device.major == compiled_major && device.minor == compiled_minor)
+    return {};
+  return device.name + " has compute capability " + std::to_string(device.major) + "."
+         + std::to_string(device.minor) + "; this build is for 9.0 (H100, H200) alone";
+}
+
+device_info use_device(int ordinal) {
+  const auto devices = list_devices();
+  const std::string operation = "use device " + std::to_string(ordinal);
+  if (ordinal < 0 || static_cast<std::size_t>(ordinal) >= devices.size())
+    throw device_error(operation, "this machine has " + std::to_string(devices.size()) + " devices");
+  const device_info& device = devices[static_cast<std::size_t>(ordinal)];
+  if (const std::string reason = why_unsuitable(device); !reason.empty())
+    throw device_error(operation, reason);
+  check(cudaSetDevice(ordinal), operation);
+  return device;
+}
+
+device_memory::device_memory(std::size_t num_bytes) : size_(num_bytes) {
+  if (num_bytes == 0)
+    return;
+  void* data = nullptr;
+  check(cudaMalloc(&data, num_bytes), "allocate " + bytes_text(num_bytes) + " on the device");
+  data_.reset(static_cast<std::byte*>(data));
+}
+
+void device_memory::release::operator()(std::byte* data) const noexcept {
+  cudaFree(data);
+}
+
+pinned_memory::pinned_memory(std::size_t num_bytes) : size_(num_bytes) {
+  if (num_bytes == 0)
+    return;
+  void* data = nullptr;
+  check(cudaHostAlloc(&data, num_bytes, cudaHostAllocDefault),
+        "allocate " + bytes_text(num_bytes) + " of pinned memory");
+  data_.reset(static_cast<std::byte*>(data));
+}
+
+void pinned_memory::release::operator()(std::byte* data) const noexcept {
+  cudaFreeHost(data);
+}
+
+stream::stream() {
+  cudaStream_t native = nullptr;
+  // Non-blocking: the legacy default stream would order all streams of the process.
+  check(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking), "create a stream");
+  native_ = native;
+}
+
+stream::~stream() {
+  cudaStreamDestroy(native_of(*this));
+}
+
+void stream::copy_to_device(void* to, const void* from, std::size_t num_bytes) const {
+  if (num_bytes == 0)
+    return;
+  check(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyHostToDevice, native_of(*this)),
+        "copy " + bytes_text(num_bytes) + " to the device");
+}
+
+void stream::copy_to_host(void* to, const void* from, std::size_t num_bytes) const {
+  if (num_bytes == 0)
+    return;
+  check(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDeviceToHost, native_of(*this)),
+        "copy " + bytes_text(num_bytes) + " to the host");
+}
+
+void stream::copy_on_device(void* to, const void* from, std::size_t num_bytes) const {
+  if (num_bytes == 0)
+    return;
+  check(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyDeviceToDevice, native_of(*this)),
+        "copy " + bytes_text(num_bytes) + " on the device");
+}
+
+void stream::fill(void* to, unsigned char value, std::size_t num_bytes) const {
+  if (num_bytes == 0)
+    return;
+  check(cudaMemsetAsync(to, value, num_bytes, native_of(*this)), "fill " + bytes_text(num_bytes));
+}
+
+void stream::wait(const event& of) const {
+  check(cudaStreamWaitEvent(native_of(*this), native_of(of), 0), "let a stream wait for an event");
+}
+
+void stream::synchronize() const {
+  check(cudaStreamSynchronize(native_of(*this)), "wait for a stream");
+}
+
+event::event() {
+  cudaEvent_t native = nullptr;
+  check(cudaEventCreate(&native), "create an event");
+  native_ = native;
+}
+
+event::~event() {
+  cudaEventDestroy(native_of(*this));
+}
+
+void event::record(const stream& on) {
+  check(cudaEventRecord(native_of(*this), native_of(on)), "record an event");
+}
+
+bool event::is_done() const {
+  const cudaError_t status = cudaEventQuery(native_of(*this));
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  check(status, "ask whether an event is done");
+  return true;
+}
+
+void event::synchronize() const {
+  check(cudaEventSynchronize(native_of(*this)), "wait for an event");
+}
+
+double seconds_between(const event& begin, const event& end) {
+  float milliseconds = 0.0F;
+  check(cudaEventElapsedTime(&milliseconds, native_of(begin), native_of(end)), "measure time between events");
+  return static_cast<double>(milliseconds) * 1e-3;
+}
+
+graph graph::capture(const stream& on, const std::function<void()>& work) {
+  cudaGraph_t recorded = nullptr;
+  check(cudaStreamBeginCapture(native_of(on), cudaStreamCaptureModeThreadLocal), "begin to record a graph");
+  try {
+    work();
+  } catch (...) {
+    cudaStreamEndCapture(native_of(on), &recorded);
+    if (recorded != nullptr)
+      cudaGraphDestroy(recorded);
+    throw;
+  }
+  check(cudaStreamEndCapture(native_of(on), &recorded), "record a graph");
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&executable, recorded, 0);
+  cudaGraphDestroy(recorded);
+  check(status, "instantiate a graph");
+  return graph(executable);
+}
+
+graph::graph(graph&& other) noexcept : native_(std::exchange(other.native_, nullptr)) {}
+
+graph::~graph() {
+  if (native_ != nullptr)
+    cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(native_));
+}
+
+void graph::launch(const stream& on) const {
+  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(native_), native_of(on)), "launch a graph");
+}
+
+} // namespace troupe::kernels::cuda

@@ -1,0 +1,268 @@
+#include "kernels/cuda/emulation.hpp"
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#if defined(__has_feature)
+#  if __has_feature(address_sanitizer)
+#    define TROUPE_ASAN_FIBERS
+#  endif
+#elif defined(__SANITIZE_ADDRESS__)
+#  define TROUPE_ASAN_FIBERS
+#endif
+#ifdef TROUPE_ASAN_FIBERS
+#  include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace troupe::kernels::cuda::emulation {
+
+namespace {
+
+constexpr std::size_t stack_bytes = std::size_t{256} << 10;
+constexpr std::size_t lanes = 32;
+constexpr std::size_t most_value_bytes = 64;
+constexpr std::size_t most_threads = 1024; // of a block
+constexpr unsigned char shared_poison = 0xA5;
+
+// The meeting of a warp's lanes. Two sets of values in turn: a lane may come to the next meeting while others
+// still read the values of this one, but not to the one after.
+struct warp_meeting {
+  std::uint64_t round = 0;
+  std::size_t arrived = 0;
+  const char* kind = nullptr;
+  std::size_t value_bytes = 0;
+  alignas(16) std::byte values[2][lanes * most_value_bytes];
+};
+
+enum class waits_for : std::uint8_t { nothing, warp, block };
+
+struct fiber {
+  ucontext_t context{};
+  std::unique_ptr<std::byte[]> stack;
+  thread_place where;
+  std::size_t warp = 0;
+  std::size_t lane = 0;
+  waits_for waiting = waits_for::nothing;
+  std::uint64_t round = 0; // which it waits to see over
+  bool ended = false;
+  void* fake_stack = nullptr; // the address sanitizer's
+};
+
+struct machine {
+  order threads_order = order::rising;
+  std::vector<fiber> fibers{};
+  std::vector<warp_meeting> warps{};
+  std::uint64_t block_round = 0;
+  std::size_t block_arrived = 0;
+  std::vector<std::byte> shared{};
+  std::byte* shared_start = nullptr;
+  const std::function<void()>* kernel = nullptr;
+  const char* name = "";
+  ucontext_t scheduler{};
+  void* scheduler_fake_stack = nullptr;
+  const void* scheduler_stack = nullptr;
+  std::size_t scheduler_stack_bytes = 0;
+  fiber* current = nullptr;
+};
+
+// One a host thread: fibers never move between host threads.
+machine& here() {
+  static thread_local machine m;
+  return m;
+}
+
+void enter_fiber_stack([[maybe_unused]] machine& m, [[maybe_unused]] fiber& f) {
+#ifdef TROUPE_ASAN_FIBERS
+  __sanitizer_finish_switch_fiber(f.fake_stack, &m.scheduler_stack, &m.scheduler_stack_bytes);
+#endif
+}
+
+// Back to the scheduler; returns when the fiber is resumed.
+void leave(machine& m, fiber& f) {
+#ifdef TROUPE_ASAN_FIBERS
+  __sanitizer_start_switch_fiber(f.ended ? nullptr : &f.fake_stack, m.scheduler_stack,
+                                 m.scheduler_stack_bytes);
+#endif
+  swapcontext(&f.context, &m.scheduler);
+  enter_fiber_stack(m, f);
+}
+
+void fiber_main() {
+  machine& m = here();
+  fiber& f = *m.current;
+  enter_fiber_stack(m, f);
+  (*m.kernel)();
+  f.ended = true;
+  leave(m, f);
+}
+
+void resume(machine& m, fiber& f) {
+  m.current = &f;
+#ifdef TROUPE_ASAN_FIBERS
+  __sanitizer_start_switch_fiber(&m.scheduler_fake_stack, f.stack.get(), stack_bytes);
+#endif
+  swapcontext(&m.scheduler, &f.context);
+#ifdef TROUPE_ASAN_FIBERS
+  __sanitizer_finish_switch_fiber(m.scheduler_fake_stack, nullptr, nullptr);
+#endif
+  m.current = nullptr;
+}
+
+bool may_run(const machine& m, const fiber& f) {
+  switch (f.waiting) {
+  case waits_for::nothing:
+    return true;
+  case waits_for::warp:
+    return m.warps[f.warp].round > f.round;
+  case waits_for::block:
+    return m.block_round > f.round;
+  }
+  return false;
+}
+
+void prepare(machine& m, dimensions grid, dimensions block, dimensions at) {
+  const std::size_t threads = std::size_t{block.x} * block.y * block.z;
+  if (m.fibers.size() < threads)
+    m.fibers.resize(threads);
+  m.warps.assign((threads + lanes - 1) / lanes, {});
+  m.block_round = 0;
+  m.block_arrived = 0;
+  for (std::size_t t = 0; t < threads; ++t) {
+    fiber& f = m.fibers[t];
+    if (f.stack == nullptr)
+      f.stack = std::make_unique<std::byte[]>(stack_bytes);
+    const auto index = static_cast<unsigned>(t);
+    f.where = {{index % block.x, index / block.x % block.y, index / (block.x * block.y)}, at, block, grid};
+    f.warp = t / lanes;
+    f.lane = t % lanes;
+    f.waiting = waits_for::nothing;
+    f.ended = false;
+    f.fake_stack = nullptr;
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get();
+    f.context.uc_stack.ss_size = stack_bytes;
+    f.context.uc_link = nullptr;
+    makecontext(&f.context, fiber_main, 0);
+  }
+}
+
+void run_block(machine& m, std::size_t threads, std::mt19937& random) {
+  std::vector<std::size_t> turns(threads);
+  std::iota(turns.begin(), turns.end(), std::size_t{0});
+  if (m.threads_order == order::falling)
+    std::reverse(turns.begin(), turns.end());
+  for (std::size_t left = threads; left > 0;) {
+    if (m.threads_order == order::mixed)
+      std::shuffle(turns.begin(), turns.end(), random);
+    bool moved = false;
+    for (const std::size_t t : turns) {
+      fiber& f = m.fibers[t];
+      if (f.ended || !may_run(m, f))
+        continue;
+      f.waiting = waits_for::nothing;
+      resume(m, f);
+      moved = true;
+      left -= f.ended ? 1 : 0;
+    }
+    if (!moved) {
+      m.current = nullptr;
+      trap("some threads wait at a barrier that others never reach");
+    }
+  }
+}
+
+} // namespace
+
+const thread_place& place() {
+  return here().current->where;
+}
+
+void set_order(order of_threads) {
+  here().threads_order = of_threads;
+}
+
+void run(const char* name, dimensions grid, dimensions block, std::size_t shared_bytes,
+         const std::function<void()>& kernel) {
+  machine& m = here();
+  m.name = name;
+  m.kernel = &kernel;
+  const std::size_t threads = std::size_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > most_threads || threads % lanes != 0)
+    trap("a block has to have 32 to 1024 threads in whole warps");
+  std::mt19937 random(12345);
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        prepare(m, grid, block, {x, y, z});
+        // A fresh allocation of just the size, so that the address sanitizer knows its end.
+        m.shared = std::vector<std::byte>(shared_bytes + 128, std::byte{shared_poison});
+        void* start = m.shared.data();
+        std::size_t room = m.shared.size();
+        m.shared_start = static_cast<std::byte*>(std::align(128, shared_bytes, start, room));
+        run_block(m, threads, random);
+      }
+  m.kernel = nullptr;
+}
+
+std::byte* shared_memory() {
+  return here().shared_start;
+}
+
+void block_barrier() {
+  machine& m = here();
+  fiber& f = *m.current;
+  const std::size_t threads = std::size_t{f.where.block_size.x} * f.where.block_size.y * f.where.block_size.z;
+  f.round = m.block_round;
+  if (++m.block_arrived == threads) {
+    m.block_arrived = 0;
+    ++m.block_round;
+  }
+  f.waiting = waits_for::block;
+  leave(m, f); // also the last to come, so that no order is favoured
+}
+
+const std::byte* exchange(const char* kind, const void* value, std::size_t num_bytes) {
+  machine& m = here();
+  fiber& f = *m.current;
+  warp_meeting& warp = m.warps[f.warp];
+  if (num_bytes > most_value_bytes)
+    trap("a value of a collective is too large");
+  if (warp.arrived == 0) {
+    warp.kind = kind;
+    warp.value_bytes = num_bytes;
+  } else if (std::strcmp(warp.kind, kind) != 0 || warp.value_bytes != num_bytes) {
+    trap("lanes of a warp meet in different collectives");
+  }
+  std::byte* values = warp.values[warp.round % 2];
+  std::memcpy(values + f.lane * num_bytes, value, num_bytes);
+  f.round = warp.round;
+  if (++warp.arrived == lanes) {
+    warp.arrived = 0;
+    ++warp.round;
+  }
+  f.waiting = waits_for::warp;
+  leave(m, f);
+  return values;
+}
+
+void trap(const char* message) {
+  const machine& m = here();
+  if (m.current != nullptr) {
+    const thread_place& at = m.current->where;
+    std::fprintf(stderr, "emulated kernel %s: %s (block %u,%u,%u thread %u,%u,%u)\n", m.name, message,
+                 at.block.x, at.block.y, at.block.z, at.thread.x, at.thread.y, at.thread.z);
+  } else {
+    std::fprintf(stderr, "emulated kernel %s: %s\n", m.name, message);
+  }
+  std::abort();
+}
+
+} // namespace troupe::kernels::cuda::emulation

@@ -1,0 +1,35 @@
+// Which (row, slot) pairs each expert has: a counting sort on the device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/device.hpp"
+
+namespace troupe::kernels::cuda {
+
+/// A pair without an expert, and the place of a pair that has none.
+inline constexpr std::uint32_t no_place = 0xffffffffU;
+
+/// Pointers are to device memory.
+struct expert_table_args {
+  /// [pairs]: row · top_k + slot goes to this expert. What is not below `num_experts` (`no_place`: a row that
+  /// has ended, a slot of padding) is left out.
+  const std::uint32_t* experts = nullptr;
+  std::size_t pairs = 0;
+  std::size_t num_experts = 0;
+  /// [num_experts + 1]: the pairs of expert e are entries offsets[e] to offsets[e + 1].
+  std::uint32_t* offsets = nullptr;
+  /// [pairs]: row · top_k + slot, sorted by expert, stable; written up to offsets[num_experts].
+  std::uint32_t* entries = nullptr;
+  /// [pairs], or null: where a pair stands in `entries`; `no_place` for those left out.
+  std::uint32_t* positions = nullptr;
+};
+
+/// A block an expert, and one more for those without: it counts pairs of lower experts, which is where its
+/// own begin, and then writes these in order. Reads the table twice an expert, from L2, instead of sorting a
+/// one-hot matrix of it.
+/// @source DeepSpeed-Inference § V.C (the table); "Who Says Elephants Can't Run" § 3.3, § 3.5 (the left out)
+void build_expert_table(const stream& on, const expert_table_args& args);
+
+} // namespace troupe::kernels::cuda

@@ -1,0 +1,31 @@
+// Copies of KV blocks on the device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/device.hpp"
+#include "kernels/cuda/kv_layout.hpp"
+
+namespace troupe::kernels::cuda {
+
+struct block_copy {
+  std::uint32_t from = 0;
+  std::uint32_t to = 0;
+};
+
+/// Pointers are to device memory.
+struct copy_blocks_args {
+  /// [num_layers].
+  const kv_layer* layers = nullptr;
+  std::size_t num_layers = 0;
+  /// [num_copies]: no block is both written and read, or written twice.
+  const block_copy* copies = nullptr;
+  std::size_t num_copies = 0;
+};
+
+/// Copies blocks in every layer: for forked sequences. To and from pinned memory a block goes with the
+/// stream's own copies, `kv_layer::block_bytes` of each layer.
+void copy_blocks(const stream& on, const copy_blocks_args& args);
+
+} // namespace troupe::kernels::cuda

@@ -1,0 +1,58 @@
+// Where keys and values of past tokens lie in device memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/annotations.hpp"
+#include "kernels/tensor.hpp"
+
+namespace troupe::kernels::cuda {
+
+/// One layer's blocks: [block]{keys [kv_head][token][head_dim], values likewise, with int8 scales of the keys
+/// [kv_head][token] and of the values, f32}. A token's head is contiguous, so that a warp reads some of them
+/// with 16-byte loads; a block is contiguous, so that it is copied, or swapped to pinned memory, as one
+/// piece.
+struct kv_layer {
+  std::byte* data = nullptr;
+  std::size_t blocks = 0;
+  /// 16 or 32.
+  std::size_t block_tokens = 16;
+  std::size_t kv_heads = 0;
+  /// 8 to 256, a multiple of 8.
+  std::size_t head_dim = 0;
+  /// bf16, or int8 with a scale for each token and head: max |x| / 127, integers rounded to nearest even.
+  dtype type = dtype::bf16;
+
+  TROUPE_BOTH constexpr std::size_t head_bytes() const {
+    return type == dtype::int8 ? head_dim : 2 * head_dim;
+  }
+
+  TROUPE_BOTH constexpr std::size_t scale_bytes() const { return type == dtype::int8 ? sizeof(float) : 0; }
+
+  TROUPE_BOTH constexpr std::size_t block_bytes() const {
+    return 2 * kv_heads * block_tokens * (head_bytes() + scale_bytes());
+  }
+
+  /// Of token `slot` (block · block_tokens + place in the block): first byte of its key of one head.
+  TROUPE_BOTH constexpr std::size_t key_offset(std::size_t slot, std::size_t kv_head) const {
+    return slot / block_tokens * block_bytes()
+           + (kv_head * block_tokens + slot % block_tokens) * head_bytes();
+  }
+
+  TROUPE_BOTH constexpr std::size_t value_offset(std::size_t slot, std::size_t kv_head) const {
+    return key_offset(slot, kv_head) + kv_heads * block_tokens * head_bytes();
+  }
+
+  /// Of its key's scale, and its value's.
+  TROUPE_BOTH constexpr std::size_t key_scale_offset(std::size_t slot, std::size_t kv_head) const {
+    return slot / block_tokens * block_bytes() + 2 * kv_heads * block_tokens * head_bytes()
+           + (kv_head * block_tokens + slot % block_tokens) * sizeof(float);
+  }
+
+  TROUPE_BOTH constexpr std::size_t value_scale_offset(std::size_t slot, std::size_t kv_head) const {
+    return key_scale_offset(slot, kv_head) + kv_heads * block_tokens * sizeof(float);
+  }
+};
+
+} // namespace troupe::kernels::cuda

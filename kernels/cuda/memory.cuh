@@ -1,0 +1,45 @@
+// Loads of 16 bytes and what caches are told about them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/bits.hpp"
+#include "kernels/cuda/launch.cuh"
+
+// Registers must be indexed by constants: loops over arrays of them have to be unrolled.
+#if defined(__CUDACC__)
+#  define TROUPE_UNROLL _Pragma("unroll")
+#else
+#  define TROUPE_UNROLL
+#endif
+
+namespace troupe::kernels::cuda {
+
+/// 16 bytes, aligned, that nobody writes during the kernel and that are not needed again: weights.
+__device__ inline bits128 load_once(const void* from) {
+#if defined(__CUDACC__)
+  bits128 value;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
+      : "l"(from));
+  return value;
+#else
+  return *static_cast<const bits128*>(from);
+#endif
+}
+
+/// 16 bytes, aligned, that nobody writes during the kernel and that other threads want too: activations.
+__device__ inline bits128 load_again(const void* from) {
+#if defined(__CUDACC__)
+  bits128 value;
+  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.word[0]), "=r"(value.word[1]), "=r"(value.word[2]), "=r"(value.word[3])
+      : "l"(from));
+  return value;
+#else
+  return *static_cast<const bits128*>(from);
+#endif
+}
+
+} // namespace troupe::kernels::cuda

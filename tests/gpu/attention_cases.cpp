@@ -1,0 +1,299 @@
+#include "kernels/attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/cuda/attention.hpp"
+#include "kernels/cuda/prefill.hpp"
+#include "tests/gpu/cases.hpp"
+#include "tests/gpu/device_cache.hpp"
+
+namespace troupe::gpu_check {
+
+namespace {
+
+using namespace kernels;
+
+struct variant {
+  std::vector<std::uint32_t> lengths; ///< of sequences, in tokens
+  bool all_rows;                      ///< every position a row (prefill), or the last of each (decode)
+  std::size_t heads;
+  std::size_t kv_heads;
+  std::size_t head_dim;
+  std::size_t window;
+  bool sinks;
+  dtype cache_type;
+  std::size_t split_keys;
+};
+
+struct batch {
+  std::vector<attention_row> rows;
+  std::vector<std::vector<std::uint32_t>> blocks;
+  std::vector<std::uint32_t> slots; // of all tokens
+  std::size_t num_blocks = 0;
+  std::size_t table_width = 0;
+  std::uint32_t most_position = 0;
+};
+
+batch make_batch(session& s, const variant& v, std::size_t block_tokens) {
+  batch b;
+  for (const std::uint32_t length : v.lengths) {
+    b.blocks.emplace_back((length + block_tokens - 1) / block_tokens);
+    b.num_blocks += b.blocks.back().size();
+    b.table_width = std::max(b.table_width, b.blocks.back().size());
+    b.most_position = std::max(b.most_position, length - 1);
+  }
+  b.num_blocks += 2; // that nobody owns, and that hold NaN
+  std::vector<std::uint32_t> ids(b.num_blocks);
+  std::iota(ids.begin(), ids.end(), 0U);
+  std::shuffle(ids.begin(), ids.end(), s.random());
+  auto next = ids.begin();
+  for (std::uint32_t q = 0; q < v.lengths.size(); ++q) {
+    for (std::uint32_t& block : b.blocks[q])
+      block = *next++;
+    for (std::uint32_t p = 0; p < v.lengths[q]; ++p) {
+      b.slots.push_back(
+          static_cast<std::uint32_t>(b.blocks[q][p / block_tokens] * block_tokens + p % block_tokens));
+      if (v.all_rows || p + 1 == v.lengths[q])
+        b.rows.push_back({q, p});
+    }
+  }
+  return b;
+}
+
+// The same rows through `prefill`, whole and cut into runs of at most 7 rows.
+void check_prefill(session& s, cuda::attention_args args, const std::vector<std::uint32_t>& sequences,
+                   const std::vector<std::uint32_t>& positions, const std::vector<bfloat16>& want,
+                   const std::string& what) {
+  std::vector<bfloat16> whole;
+  for (const std::size_t most_rows : {1024U, 7U}) {
+    const auto runs = cuda::runs_of(sequences, positions, most_rows);
+    const device_array<cuda::row_run> device_runs(s.on(), runs);
+    const device_array<bfloat16> output(s.on(), want.size());
+    args.output = output.data();
+    cuda::prefill(s.on(), {.attention = args,
+                           .runs = device_runs.data(),
+                           .num_runs = runs.size(),
+                           .most_rows = std::min<std::size_t>(most_rows, sequences.size())});
+    if (whole.empty()) {
+      whole = output.download(s.on());
+      s.compare(what + ", prefill", whole, want, {.relative = 0x1p-8, .element = 0x1p-6});
+    } else {
+      s.compare_exact(what + ", prefill in runs of 7", output.download(s.on()), whole);
+    }
+  }
+}
+
+void check(session& s, const variant& v) {
+  const std::size_t block_tokens = 16;
+  const batch b = make_batch(s, v, block_tokens);
+  device_cache cache(s, b.num_blocks, block_tokens, v.kv_heads, v.head_dim, v.cache_type);
+  const std::size_t kv_width = v.kv_heads * v.head_dim;
+  const std::size_t width = v.heads * v.head_dim;
+  const auto keys = s.normal(b.slots.size() * kv_width);
+  const auto values = s.normal(b.slots.size() * kv_width);
+  kv_write(s.cpu(), {.cache = &cache.cpu,
+                     .layer = 0,
+                     .keys = view_of(keys.data(), b.slots.size(), kv_width),
+                     .values = view_of(values.data(), b.slots.size(), kv_width),
+                     .slots = b.slots});
+  cache.upload(s, b.slots);
+  const auto query = s.normal_bf16(b.rows.size() * width);
+  const auto sinks = s.normal(v.heads);
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(v.head_dim)));
+
+  std::vector<attention_sequence> sequences;
+  std::vector<std::uint32_t> tables(v.lengths.size() * b.table_width, 0xffffffffU);
+  for (std::size_t q = 0; q < v.lengths.size(); ++q) {
+    sequences.push_back({b.blocks[q]});
+    std::copy(b.blocks[q].begin(), b.blocks[q].end(),
+              tables.begin() + static_cast<std::ptrdiff_t>(q * b.table_width));
+  }
+  std::vector<bfloat16> want(b.rows.size() * width);
+  attention(s.cpu(), {.cache = &cache.cpu,
+                      .layer = 0,
+                      .query = view_of(query.data(), b.rows.size(), width),
+                      .heads = v.heads,
+                      .rows = b.rows,
+                      .sequences = sequences,
+                      .scale = scale,
+                      .sliding_window = v.window,
+                      .sinks = v.sinks ? sinks.data() : nullptr,
+                      .output = view_of(want.data(), b.rows.size(), width)});
+
+  std::vector<std::uint32_t> of_rows;
+  std::vector<std::uint32_t> positions;
+  for (const attention_row& row : b.rows) {
+    of_rows.push_back(row.sequence);
+    positions.push_back(row.position);
+  }
+  const device_array<bfloat16> q(s.on(), query);
+  const device_array<std::uint32_t> device_sequences(s.on(), of_rows);
+  const device_array<std::uint32_t> device_positions(s.on(), positions);
+  const device_array<std::uint32_t> device_tables(s.on(), tables);
+  const device_array<float> device_sinks(s.on(), sinks);
+  const device_array<bfloat16> output(s.on(), b.rows.size() * width);
+  cuda::attention_args args{.cache = cache.layer,
+                            .query = q.data(),
+                            .rows = b.rows.size(),
+                            .heads = v.heads,
+                            .sequences = device_sequences.data(),
+                            .positions = device_positions.data(),
+                            .block_tables = device_tables.data(),
+                            .num_sequences = v.lengths.size(),
+                            .table_width = b.table_width,
+                            .scale = scale,
+                            .sliding_window = v.window,
+                            .sinks = v.sinks ? device_sinks.data() : nullptr,
+                            .split_keys = v.split_keys,
+                            .most_position = b.most_position,
+                            .output = output.data()};
+  const device_array<float> workspace(s.on(), cuda::attention_workspace_floats(args));
+  args.workspace = workspace.data();
+  cuda::attention(s.on(), args);
+  const std::string what = std::to_string(b.rows.size()) + " rows of " + std::to_string(v.lengths.size())
+                           + " sequences, " + std::to_string(v.heads) + "/" + std::to_string(v.kv_heads)
+                           + " heads of " + std::to_string(v.head_dim) + ", " + name_of(v.cache_type)
+                           + ", splits of " + std::to_string(v.split_keys) + (v.window != 0 ? ", window" : "")
+                           + (v.sinks ? ", sinks" : "");
+  // The reference rounds probabilities to BF16, and so moves a sum of them by half a unit times 1 / √keys or
+  // so.
+  s.compare(what, output.download(s.on()), want, {.relative = 0x1p-8, .element = 0x1p-6});
+  check_prefill(s, args, of_rows, positions, want, what);
+
+  // The first row alone: the same bits.
+  args.rows = 1;
+  const device_array<bfloat16> alone(s.on(), width);
+  args.output = alone.data();
+  cuda::attention(s.on(), args);
+  auto all = output.download(s.on());
+  all.resize(width);
+  s.compare_exact(what + ", alone", alone.download(s.on()), all);
+}
+
+void time_decode(session& s, std::size_t rows, std::uint32_t length, dtype type) {
+  const std::size_t kv_heads = s.options().small ? 2 : 8;
+  const std::size_t heads = 4 * kv_heads;
+  const std::size_t head_dim = s.options().small ? 16 : 128;
+  const std::size_t blocks_each = (length + 15) / 16;
+  cuda::kv_layer layer{.blocks = rows * blocks_each,
+                       .block_tokens = 16,
+                       .kv_heads = kv_heads,
+                       .head_dim = head_dim,
+                       .type = type};
+  // Random bytes that are numbers, as BF16 and as scales: from 0.5 to 2. A block's, again and again.
+  std::vector<std::byte> block(layer.block_bytes());
+  std::generate(block.begin(), block.end(), [&, i = 0U]() mutable {
+    return i++ % 2 == 0 ? static_cast<std::byte>(s.random()() & 0xffU) : std::byte{0x3f};
+  });
+  const device_array<std::byte> memory(s.on(), layer.block_bytes() * layer.blocks);
+  layer.data = memory.data();
+  s.on().copy_to_device(layer.data, block.data(), block.size());
+  for (std::size_t filled = 1; filled < layer.blocks; filled *= 2)
+    s.on().copy_on_device(layer.data + filled * block.size(), layer.data,
+                          std::min(filled, layer.blocks - filled) * block.size());
+  s.on().synchronize();
+  std::vector<std::uint32_t> tables(rows * blocks_each);
+  std::iota(tables.begin(), tables.end(), 0U);
+  std::shuffle(tables.begin(), tables.end(), s.random());
+  std::vector<std::uint32_t> sequences(rows);
+  std::iota(sequences.begin(), sequences.end(), 0U);
+  const device_array<std::uint32_t> device_tables(s.on(), tables);
+  const device_array<std::uint32_t> device_sequences(s.on(), sequences);
+  const device_array<std::uint32_t> positions(s.on(), std::vector<std::uint32_t>(rows, length - 1));
+  const device_array<bfloat16> query(s.on(), s.normal_bf16(rows * heads * head_dim));
+  const device_array<bfloat16> output(s.on(), rows * heads * head_dim);
+  for (const bool invariant : {false, true}) {
+    cuda::attention_args args{.cache = layer,
+                              .query = query.data(),
+                              .rows = rows,
+                              .heads = heads,
+                              .sequences = device_sequences.data(),
+                              .positions = positions.data(),
+                              .block_tables = device_tables.data(),
+                              .num_sequences = rows,
+                              .table_width = blocks_each,
+                              .scale = 0.1F,
+                              .split_keys = invariant ? cuda::invariant_split_keys
+                                                      : cuda::split_keys_for(rows, kv_heads, length - 1, 132),
+                              .most_position = length - 1,
+                              .output = output.data()};
+    const device_array<float> workspace(s.on(), cuda::attention_workspace_floats(args));
+    args.workspace = workspace.data();
+    s.time("attention " + std::to_string(rows) + " rows, " + std::to_string(length) + " keys, "
+               + name_of(type) + (invariant ? ", invariant" : ""),
+           {.bytes = static_cast<double>(layer.block_bytes() * layer.blocks), .flops = 0.0}, 1,
+           [&](std::size_t) { cuda::attention(s.on(), args); });
+  }
+}
+
+// Rows [0, length) of one sequence: operations of both products over half of the keys on average.
+void time_prefill(session& s, std::uint32_t length) {
+  const std::size_t kv_heads = s.options().small ? 2 : 8;
+  const std::size_t heads = 4 * kv_heads;
+  const std::size_t head_dim = s.options().small ? 16 : 128;
+  const std::size_t blocks = (length + 15) / 16;
+  device_cache cache(s, blocks, 16, kv_heads, head_dim, dtype::bf16);
+  const device_array<bfloat16> numbers(s.on(), s.normal_bf16(cache.layer.block_bytes() * blocks / 2));
+  cache.layer.data = reinterpret_cast<std::byte*>(numbers.data());
+  std::vector<std::uint32_t> table(blocks);
+  std::iota(table.begin(), table.end(), 0U);
+  const device_array<std::uint32_t> device_table(s.on(), table);
+  const device_array<bfloat16> query(s.on(), s.normal_bf16(length * heads * head_dim));
+  const device_array<bfloat16> output(s.on(), length * heads * head_dim);
+  const device_array<cuda::row_run> runs(s.on(), std::vector<cuda::row_run>{{0, length, 0, 0}});
+  s.time("prefill " + std::to_string(length) + " rows, " + std::to_string(heads) + "/"
+             + std::to_string(kv_heads) + " heads of " + std::to_string(head_dim),
+         {.bytes = 0.0,
+          .flops = 2.0 * static_cast<double>(length) * static_cast<double>(length)
+                   * static_cast<double>(heads * head_dim)},
+         1, [&](std::size_t) {
+           cuda::prefill(s.on(), {.attention = {.cache = cache.layer,
+                                                .query = query.data(),
+                                                .rows = length,
+                                                .heads = heads,
+                                                .block_tables = device_table.data(),
+                                                .num_sequences = 1,
+                                                .table_width = blocks,
+                                                .scale = 0.1F,
+                                                .output = output.data()},
+                                  .runs = runs.data(),
+                                  .num_runs = 1,
+                                  .most_rows = length});
+         });
+}
+
+} // namespace
+
+void check_attention(session& s) {
+  if (!s.begin("attention"))
+    return;
+  std::vector<variant> variants = {
+      {{1, 33, 70}, false, 4, 4, 16, 0, false, dtype::bf16, 64},
+      {{20, 3}, true, 6, 2, 40, 0, true, dtype::bf16, 64},
+      {{150}, false, 8, 1, 72, 37, false, dtype::bf16, 64},
+      {{65, 130}, false, 10, 1, 136, 0, true, dtype::int8, 64},
+      {{90}, false, 3, 1, 256, 64, false, dtype::int8, 128},
+  };
+  if (!s.options().small)
+    variants.insert(
+        variants.end(),
+        {
+            {{1, 700, 2049, 513, 5}, false, 32, 8, 128, 0, false, dtype::bf16, cuda::invariant_split_keys},
+            {{1, 700, 2049, 513, 5}, false, 32, 8, 128, 0, false, dtype::int8, 128},
+            {{8000}, false, 16, 16, 64, 0, false, dtype::bf16, 1024},
+            {{8000, 17}, false, 28, 4, 128, 1000, true, dtype::bf16, 256},
+            {{300, 41}, true, 16, 2, 128, 0, false, dtype::bf16, cuda::invariant_split_keys},
+        });
+  for (const variant& v : variants)
+    check(s, v);
+  const bool small = s.options().small;
+  time_decode(s, 1, small ? 70 : 8192, dtype::bf16);
+  time_decode(s, small ? 2 : 8, small ? 70 : 8192, dtype::bf16);
+  time_decode(s, small ? 2 : 64, small ? 70 : 8192, dtype::bf16);
+  time_decode(s, small ? 2 : 64, small ? 70 : 8192, dtype::int8);
+  time_prefill(s, small ? 70 : 2048);
+}
+
+} // namespace troupe::gpu_check

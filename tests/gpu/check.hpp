@@ -1,0 +1,175 @@
+// What the checks of GPU ops share: a device, the CPU's kernels as reference, random inputs, comparisons,
+// times.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/bfloat16.hpp"
+#include "kernels/context.hpp"
+#include "kernels/cuda/device.hpp"
+
+namespace troupe::gpu_check {
+
+struct check_options {
+  /// Only this op; empty: all.
+  std::string only;
+  /// Small shapes: for the emulation, and for compute-sanitizer, which is some 50 times slower.
+  bool small = false;
+  /// Measure too.
+  bool times = false;
+  std::uint64_t seed = 0;
+};
+
+/// An array in device memory; holds NaN until something is written.
+template <class T>
+class device_array {
+ public:
+  device_array() = default;
+
+  device_array(const kernels::cuda::stream& on, std::size_t count)
+      : memory_(count * sizeof(T)), count_(count) {
+    on.fill(memory_.data(), 0xFF, memory_.size());
+    on.synchronize();
+  }
+
+  device_array(const kernels::cuda::stream& on, std::span<const T> values) : device_array(on, values.size()) {
+    on.copy_to_device(memory_.data(), values.data(), values.size_bytes());
+    on.synchronize();
+  }
+
+  device_array(const kernels::cuda::stream& on, const std::vector<T>& values)
+      : device_array(on, std::span<const T>(values)) {}
+
+  T* data() const { return memory_.template as<T>(); }
+
+  std::size_t size() const { return count_; }
+
+  std::vector<T> download(const kernels::cuda::stream& on) const {
+    std::vector<T> values(count_);
+    on.copy_to_host(values.data(), memory_.data(), memory_.size());
+    on.synchronize();
+    return values;
+  }
+
+ private:
+  kernels::cuda::device_memory memory_;
+  std::size_t count_ = 0;
+};
+
+/// How far results may lie apart.
+struct tolerance {
+  /// Of ‖got − want‖ / ‖want‖.
+  double relative = 0.0;
+  /// Of one |got − want|, in parts of |want| plus the root mean square of all wanted.
+  double element = 0.0;
+};
+
+/// For sums of `length` BF16 products in FP32, in another order than the reference's, kept as FP32: both
+/// sides round √length times by half a unit, in the typical case; eight times as much is an error.
+tolerance tolerance_f32(std::size_t length);
+
+/// The same rounded to BF16: now and then the other neighbour, 2⁻⁸ to 2⁻⁷ apart, and nothing worse.
+tolerance tolerance_bf16(std::size_t length);
+
+/// The fewest bytes and operations that an op needs on these inputs.
+struct work_floor {
+  double bytes = 0.0;
+  double flops = 0.0;
+};
+
+/// One run of all checks.
+class session {
+ public:
+  explicit session(const check_options& options);
+
+  const check_options& options() const { return options_; }
+
+  const kernels::cuda::stream& on() const { return on_; }
+
+  /// The reference.
+  kernels::context& cpu() { return cpu_; }
+
+  std::mt19937_64& random() { return random_; }
+
+  std::vector<float> normal(std::size_t count, float scale = 1.0F);
+  std::vector<kernels::bfloat16> normal_bf16(std::size_t count, float scale = 1.0F);
+  /// From 0 to below `limit`.
+  std::uint32_t below(std::uint32_t limit);
+
+  /// Begins an op's checks; false: not wanted.
+  bool begin(const std::string& op);
+
+  /// @param what  shape and variant, for the report
+  void compare(const std::string& what, std::span<const float> got, std::span<const float> want,
+               tolerance allowed);
+  void compare(const std::string& what, std::span<const kernels::bfloat16> got,
+               std::span<const kernels::bfloat16> want, tolerance allowed);
+
+  /// Integers, or bits: equal or wrong.
+  template <class T>
+  void compare_exact(const std::string& what, const std::vector<T>& got, const std::vector<T>& want) {
+    std::size_t differing = got.size() != want.size() ? 1 : 0;
+    for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i)
+      differing += got[i] == want[i] ? 0 : 1;
+    note(what, differing == 0, std::to_string(differing) + " values differ");
+  }
+
+  void note(const std::string& what, bool right, const std::string& otherwise);
+
+  /// Measures an op whose inputs come in `sets`, so many that the L2 cache does not hold them all; prints its
+  /// time over the floor. Does it once where there is no real device.
+  void time(const std::string& what, work_floor floor, std::size_t sets,
+            const std::function<void(std::size_t)>& launch);
+
+  /// The same for work that cannot be recorded into a graph, on one set of inputs: larger than the L2 cache,
+  /// or said so.
+  void time_eagerly(const std::string& what, work_floor floor, const std::function<void()>& work);
+
+  /// Sets of `set_bytes` that together are four times the L2 cache.
+  std::size_t sets_of(std::size_t set_bytes) const;
+
+  /// The last thing to print: a line an op, a line a measurement.
+  void print_table() const;
+
+  bool all_right() const;
+
+ private:
+  struct op_result {
+    std::string name;
+    std::size_t checks = 0;
+    std::size_t wrong = 0;
+    double worst = 0.0; // error in parts of what is allowed
+  };
+
+  struct timing {
+    std::string what;
+    double seconds;
+    double floor_seconds;
+    double spread; // slowest repetition over the fastest
+  };
+
+  double seconds_of(std::size_t launches, std::size_t sets, const std::function<void(std::size_t)>& launch,
+                    double& spread) const;
+  double median_of(std::size_t launches, const std::function<void()>& work, double& spread) const;
+  void add_timing(const std::string& what, const work_floor& floor, double seconds, double spread);
+  void measure_limits();
+
+  check_options options_;
+  kernels::cuda::device_info device_;
+  kernels::cuda::stream on_;
+  kernels::thread_pool pool_;
+  kernels::context cpu_;
+  std::mt19937_64 random_;
+  double bytes_per_second_ = 0.0;
+  double flops_per_second_ = 0.0;
+  std::vector<op_result> ops_;
+  std::vector<timing> timings_;
+};
+
+} // namespace troupe::gpu_check

@@ -1,0 +1,104 @@
+#include "kernels/combine.hpp"
+
+#include <numeric>
+
+#include "kernels/cuda/combine.hpp"
+#include "kernels/cuda/expert_table.hpp"
+#include "tests/gpu/cases.hpp"
+
+namespace troupe::gpu_check {
+
+namespace {
+
+using namespace kernels;
+
+void check(session& s, std::size_t rows, std::size_t top_k, std::size_t hidden, dtype type) {
+  const std::size_t pairs = rows * top_k;
+  const auto wide = s.normal(pairs * hidden);
+  const auto narrow = s.normal_bf16(pairs * hidden);
+  const auto weights = s.normal(pairs);
+  const auto before = s.normal(rows * hidden);
+  std::vector<std::uint32_t> positions(pairs);
+  std::iota(positions.begin(), positions.end(), 0U);
+  std::shuffle(positions.begin(), positions.end(), s.random());
+  if (pairs > 4) {
+    positions[1] = cuda::no_place;
+    std::fill_n(positions.begin() + static_cast<std::ptrdiff_t>(2 * top_k), top_k,
+                cuda::no_place); // a whole row
+  }
+  std::vector<const std::byte*> slots(pairs);
+  for (std::size_t i = 0; i < pairs; ++i)
+    slots[i] = positions[i] == cuda::no_place ? nullptr
+               : type == dtype::f32
+                   ? reinterpret_cast<const std::byte*>(wide.data() + positions[i] * hidden)
+                   : reinterpret_cast<const std::byte*>(narrow.data() + positions[i] * hidden);
+  std::vector<float> want = before;
+  combine(s.cpu(), {.rows = slots,
+                    .weights = weights,
+                    .top_k = top_k,
+                    .row_type = type,
+                    .residual = view_of(want.data(), rows, hidden)});
+  const device_array<float> device_wide(s.on(), wide);
+  const device_array<bfloat16> device_narrow(s.on(), narrow);
+  const device_array<float> device_weights(s.on(), weights);
+  const device_array<std::uint32_t> device_positions(s.on(), positions);
+  const device_array<float> residual(s.on(), before);
+  cuda::combine_args args{.outputs = device_wide.data(),
+                          .type = type,
+                          .num_outputs = pairs,
+                          .positions = device_positions.data(),
+                          .weights = device_weights.data(),
+                          .top_k = top_k,
+                          .rows = rows,
+                          .hidden = hidden,
+                          .residual = residual.data(),
+                          .residual_stride = hidden};
+  if (type == dtype::bf16)
+    args.outputs = device_narrow.data();
+  cuda::combine(s.on(), args);
+  s.compare_exact(std::to_string(rows) + " rows, " + std::to_string(top_k) + " of them, "
+                      + std::to_string(hidden) + " " + name_of(type),
+                  residual.download(s.on()), want);
+}
+
+void check_shared(session& s, std::size_t rows, std::size_t hidden, bool gated) {
+  const auto input = s.normal_bf16(rows * hidden);
+  const auto output = s.normal_bf16(rows * hidden);
+  const auto gate = s.normal(hidden, 0.1F);
+  const auto before = s.normal(rows * hidden);
+  std::vector<float> want = before;
+  add_shared_expert(s.cpu(), {.input = view_of(input.data(), rows, hidden),
+                              .gate = gated ? gate.data() : nullptr,
+                              .shared = view_of(output.data(), rows, hidden),
+                              .residual = view_of(want.data(), rows, hidden)});
+  const device_array<bfloat16> x(s.on(), input);
+  const device_array<bfloat16> y(s.on(), output);
+  const device_array<float> g(s.on(), gate);
+  const device_array<float> residual(s.on(), before);
+  cuda::add_shared_expert(s.on(), {.input = x.data(),
+                                   .gate = gated ? g.data() : nullptr,
+                                   .output = y.data(),
+                                   .rows = rows,
+                                   .hidden = hidden,
+                                   .residual = residual.data(),
+                                   .residual_stride = hidden});
+  s.compare(std::string("shared expert ") + (gated ? "gated" : "ungated"), residual.download(s.on()), want,
+            tolerance_f32(hidden));
+}
+
+} // namespace
+
+void check_combine(session& s) {
+  if (!s.begin("combine"))
+    return;
+  const std::size_t rows = s.options().small ? 5 : 67;
+  for (const dtype type : {dtype::f32, dtype::bf16}) {
+    check(s, 1, 1, 40, type);
+    check(s, rows, 2, 264, type);
+    check(s, rows, 8, 257, type);
+  }
+  check_shared(s, rows, 300, true);
+  check_shared(s, rows, 300, false);
+}
+
+} // namespace troupe::gpu_check

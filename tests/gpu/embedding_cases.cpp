@@ -1,0 +1,56 @@
+#include "kernels/embedding.hpp"
+
+#include <algorithm>
+
+#include "kernels/cuda/embedding.hpp"
+#include "tests/gpu/cases.hpp"
+
+namespace troupe::gpu_check {
+
+namespace {
+
+using namespace kernels;
+
+template <class T>
+void check(session& s, const std::vector<T>& table, dtype type, std::size_t vocab, std::size_t hidden,
+           const std::vector<float>& scales) {
+  const std::size_t rows = s.options().small ? 5 : 129;
+  std::vector<std::uint32_t> tokens(rows);
+  std::generate(tokens.begin(), tokens.end(), [&] { return s.below(static_cast<std::uint32_t>(vocab)); });
+  tokens.back() = static_cast<std::uint32_t>(vocab - 1);
+  std::vector<float> want(rows * hidden);
+  const float* row_scales = scales.empty() ? nullptr : scales.data();
+  embed(s.cpu(), {reinterpret_cast<const std::byte*>(table.data()), type, vocab, hidden, hidden}, tokens,
+        view_of(want.data(), rows, hidden), 1.25F, row_scales);
+  const device_array<T> device_table(s.on(), table);
+  const device_array<float> device_scales(s.on(), scales);
+  const device_array<std::uint32_t> device_tokens(s.on(), tokens);
+  const device_array<float> y(s.on(), rows * hidden);
+  cuda::embed(s.on(), {.table = device_table.data(),
+                       .type = type,
+                       .vocab = vocab,
+                       .hidden = hidden,
+                       .row_scales = row_scales != nullptr ? device_scales.data() : nullptr,
+                       .scale = 1.25F,
+                       .tokens = device_tokens.data(),
+                       .rows = rows,
+                       .output = y.data()});
+  s.compare_exact(name_of(type), y.download(s.on()), want);
+}
+
+} // namespace
+
+void check_embedding(session& s) {
+  if (!s.begin("embedding"))
+    return;
+  const std::size_t vocab = 301;
+  const std::size_t hidden = s.options().small ? 72 : 1031;
+  check(s, s.normal(vocab * hidden), dtype::f32, vocab, hidden, {});
+  check(s, s.normal_bf16(vocab * hidden), dtype::bf16, vocab, hidden, {});
+  std::vector<std::int8_t> integers(vocab * hidden);
+  std::generate(integers.begin(), integers.end(),
+                [&] { return static_cast<std::int8_t>(static_cast<int>(s.below(255)) - 127); });
+  check(s, integers, dtype::int8, vocab, hidden, s.normal(vocab, 0.01F));
+}
+
+} // namespace troupe::gpu_check

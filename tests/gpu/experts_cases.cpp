@@ -1,0 +1,172 @@
+#include "kernels/cuda/experts.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/gpu/cases.hpp"
+#include "tests/gpu/matrices.hpp"
+
+namespace troupe::gpu_check {
+
+namespace {
+
+using namespace kernels;
+
+cuda::expert_set set_of(const test_experts& experts) {
+  return {.format = experts.first_shape().format,
+          .hidden = experts.shape().hidden,
+          .ffn = experts.shape().ffn,
+          .gated = experts.shape().gated,
+          .act = experts.shape().act,
+          .first = experts.first().data(),
+          .first_on_host = experts.first_refs(),
+          .second = experts.second().data(),
+          .second_on_host = experts.second_refs()};
+}
+
+std::vector<cuda::expert_rows> rows_of(const std::vector<std::uint32_t>& rows_of_experts) {
+  std::vector<cuda::expert_rows> rows;
+  for (std::size_t e = 0; e < rows_of_experts.size(); ++e)
+    rows.push_back({static_cast<std::uint32_t>(e), rows_of_experts[e]});
+  return rows;
+}
+
+// A whole pass, fast and batch-invariant, against `expert_ffn`; invariant rows one by one give the same bits.
+void check(session& s, stored_as how, const expert_shape& shape,
+           const std::vector<std::uint32_t>& rows_of_experts) {
+  const test_experts experts(s, how, shape, rows_of_experts.size());
+  const std::size_t rows = std::accumulate(rows_of_experts.begin(), rows_of_experts.end(), std::size_t{0});
+  const auto input = s.normal_bf16(rows * shape.hidden);
+  std::vector<std::uint32_t> from(rows);
+  std::iota(from.begin(), from.end(), 0U);
+  const auto want = experts.expected(s, input, from, rows_of_experts);
+  const device_array<bfloat16> x(s.on(), input);
+  cuda::expert_pass pass({.most_rows = rows,
+                          .most_experts = rows_of_experts.size(),
+                          .hidden = shape.hidden,
+                          .ffn = shape.ffn,
+                          .dequantized_matrices = 4});
+  const auto listed = rows_of(rows_of_experts);
+  std::vector<bfloat16> invariant;
+  for (const bool batch_invariant : {false, true}) {
+    const device_array<bfloat16> y(s.on(), rows * shape.hidden);
+    pass.run(s.on(), {.experts = set_of(experts),
+                      .rows = listed,
+                      .input = x.data(),
+                      .output = y.data(),
+                      .batch_invariant = batch_invariant});
+    invariant = y.download(s.on());
+    // With cuBLAS gates, ups and, of quantized weights, the last sums are rounded to BF16 once more.
+    tolerance allowed = tolerance_bf16(shape.ffn);
+    if (!batch_invariant)
+      allowed = {.relative = 0x1p-7, .element = 0x1p-5};
+    s.compare(std::string(name_of(how)) + (shape.gated ? " gated" : " plain")
+                  + (batch_invariant ? ", batch-invariant" : ", fast"),
+              invariant, want, allowed);
+  }
+  const std::uint32_t last = static_cast<std::uint32_t>(rows_of_experts.size() - 1);
+  const device_array<bfloat16> alone(s.on(), shape.hidden);
+  const std::vector<cuda::expert_rows> one = {{last, 1}};
+  pass.run(s.on(), {.experts = set_of(experts),
+                    .rows = one,
+                    .input = x.data() + (rows - 1) * shape.hidden,
+                    .output = alone.data(),
+                    .batch_invariant = true});
+  s.compare_exact(std::string(name_of(how)) + ", the last row alone", alone.download(s.on()),
+                  std::vector(invariant.end() - static_cast<std::ptrdiff_t>(shape.hidden), invariant.end()));
+}
+
+// Gated experts with random weights on the device, for measuring.
+class random_experts {
+ public:
+  random_experts(session& s, stored_as how, std::size_t hidden, std::size_t ffn, std::size_t count) {
+    for (std::size_t e = 0; e < count; ++e) {
+      for (const bool down : {false, false, true}) {
+        matrices_.emplace_back(s, how, down ? hidden : ffn, down ? ffn : hidden);
+        (down ? second_refs_ : first_refs_).push_back(matrices_.back().ref());
+        expert_bytes_ += e == 0 ? matrices_.back().num_bytes() : 0;
+      }
+    }
+    first_ = {s.on(), first_refs_};
+    second_ = {s.on(), second_refs_};
+    set_ = {.format = matrices_.front().shape().format,
+            .hidden = hidden,
+            .ffn = ffn,
+            .first = first_.data(),
+            .first_on_host = first_refs_,
+            .second = second_.data(),
+            .second_on_host = second_refs_};
+  }
+
+  const cuda::expert_set& set() const { return set_; }
+
+  std::size_t expert_bytes() const { return expert_bytes_; }
+
+ private:
+  std::vector<device_matrix> matrices_;
+  std::vector<cuda::weight_matrix> first_refs_;
+  std::vector<cuda::weight_matrix> second_refs_;
+  device_array<cuda::weight_matrix> first_;
+  device_array<cuda::weight_matrix> second_;
+  cuda::expert_set set_;
+  std::size_t expert_bytes_ = 0;
+};
+
+// Work of a pass: each expert's weights once, rows in and out; operations of three matrices.
+void time_pass(session& s, const random_experts& experts, const std::vector<std::uint32_t>& rows_of_experts,
+               const std::string& what) {
+  const cuda::expert_set& set = experts.set();
+  const std::size_t rows = std::accumulate(rows_of_experts.begin(), rows_of_experts.end(), std::size_t{0});
+  const auto used = static_cast<std::size_t>(std::count_if(rows_of_experts.begin(), rows_of_experts.end(),
+                                                           [](std::uint32_t count) { return count != 0; }));
+  const device_array<bfloat16> x(s.on(), s.normal_bf16(rows * set.hidden));
+  const device_array<bfloat16> y(s.on(), rows * set.hidden);
+  cuda::expert_pass pass(
+      {.most_rows = rows, .most_experts = rows_of_experts.size(), .hidden = set.hidden, .ffn = set.ffn});
+  const auto listed = rows_of(rows_of_experts);
+  s.time_eagerly(
+      "experts " + std::string(name_of(set.format)) + " " + what,
+      {.bytes = static_cast<double>(used * experts.expert_bytes() + 4 * rows * set.hidden),
+       .flops = 6.0 * static_cast<double>(rows * set.hidden * set.ffn)},
+      [&] { pass.run(s.on(), {.experts = set, .rows = listed, .input = x.data(), .output = y.data()}); });
+}
+
+// `rows` dealt out at random over `experts`, of which `active` get some.
+std::vector<std::uint32_t> dealt(session& s, std::uint32_t rows, std::uint32_t experts,
+                                 std::uint32_t active) {
+  std::vector<std::uint32_t> counts(experts);
+  for (std::uint32_t r = 0; r < rows; ++r)
+    ++counts[s.below(active)];
+  return counts;
+}
+
+} // namespace
+
+void check_experts(session& s) {
+  if (!s.begin("experts"))
+    return;
+  const bool small = s.options().small;
+  for (const stored_as how : every_storage) {
+    check(s, how, {72, 40, true, true, activation::silu}, {33, 0, 3, 40, 1});
+    if (small)
+      continue;
+    check(s, how, {512, 328, true, false, activation::silu}, {70, 1, 0, 200, 33, 32, 5, 129});
+    check(s, how, {256, 512, false, true, activation::gelu_tanh}, {0, 0, 300});
+  }
+  if (!s.options().times)
+    return;
+  // "Who Says Elephants Can't Run", table 1: 40 rows over 1 to 32 active experts; then a prefill and a
+  // decode.
+  for (const stored_as how : {stored_as::bf16, stored_as::int8, stored_as::int4}) {
+    const random_experts experts(s, how, small ? 64 : 1024, small ? 32 : 4096, 32);
+    for (const std::uint32_t active : {1U, 4U, 8U, 16U, 24U, 32U})
+      time_pass(s, experts, dealt(s, 40, 32, active), std::to_string(active) + " active, 40 rows");
+  }
+  const random_experts olmoe(s, stored_as::bf16, small ? 64 : 2048, small ? 32 : 1024, small ? 4 : 64);
+  const std::uint32_t count = small ? 4 : 64;
+  for (const std::uint32_t rows : {8U, 512U, small ? 40U : 32768U})
+    time_pass(s, olmoe, dealt(s, small ? rows % 64 : rows, count, count),
+              std::to_string(count) + " experts, " + std::to_string(rows) + " rows");
+}
+
+} // namespace troupe::gpu_check
