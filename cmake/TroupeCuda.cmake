@@ -1,12 +1,14 @@
-# The CUDA backend: found, not demanded. Everything but its kernels on a GPU is built and tested without it.
+# The CUDA backend: asked for, with -DTROUPE_CUDA=ON. No engine uses its kernels yet, and they have not run on a GPU.
 #
 # nvcc is called by rules of our own: CMake's CUDA language (3.25) does not know C++20 for it, chooses architectures
 # that this code has no use for, and would make nvcc the linker of whatever uses the library.
 
-find_package(CUDAToolkit 13.0 QUIET)
-option(TROUPE_CUDA "Build the kernels for NVIDIA GPUs (needs CUDA 13)" ${CUDAToolkit_FOUND})
-if(TROUPE_CUDA AND NOT CUDAToolkit_FOUND)
-  message(FATAL_ERROR "TROUPE_CUDA is ON and CUDA 13 was not found")
+option(TROUPE_CUDA "Build the kernels for NVIDIA GPUs, and their tests without one (needs CUDA 13)" OFF)
+if(TROUPE_CUDA)
+  find_package(CUDAToolkit 13.0 QUIET)
+  if(NOT CUDAToolkit_FOUND)
+    message(FATAL_ERROR "TROUPE_CUDA is ON and CUDA 13 was not found")
+  endif()
 endif()
 
 # What nvcc needs besides. Nothing but sm_90a, and no PTX that a driver would compile for another chip at start.

@@ -16,7 +16,7 @@ logs=${OUT:-build/gpu-logs}
 seed=${TROUPE_GPU_SEED:-$RANDOM}
 
 build() {
-  cmake --preset release || return 1
+  cmake --preset release -DTROUPE_CUDA=ON || return 1
   cmake --build --preset release --target gpu_check gpu_check_checked gpu_check_emulated
 }
 
