@@ -31,7 +31,8 @@ std::vector<uint32_t> layer_quota(const draft_placement& draft, uint32_t layer, 
   };
   uint64_t given = 0;
   for (auto host : hosts) {
-    const auto share = static_cast<double>(num_places) * static_cast<double>(problem.capacity(host)) / total;
+    const auto share =
+        total > 0 ? static_cast<double>(num_places) * static_cast<double>(problem.capacity(host)) / total : 0;
     quota[host] = static_cast<uint32_t>(std::min(static_cast<uint64_t>(share), limit(host)));
     given += quota[host];
   }
