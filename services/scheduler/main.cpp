@@ -1,8 +1,10 @@
 // troupe-scheduler: membership, admission and placement of a cluster.
 #include <atomic>
+#include <chrono>
 
 #include "services/metrics/scheduler_families.hpp"
 #include "services/process/cluster_process.hpp"
+#include "services/process/exit_deadline.hpp"
 #include "services/process/flag_notes.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
@@ -10,6 +12,9 @@
 
 namespace troupe {
 namespace {
+
+/// Beyond what scheduler_service::stop waits for, and within what supervisors give.
+constexpr auto exit_time = std::chrono::seconds{20};
 
 int run(const std::vector<std::string>& arguments) {
   cluster_options cluster;
@@ -58,6 +63,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   stop.wait();
   log.line("stopping", "");
+  exit_within(exit_time, log); // the threads that write the state are waited for, and a disk may hang
   scheduler.stop();
   return stop_signal::exit_status();
 }
