@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -16,20 +17,24 @@ READY_DEADLINE = 120  # seconds until a cluster must be ready
 STOP_DEADLINE = 60
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+# Below the ports that Linux gives to those who ask for none (ip_local_port_range: 32768 and more by default). One of those may
+# be given to any connection between the look and the start of the program that is to listen on it.
+PORTS = range(20000, 32000)
 
 
 def free_ports(count):
     """@returns the first of so many ports in a row that are free now"""
-    while True:
-        first = free_port()
-        with contextlib.suppress(OSError, OverflowError), contextlib.ExitStack() as stack:
+    for _ in range(1000):
+        first = random.choice(PORTS[:-count])
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             for port in range(first, first + count):
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
             return first
+    raise AssertionError(f"no {count} free ports in a row in {PORTS}")
+
+
+def free_port():
+    return free_ports(1)
 
 
 def counters(port):

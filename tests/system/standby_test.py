@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-from cluster import Cluster, free_port, run_all
+from cluster import Cluster, free_ports, run_all
 from kill_workers_test import TOKENS, body, content
 
 NUM_STREAMS = 8
@@ -92,7 +92,8 @@ def main():
     binaries, model, work = (pathlib.Path(a) for a in sys.argv[1:4])
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    first_port = free_port()
+    # by up's order: schedulers, expert workers, attention workers
+    first_port = free_ports(len(NAMES) + 2 + 2)
     with Cluster(binaries, "up", model, "--schedulers", "2", "--attention-workers", "2", "--expert-workers", "2",
                  "--served-model-name", "m", "--worker-metrics-port", str(first_port), run_dir=work / "run",
                  log=work / "up.log") as cluster:
