@@ -101,6 +101,14 @@ inline constexpr auto history_half_life = seconds{600};
 /// How often a history that has changed is written, at most.
 inline constexpr auto history_save_interval = seconds{60};
 
+/// How often the rebalancer looks at the expert hosts.
+inline constexpr auto rebalance_look = seconds{1};
+/// How long a plan may take: far longer than the largest search that is asked for.
+inline constexpr auto planning = seconds{300};
+/// When an expert's move is given up that the scheduler neither carries out nor refuses: two orders, to load
+/// and to let go.
+inline constexpr auto expert_move = 2 * host_order_timeout;
+
 /// Memory of the requests that wait for a place (`queue_bytes_of`): some 40,000 short ones, or 16 prompts of
 /// a million tokens. Beyond it they are refused with ec::overloaded.
 inline constexpr uint64_t max_queued_bytes = uint64_t{64} << 20;

@@ -12,6 +12,7 @@
 #include "actors/expert/expert_messages.hpp"
 #include "actors/history/history_messages.hpp"
 #include "actors/ids.hpp"
+#include "actors/rebalancer/rebalancer_messages.hpp"
 #include "actors/scheduler/admission_messages.hpp"
 
 // The transport's own block (actors/transport) takes the first 40 ids.
@@ -53,6 +54,10 @@ CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors, caf::first_custom_type_id + 40)
   CAF_ADD_ATOM(troupe_actors, troupe, silent_atom, "silent")
   CAF_ADD_ATOM(troupe_actors, troupe, view_atom, "view")
   CAF_ADD_ATOM(troupe_actors, troupe, history_atom, "history")
+  CAF_ADD_ATOM(troupe_actors, troupe, fleet_atom, "fleet")
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::placement_command))
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::placement_change))
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::rebalancer_status))
 CAF_END_TYPE_ID_BLOCK(troupe_actors)
 
 namespace troupe {

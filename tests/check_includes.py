@@ -26,9 +26,10 @@ ALLOWED = {
     "actors/transport": ["actors/transport/"],
     "actors/engine": ["actors", "actors/transport/", "kernels/"],  # engines know no actors, so no cluster either
     "actors/cluster": ["actors"],
-    "actors/planner": ["actors/ids.hpp"],  # pure: histories and hosts in, placements out
+    "actors/planner": ["actors/ids.hpp", "actors/expert_target.hpp"],  # pure: histories and hosts in, placements out
     "actors/scheduler": ["actors", "actors/cluster", "actors/planner"],
     "actors/history": ["actors", "actors/cluster"],
+    "actors/rebalancer": ["actors", "actors/cluster", "actors/planner", "actors/history/activation_window.hpp"],
     "actors/gateway": ["actors", "actors/cluster"],
     "actors/attention": ["actors", "actors/cluster", "actors/engine", "actors/transport/"],
     "actors/expert": ["actors", "actors/cluster", "actors/engine", "actors/transport/"],
@@ -43,7 +44,7 @@ ALLOWED = {
 }
 BOXES = sorted(ALLOWED, key=len, reverse=True)
 
-ROLES = ["actors/cluster", "actors/scheduler", "actors/history", "actors/gateway", "actors/attention", "actors/expert"]
+ROLES = ["actors/cluster", "actors/scheduler", "actors/history", "actors/rebalancer", "actors/gateway", "actors/attention", "actors/expert"]
 # Folder -> folders of whose files it may include messages.
 MESSAGES = {"actors": ROLES, "actors/engine": ROLES, **{role: ROLES for role in ROLES}}
 # The same for interfaces of actors.

@@ -118,8 +118,10 @@ void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
   const auto number = flying.batch->number;
   flying.at_experts = true;
   flying.dispatched = self_->clock().now();
-  if (flying.layers == 0)
+  if (flying.layers == 0) {
     counts_.tokens += wanted.num_rows;
+    ++counts_.micro_batches;
+  }
   if (wanted.layer < counts_.rows.size()) {
     auto& counts = counts_.rows[wanted.layer];
     auto active = uint32_t{0};

@@ -39,6 +39,14 @@ struct engine_progress {
   bool operator==(const engine_progress&) const = default;
 };
 
+/// What an expert host has computed since it started.
+struct expert_work {
+  uint64_t busy_ns = 0; ///< that its engine took
+  uint64_t runs = 0;    ///< experts, each once for every step that had rows for it
+  uint64_t rows = 0;    ///< (row, expert) pairs
+  bool operator==(const expert_work&) const = default;
+};
+
 /// One worker that owes another an answer: an expert host an attention worker, or an attention worker the
 /// sessions of a gateway.
 struct complaint {
@@ -149,6 +157,7 @@ struct lease_renewal {
   engine_progress engine;            ///< attention and expert workers
   uint64_t at_experts = 0;           ///< attention: micro-batches that wait for expert hosts
   std::vector<complaint> complaints; ///< attention: about expert hosts; gateway: about attention workers
+  expert_work work;                  ///< expert workers
   bool operator==(const lease_renewal&) const = default;
 };
 
@@ -160,6 +169,11 @@ typename Inspector::result_type inspect(Inspector& f, worker_address& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, engine_progress& x) {
   return f(caf::meta::type_name("engine_progress"), x.steps, x.oldest_step_ms, x.step_limit_ms);
+}
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, expert_work& x) {
+  return f(caf::meta::type_name("expert_work"), x.busy_ns, x.runs, x.rows);
 }
 
 template <class Inspector>
@@ -224,7 +238,7 @@ typename Inspector::result_type inspect(Inspector& f, host_report& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, lease_renewal& x) {
   return f(caf::meta::type_name("lease_renewal"), x.id, x.term, x.epoch, x.running, x.waiting,
-           x.kv_tokens_used, x.engine, x.at_experts, x.complaints);
+           x.kv_tokens_used, x.engine, x.at_experts, x.complaints, x.work);
 }
 
 } // namespace troupe

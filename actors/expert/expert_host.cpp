@@ -60,6 +60,7 @@ struct expert_host_state {
   std::pair<uint64_t, uint64_t> newest{}; ///< (term, order) of the newest order
   bool linger_armed = false;
   expert_host_status status;
+  expert_work work;
 };
 
 using host_pointer = expert_host_actor::stateful_pointer<expert_host_state>;
@@ -202,6 +203,15 @@ void answer_batch(host_pointer self, accepted_batch& accepted, payload outputs, 
   accepted.promise.deliver(std::move(result));
 }
 
+/// @param rows  [experts of the layer] of one step
+void count_work(expert_work& work, const std::vector<uint64_t>& rows, uint64_t compute_ns) {
+  work.busy_ns += compute_ns;
+  for (const auto count : rows) {
+    work.runs += count > 0 ? 1 : 0;
+    work.rows += count;
+  }
+}
+
 void finish_step(host_pointer self, expert_step_done& done) {
   auto& st = self->state;
   const auto step = st.steps.find(done.step);
@@ -229,6 +239,8 @@ void finish_step(host_pointer self, expert_step_done& done) {
     rows.resize(st.config.engine->shape().layer_experts[batch.layer]);
     for (size_t e = 0; e < batch.experts.size(); ++e)
       rows[batch.experts[e]] += batch.offsets[e + 1] - batch.offsets[e];
+    if (i + 1 == tickets.size())
+      count_work(st.work, rows, result.compute_ns);
     if (i + 1 == tickets.size() && st.config.metrics)
       st.config.metrics->on_step(batch.layer, static_cast<uint32_t>(tickets.size()), rows, result.compute_ns);
     answer_batch(self, accepted, std::move(result.outputs[i]), result.compute_ns);
@@ -354,6 +366,7 @@ expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_conf
         result.running = st.batches.size();
         result.waiting = st.queue.queued_rows();
         result.engine = st.watch.look(self->clock().now());
+        result.work = st.work;
         return result;
       },
       [](const cluster_view&) {},

@@ -103,6 +103,7 @@ uint64_t num_rows(const activation_counts& counts) {
 activation_counts counts_between(const activation_counts& before, const activation_counts& after) {
   auto result = after;
   result.tokens -= before.tokens;
+  result.micro_batches -= before.micro_batches;
   for (size_t layer = 0; layer < before.rows.size(); ++layer)
     std::transform(result.rows[layer].begin(), result.rows[layer].end(), before.rows[layer].begin(),
                    result.rows[layer].begin(), std::minus<>{});
@@ -130,6 +131,7 @@ std::string encode(const activation_window& window) {
   std::string bytes;
   put_number(bytes, std::min(window.duration_ms, max_window_ms));
   put_number(bytes, window.counts.tokens);
+  put_number(bytes, window.counts.micro_batches);
   for (const auto& layer : window.counts.rows)
     if (!layer.empty())
       put_layer(bytes, layer);
@@ -141,6 +143,7 @@ activation_window decode_window(std::string_view bytes, const std::vector<uint32
   activation_window result;
   result.duration_ms = in.number(max_window_ms);
   result.counts.tokens = in.number();
+  result.counts.micro_batches = in.number();
   result.counts.rows.reserve(layer_experts.size());
   for (const auto experts : layer_experts) {
     auto& rows = result.counts.rows.emplace_back(experts);

@@ -13,7 +13,8 @@ namespace troupe {
 
 /// What one attention worker has sent to experts.
 struct activation_counts {
-  uint64_t tokens = 0; ///< rows of its micro-batches, each counted once and not once a layer
+  uint64_t tokens = 0;        ///< rows of its micro-batches, each counted once and not once a layer
+  uint64_t micro_batches = 0; ///< that went through the layers; 0 where nobody has counted them
   /// [layers][experts of the layer] rows sent to each expert; empty for a dense layer. A token counts once
   /// for each of its top-k experts.
   std::vector<std::vector<uint64_t>> rows;
@@ -50,7 +51,8 @@ inline constexpr uint64_t max_window_ms = uint64_t{1} << 32;
 /// Why no model has this shape; empty when one may.
 std::string shape_flaw_of(const std::vector<uint32_t>& layer_experts);
 
-/// Bytes: duration, tokens, then each layer that is not dense. A layer is a byte for its form, then
+/// Bytes: duration, tokens, micro-batches, then each layer that is not dense. A layer is a byte for its form,
+/// then
 ///   0: its number of active experts, and for each of them how many were left out before it, and its rows;
 ///   1: the rows of each of its experts;
 /// whichever is shorter. All numbers are in base 128, the lowest seven bits first (LEB128), so that small

@@ -14,7 +14,7 @@ namespace troupe {
 
 namespace {
 
-constexpr std::string_view magic = "troupe-history 1\n";
+constexpr std::string_view magic = "troupe-history 2\n";
 
 void put(std::string& out, uint64_t value) {
   for (unsigned shift = 0; shift < 64; shift += 8)
@@ -100,7 +100,7 @@ std::string render(const stored_history& stored) {
 
 stored_history parse_stored_history(const std::string& content) {
   if (!content.starts_with(magic))
-    throw std::runtime_error("it does not begin with 'troupe-history 1'");
+    throw std::runtime_error("it does not begin with 'troupe-history 2'");
   const auto end = content.size() - std::min<size_t>(8, content.size() - magic.size());
   const auto body = std::string_view{content}.substr(0, end);
   byte_reader sum{std::string_view{content}.substr(end)};

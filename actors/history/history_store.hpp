@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// "troupe-history 1\n", then numbers of eight bytes, the lowest first, and texts as their length and bytes,
+/// "troupe-history 2\n", then numbers of eight bytes, the lowest first, and texts as their length and bytes,
 /// in the order of `stored_history`; then an FNV-1a checksum of all that. Decayed rows are the bits of their
 /// numbers, so that what comes back is the same.
 std::string render(const stored_history& history);

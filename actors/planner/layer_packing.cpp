@@ -94,22 +94,25 @@ std::vector<double> mean_loads(const draft_placement& draft, uint32_t layer) {
   return loads;
 }
 
-void complete_layer(draft_placement& draft, uint32_t layer, uint32_t num_replicas) {
+void complete_layer(draft_placement& draft, uint32_t layer, uint32_t most_replicas) {
   const auto& problem = draft.problem();
   const auto experts = experts_by_work(draft, layer);
-  num_replicas = std::min(num_replicas, problem.num_hosts());
+  most_replicas = std::min(most_replicas, problem.num_hosts());
+  const auto wanted = [&](uint32_t expert) {
+    return std::min(most_replicas, problem.min_replicas(layer, expert));
+  };
   uint64_t num_missing = 0;
   for (auto expert : experts)
-    num_missing += num_replicas - std::min(num_replicas, draft.num_replicas(layer, expert));
+    num_missing += wanted(expert) - std::min(wanted(expert), draft.num_replicas(layer, expert));
   if (num_missing == 0)
     return;
   auto loads = mean_loads(draft, layer);
   layer_packing packing{draft, layer, layer_quota(draft, layer, num_missing)};
-  for (uint32_t replica = 1; replica <= num_replicas; ++replica)
+  for (uint32_t replica = 1; replica <= most_replicas; ++replica)
     for (auto expert : experts) {
-      if (draft.num_replicas(layer, expert) >= replica)
+      if (draft.num_replicas(layer, expert) >= std::min(replica, wanted(expert)))
         continue;
-      const auto work = problem.load(layer).mean_work[expert] / num_replicas;
+      const auto work = problem.load(layer).mean_work[expert] / wanted(expert);
       const auto after = [&](host_index host) { return loads[host] + work / problem.host(host).speed; };
       if (const auto host = packing.put(expert, after))
         loads[*host] = after(*host);
@@ -117,9 +120,9 @@ void complete_layer(draft_placement& draft, uint32_t layer, uint32_t num_replica
 }
 
 void complete(draft_placement& draft) {
-  for (auto num_replicas : {1U, draft.problem().min_replicas()})
+  for (auto most_replicas : {1U, draft.problem().most_min_replicas()})
     for (auto layer : draft.problem().layers_by_size())
-      complete_layer(draft, layer, num_replicas);
+      complete_layer(draft, layer, most_replicas);
 }
 
 } // namespace troupe

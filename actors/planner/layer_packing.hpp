@@ -40,9 +40,9 @@ std::vector<uint32_t> experts_by_work(const draft_placement& draft, uint32_t lay
 /// Mean work of the layer that each host has, on its speed, [hosts]; replicas share it evenly.
 std::vector<double> mean_loads(const draft_placement& draft, uint32_t layer);
 
-/// Gives experts of the layer that have fewer hosts than this further ones, the least loaded first, as far as
-/// there is room. All first ones come before any second.
-void complete_layer(draft_placement& draft, uint32_t layer, uint32_t num_replicas);
+/// Gives experts of the layer that have fewer hosts than planning_problem::min_replicas() further ones, up to
+/// `most_replicas`, the least loaded first, as far as there is room. All first ones come before any second.
+void complete_layer(draft_placement& draft, uint32_t layer, uint32_t most_replicas);
 
 /// Gives every expert a host, and then planning_problem::min_replicas(), as far as there is room; the largest
 /// first.

@@ -208,7 +208,7 @@ void layer_search::consider_all(host_index from, const std::vector<host_index>& 
     const auto num_replicas = draft_.num_replicas(layer_, expert);
     const auto may_replicate = num_replicas < problem.max_replicas();
     const replica here{expert, from};
-    if (num_replicas > problem.min_replicas())
+    if (num_replicas > problem.min_replicas(layer_, expert))
       consider({{here}, {}}, best);
     for (auto to : cool) {
       if (to == from || draft_.holds(to, layer_, expert))
@@ -223,7 +223,7 @@ void layer_search::consider_all(host_index from, const std::vector<host_index>& 
         const replica others{other, to};
         if (!draft_.holds(from, layer_, other))
           consider({{here, others}, {there, replica{other, from}}}, best);
-        if (draft_.num_replicas(layer_, other) > problem.min_replicas()) {
+        if (draft_.num_replicas(layer_, other) > problem.min_replicas(layer_, other)) {
           consider({{here, others}, {there}}, best);
           if (may_replicate)
             consider({{others}, {there}}, best);

@@ -81,7 +81,8 @@ std::vector<rearrangement> rearrangements(const planning_problem& problem, uint6
 bool is_whole(const draft_placement& draft, uint32_t layer, const layer_hosts& than) {
   const auto& hosts = draft.hosts(layer);
   for (uint32_t expert = 0; expert < hosts.size(); ++expert)
-    if (hosts[expert].size() < std::min<size_t>(than[expert].size(), draft.problem().min_replicas()))
+    if (hosts[expert].size()
+        < std::min<size_t>(than[expert].size(), draft.problem().min_replicas(layer, expert)))
       return false;
   return true;
 }
@@ -98,7 +99,7 @@ void rearrange(draft_placement& draft, uint32_t layer, const search_settings& se
   for (const auto& next : rearrangements(problem, num_places)) {
     draft.clear_layer(layer);
     next(draft, layer);
-    complete_layer(draft, layer, problem.min_replicas());
+    complete_layer(draft, layer, problem.most_min_replicas());
     if (const auto cost = layer_search{draft, layer}.cost();
         cost < start_cost * hopeless && is_whole(draft, layer, start))
       fresh.emplace_back(cost, draft.hosts(layer));
@@ -129,7 +130,8 @@ void undo_idle_moves(draft_placement& draft, const std::vector<layer_hosts>& bas
       for (uint32_t expert = 0; expert < baseline[layer].size(); ++expert) {
         const auto& before = baseline[layer][expert];
         const auto now = draft.hosts(layer)[expert];
-        if (before == now || before.size() < std::min<size_t>(now.size(), draft.problem().min_replicas())
+        if (before == now
+            || before.size() < std::min<size_t>(now.size(), draft.problem().min_replicas(layer, expert))
             || !std::all_of(before.begin(), before.end(), [&](host_index host) {
                  return draft.holds(host, layer, expert) || draft.has_room(host, layer);
                }))

@@ -15,6 +15,9 @@ void add_layer(placement_score& result, const draft_placement& draft, uint32_t l
   const auto num_windows = problem.num_windows();
   double most = 0;
   double mean_most = 0;
+  double speeds = 0;
+  for (host_index host = 0; host < problem.num_hosts(); ++host)
+    speeds += problem.host(host).speed;
   for (size_t window = 0; window < num_windows; ++window) {
     std::vector<double> loads(problem.num_hosts());
     std::vector<double> rows(problem.num_hosts());
@@ -30,6 +33,10 @@ void add_layer(placement_score& result, const draft_placement& draft, uint32_t l
     const auto busiest = loads.empty() ? 0 : *std::max_element(loads.begin(), loads.end());
     const auto sum = std::accumulate(loads.begin(), loads.end(), 0.0);
     result.busiest_ns += weight * busiest;
+    double work = 0;
+    for (uint32_t expert = 0; expert < problem.num_experts(layer); ++expert)
+      work += activations.work_ns[expert * num_windows + window];
+    result.even_ns += speeds > 0 ? weight * work / speeds : 0;
     for (auto touching : rows)
       result.messages += weight * -std::expm1(-touching);
     mean_most += sum > 0 ? weight * busiest / sum : 0;

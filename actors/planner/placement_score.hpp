@@ -20,6 +20,8 @@ struct placement_score {
   double busiest_ns = 0; ///< of a step: the busiest host of each layer, expected, summed over layers
   double messages = 0;   ///< of a step: hosts touched, summed over layers
   double step_ns = 0;
+  /// What busiest_ns would be if each layer's work were even over all hosts, by their speed.
+  double even_ns = 0;
   /// Share of a layer's load on its busiest host, mean over layers: expected, and the most in any window.
   double mean_max_share = 0;
   double max_share = 0;

@@ -24,8 +24,8 @@ struct planner_settings {
 };
 
 struct placement_plan {
-  std::vector<expert_hosts> changes; ///< ascending by expert
-  std::vector<expert_id> unplaced;   ///< for which nobody has room
+  std::vector<expert_target> changes; ///< ascending by expert
+  std::vector<expert_id> unplaced;    ///< for which nobody has room
   /// Predicted of what there is, made good as far as constraints ask (repaired), and of the plan.
   placement_score before;
   placement_score after;

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <set>
 #include <vector>
 
+#include "actors/expert_target.hpp"
 #include "actors/ids.hpp"
 
 namespace troupe {
@@ -16,7 +18,7 @@ template <class T>
 using expert_table = std::vector<std::vector<T>>;
 
 /// Activations that belong together: one batch, or one interval of a recording.
-struct activation_window {
+struct planner_window {
   expert_table<float> rows;
   double weight = 1; ///< relative to other windows, such as its decay by age
   /// Micro-batches that the rows are of, so that rows / num_steps is one step's. 0: unknown; then a step is
@@ -27,7 +29,7 @@ struct activation_window {
 struct planner_history {
   /// Decayed counts of rows of all time; may be empty. Only their shares within a layer matter.
   expert_table<double> counts;
-  std::vector<activation_window> windows; ///< recent ones, as they were; may be empty
+  std::vector<planner_window> windows; ///< recent ones, as they were; may be empty
 };
 
 /// A host that could hold experts.
@@ -38,17 +40,11 @@ struct planner_worker {
   double speed = 1; ///< measured; 1 is the cluster's median, 2 takes half the time
 };
 
-/// The hosts of one expert. What placement_target::set_hosts() takes.
-struct expert_hosts {
-  expert_id expert;
-  std::vector<worker_id> hosts; ///< distinct, ascending
-  bool operator==(const expert_hosts&) const = default;
-};
-
 struct planner_constraints {
-  std::vector<expert_hosts> pins; ///< exactly these hosts, as far as they are there and not drained
-  std::set<worker_id> drained;    ///< hold nothing
-  uint32_t min_replicas = 1;      ///< of each expert, as far as memory goes
+  std::vector<expert_target> pins; ///< exactly these hosts, as far as they are there and not drained
+  std::set<worker_id> drained;     ///< hold nothing
+  uint32_t min_replicas = 1;       ///< of each expert, as far as memory goes
+  std::map<expert_id, uint32_t> more_replicas; ///< of single experts, where that is more than min_replicas
   uint32_t max_replicas = std::numeric_limits<uint32_t>::max();
   uint32_t max_layer_experts = std::numeric_limits<uint32_t>::max(); ///< of one layer on one host
 };

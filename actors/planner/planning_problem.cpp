@@ -40,7 +40,13 @@ planning_problem::planning_problem(const planner_input& input) : costs_(input.co
       std::unique(hosts_.begin(), hosts_.end(), [](const auto& l, const auto& r) { return l.id == r.id; }),
       hosts_.end());
   min_replicas_ = std::max(input.constraints.min_replicas, 1U);
-  max_replicas_ = std::max(input.constraints.max_replicas, min_replicas_);
+  most_min_replicas_ = min_replicas_;
+  for (const auto& [expert, count] : input.constraints.more_replicas)
+    if (count > min_replicas_) {
+      more_replicas_[expert] = count;
+      most_min_replicas_ = std::max(most_min_replicas_, count);
+    }
+  max_replicas_ = std::max(input.constraints.max_replicas, most_min_replicas_);
   max_layer_experts_ = input.constraints.max_layer_experts;
 
   uint64_t num_experts = 0;
@@ -97,7 +103,7 @@ bool planning_problem::has_shape(const expert_table<float>& rows) const {
                     [](const auto& l, const auto& r) { return l.size() == r.size(); });
 }
 
-void planning_problem::add_window(const activation_window& window) {
+void planning_problem::add_window(const planner_window& window) {
   auto& added = windows_.emplace_back();
   for (const auto& rows : window.rows)
     added.push_back(rows_of_step({rows.begin(), rows.end()}, window.num_steps, costs_.rows_per_step));

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "actors/ids.hpp"
@@ -60,7 +61,15 @@ class planning_problem {
   /// Hosts of a pinned expert; empty: not pinned.
   const std::vector<host_index>& pin(uint32_t layer, uint32_t expert) const { return pins_[layer][expert]; }
 
-  uint32_t min_replicas() const { return min_replicas_; }
+  /// Replicas that an expert must have, as far as there is room.
+  uint32_t min_replicas(uint32_t layer, uint32_t expert) const {
+    if (const auto found = more_replicas_.find({layer, expert}); found != more_replicas_.end())
+      return found->second;
+    return min_replicas_;
+  }
+
+  /// The largest of all experts'.
+  uint32_t most_min_replicas() const { return most_min_replicas_; }
 
   uint32_t max_replicas() const { return max_replicas_; }
 
@@ -74,7 +83,7 @@ class planning_problem {
  private:
   std::vector<host_index> indices_of(const std::vector<worker_id>& ids) const;
   bool has_shape(const expert_table<float>& rows) const;
-  void add_window(const activation_window& window);
+  void add_window(const planner_window& window);
   void add_counts(const expert_table<double>& counts);
   void finish_loads();
 
@@ -88,6 +97,8 @@ class planning_problem {
   std::vector<layer_hosts> present_; // [layers]
   std::vector<layer_hosts> pins_;    // [layers]
   uint32_t min_replicas_ = 1;
+  uint32_t most_min_replicas_ = 1;
+  std::map<expert_id, uint32_t> more_replicas_; // above min_replicas_
   uint32_t max_replicas_ = 1;
   uint32_t max_layer_experts_ = 0;
   std::vector<std::vector<std::vector<double>>> windows_; // [windows][layers][experts] rows of a step

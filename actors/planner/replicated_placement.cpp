@@ -48,7 +48,11 @@ void place_replicated(draft_placement& draft, uint32_t layer, uint64_t num_place
   num_places -= std::min(num_places, num_pinned);
   // Where there is no room for the least number of replicas, hot experts get them first (complete adds the
   // others).
-  const auto least = problem.min_replicas() * free.size() <= num_places ? problem.min_replicas() : 1;
+  uint32_t least = problem.most_min_replicas(); // of all of them; single ones' are complete()'s
+  for (auto expert : free)
+    least = std::min(least, problem.min_replicas(layer, expert));
+  if (uint64_t{least} * free.size() > num_places)
+    least = 1;
   const auto counts = replica_counts(work, num_places, std::min(least, problem.num_hosts()),
                                      std::min(problem.max_replicas(), problem.num_hosts()));
   std::vector<size_t> order; // indices of `free`, one for each replica

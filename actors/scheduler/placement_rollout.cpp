@@ -372,6 +372,13 @@ bool placement_rollout::is_free(worker_id id) const {
 // ---------------------------------------------------------------------------------------------------------------
 // What is
 
+bool placement_rollout::is_carried_out(expert_id id) const {
+  if (!is_known(id))
+    return false;
+  const auto& expert = experts_[flat(id)];
+  return !expert.target.empty() && expert.hosted == expert.target && expert.routed == expert.target;
+}
+
 std::vector<expert_id> placement_rollout::hosted(worker_id id) const {
   std::vector<expert_id> result;
   if (auto found = hosts_.find(id); found != hosts_.end())

@@ -90,6 +90,9 @@ class placement_rollout {
 
   // What is.
 
+  /// Is the expert loaded where it should be and nowhere else, and is that published and known to everybody?
+  bool is_carried_out(expert_id expert) const;
+
   std::vector<expert_id> hosted(worker_id id) const;
 
   /// The hosts that have the expert loaded, ascending; valid until the next change. A loaded_lookup.

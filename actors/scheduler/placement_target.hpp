@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "actors/expert_target.hpp"
 #include "actors/ids.hpp"
 #include "actors/scheduler/expert_grouping.hpp"
 #include "actors/scheduler/hosting_table.hpp"
@@ -16,13 +17,6 @@
 #include "actors/scheduler/placement_spread.hpp"
 
 namespace troupe {
-
-/// The hosts that should hold an expert, ascending.
-struct expert_target {
-  expert_id expert;
-  std::vector<worker_id> hosts;
-  bool operator==(const expert_target&) const = default;
-};
 
 /// Every expert has its replicas on distinct hosts, as far as their memory goes: first one host for each
 /// expert, then further replicas. No host is given more than it can hold. What is good stays; moves are as

@@ -40,6 +40,9 @@ scheduler_actor::behavior_type scheduler(scheduler_state::pointer self, schedule
       },
       [self](gather_atom) { self->state.gathered(); },
       [self](status_atom) { return self->state.status(); },
+      [self](fleet_atom) { return self->state.describe_fleet(); },
+      [self](const expert_move_ptr& move) { return self->state.move_expert(*move); },
+      [self](const drained_ptr& names) { self->state.set_drained(*names); },
   };
 }
 

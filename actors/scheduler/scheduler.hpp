@@ -13,6 +13,7 @@
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/defaults.hpp"
 #include "actors/scheduler/admission_messages.hpp"
+#include "actors/scheduler/fleet_messages.hpp"
 #include "actors/type_ids.hpp"
 
 namespace troupe {
@@ -46,7 +47,16 @@ using scheduler_actor = caf::typed_actor<
     // What workers have told has been gathered for long enough (local only).
     caf::reacts_to<gather_atom>,
     // Everything, for /cluster.
-    caf::replies_to<status_atom>::with<scheduler_status>>;
+    caf::replies_to<status_atom>::with<scheduler_status>,
+    // The expert hosts and what they should hold, for a planner (local only).
+    caf::replies_to<fleet_atom>::with<fleet_ptr>,
+    // Moves one expert; answers when it is served where it should be, and nowhere else. Fails with
+    // ec::not_ready while the scheduler recovers, ec::cancelled when the move does not fit what is, or a host
+    // was lost on the way, and ec::engine_failed when a host could not load it; then the expert stays served
+    // wherever it can be (local only).
+    caf::replies_to<expert_move_ptr>::with<void>,
+    // The workers that shall hold nothing, present or not (local only).
+    caf::reacts_to<drained_ptr>>;
 
 struct scheduler_config {
   uint64_t term = 1;               ///< higher than any earlier scheduler's of this cluster

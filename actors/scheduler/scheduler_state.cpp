@@ -17,13 +17,13 @@ constexpr size_t max_welcomed = 4096;
 
 constexpr auto unlimited_experts = std::numeric_limits<uint64_t>::max();
 
-uint64_t max_experts(const worker_hello& hello) {
+} // namespace
+
+uint64_t max_experts_of(const worker_hello& hello) {
   if (hello.expert_memory_bytes == 0 || hello.expert_bytes == 0)
     return unlimited_experts;
   return hello.expert_memory_bytes / hello.expert_bytes;
 }
-
-} // namespace
 
 std::string described(const worker_address& address) {
   return address.name + (address.endpoint.empty() ? "" : " at " + address.endpoint);
@@ -81,8 +81,10 @@ void scheduler_state::adopt_model() {
 }
 
 void scheduler_state::add_host(const worker_hello& hello) {
-  target_.add_host(hello.address.id, max_experts(hello));
-  rollout_.add_host(hello.address.id, max_experts(hello), hello.hosted);
+  rollout_.add_host(hello.address.id, max_experts_of(hello), hello.hosted);
+  if (drained_.contains(hello.address.name))
+    return;
+  target_.add_host(hello.address.id, max_experts_of(hello));
   // One that comes late brings what others were ordered to load meanwhile.
   target_.take_back(hello.address.id, hello.hosted,
                     [this](expert_id expert) { return rollout_.hosts_with(expert); });
@@ -381,8 +383,11 @@ void scheduler_state::shut_down() {
     promise.deliver(make_error(ec::shutting_down, "the scheduler is shutting down"));
   for (auto& [id, entry] : departures_)
     entry.promise.deliver(caf::unit);
+  for (auto& [expert, move] : moves_)
+    move.promise.deliver(make_error(ec::shutting_down, "the scheduler is shutting down"));
   waiting_.clear();
   departures_.clear();
+  moves_.clear();
 }
 
 // ---------------------------------------------------------------------------------------------------------------

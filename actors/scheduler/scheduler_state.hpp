@@ -2,7 +2,7 @@
 // placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp; what others
 // are sent of it, in scheduler_state_views.cpp; who is dead though connected, in scheduler_state_fencing.cpp;
 // who is waited for after a restart, in scheduler_state_recovery.cpp; the lease and what is saved, in
-// scheduler_state_storage.cpp.
+// scheduler_state_storage.cpp; what a planner asks for, in scheduler_state_moves.cpp.
 #pragma once
 
 #include <functional>
@@ -32,6 +32,9 @@ namespace troupe {
 /// A worker for people: its name, and where it is.
 std::string described(const worker_address& address);
 
+/// Experts that a host can hold; UINT64_MAX: any number.
+uint64_t max_experts_of(const worker_hello& hello);
+
 struct scheduler_state {
   using pointer = scheduler_actor::stateful_pointer<scheduler_state>;
 
@@ -50,6 +53,13 @@ struct scheduler_state {
   struct departure {
     caf::typed_response_promise<caf::unit_t> promise;
     time_point deadline;
+  };
+
+  /// An expert on its way, as a planner has asked.
+  struct pending_move {
+    caf::typed_response_promise<caf::unit_t> promise;
+    std::vector<worker_id> to;   ///< ascending
+    std::vector<worker_id> from; ///< likewise
   };
 
   /// Who asked for a request's place.
@@ -76,6 +86,9 @@ struct scheduler_state {
   scheduler_status status() const;
   /// The whole published view, for a worker that has missed a change of it.
   caf::result<shared_view_change> view_of(worker_id id);
+  fleet_ptr describe_fleet() const;
+  caf::result<void> move_expert(const expert_move& move);
+  void set_drained(std::set<std::string> names);
 
  private:
   time_point now() const { return self_->clock().now(); }
@@ -90,6 +103,9 @@ struct scheduler_state {
   void begin_recovery();
   void watch_recovery(const worker_hello& hello);
   bool is_recovering();
+
+  bool is_recovering_now() const { return recovery_end_ && now() < *recovery_end_; }
+
   /// Gives up whom is still missed when it is time.
   void give_up_missed();
 
@@ -153,6 +169,10 @@ struct scheduler_state {
   void order_done(worker_id id, uint64_t order, const host_report* report, const std::string& error);
   void place_requests();
   void finish_departures();
+  /// Answers for moves that are done, or cannot be any more.
+  void finish_moves();
+  /// Gives up moves to a host that cannot carry them out: the experts stay where they were.
+  void abandon_moves(worker_id host, const std::string& why);
 
   pointer self_ = nullptr;
   scheduler_config config_;
@@ -171,7 +191,9 @@ struct scheduler_state {
   placement_rollout rollout_;                             ///< from there to who holds it
   std::map<worker_id, contact> contacts_;
   std::map<worker_id, departure> departures_;
-  std::set<worker_id> welcomed_; ///< in this term
+  std::map<expert_id, pending_move> moves_;
+  std::set<std::string> drained_; ///< names of workers that shall hold nothing
+  std::set<worker_id> welcomed_;  ///< in this term
   hang_policy hangs_;
   std::set<worker_id> told_hung_; ///< the operator knows; until they join
 

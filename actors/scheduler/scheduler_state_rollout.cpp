@@ -10,6 +10,7 @@ namespace troupe {
 void scheduler_state::step() {
   place_requests();
   finish_departures();
+  finish_moves();
   if (config_.metrics)
     config_.metrics->on_requests(admission_.num_queued(), admission_.num_placed());
 }
@@ -106,6 +107,7 @@ void scheduler_state::order_done(worker_id id, uint64_t order, const host_report
       issue_order(id, entry, std::move(*experts));
   } else {
     event("host-order-failed", described(members_.find(id)->hello.address) + ": " + error);
+    abandon_moves(id, described(members_.find(id)->hello.address) + ": " + error);
     entry.retry_at = now() + entry.pause;
     entry.pause = std::min<std::chrono::milliseconds>(2 * entry.pause, defaults::host_order_retry_max);
   }

@@ -73,7 +73,8 @@ void put_window(json_writer& out, const history_window& window, const std::vecto
   const auto decoded = decode_window(window.encoded, layer_experts);
   out.raw(R"({"worker":")").raw(hex(window.worker.value)).raw(R"(","sequence":)").number(window.sequence);
   out.raw(R"(,"at_ms":)").number(window.at_ms).raw(R"(,"duration_ms":)").number(decoded.duration_ms);
-  out.raw(R"(,"tokens":)").number(decoded.counts.tokens).raw(R"(,"rows":)");
+  out.raw(R"(,"tokens":)").number(decoded.counts.tokens).raw(R"(,"micro_batches":)");
+  out.number(decoded.counts.micro_batches).raw(R"(,"rows":)");
   out.array(decoded.counts.rows, [&](const auto& layer) {
     out.raw("[");
     bool is_first = true;
@@ -139,6 +140,8 @@ history_window take_window(const json& value, const std::vector<uint32_t>& layer
   activation_window window;
   window.duration_ms = number(of("duration_ms"), where + ".duration_ms", max_window_ms);
   window.counts.tokens = number(of("tokens"), where + ".tokens", max_window_number);
+  if (value.contains("micro_batches")) // not in files of earlier versions
+    window.counts.micro_batches = number(value["micro_batches"], where + ".micro_batches", max_window_number);
   const auto& layers = array(of("rows"), where + ".rows", layer_experts.size());
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     const auto place = where + ".rows[" + std::to_string(layer) + ']';

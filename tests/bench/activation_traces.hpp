@@ -13,7 +13,7 @@ namespace troupe {
 struct activation_trace {
   std::string name;
   std::string batch; ///< what one window is
-  std::vector<activation_window> windows;
+  std::vector<planner_window> windows;
 };
 
 /// Reads JSON lines as tests/bench/record_activations.py writes them. Throws std::runtime_error that names

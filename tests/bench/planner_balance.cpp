@@ -41,7 +41,7 @@ double seconds_of(const std::chrono::steady_clock::time_point& start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-planner_input make_input(std::vector<activation_window> windows, uint32_t num_devices, uint32_t slots) {
+planner_input make_input(std::vector<planner_window> windows, uint32_t num_devices, uint32_t slots) {
   planner_input input;
   for (const auto& rows : windows.at(0).rows)
     input.present.emplace_back(rows.size());
@@ -79,7 +79,7 @@ hosting hosts_after(const planner_input& input, const placement_plan& planned) {
 }
 
 /// [layers][windows] busiest device over the mean
-std::vector<std::vector<double>> judge(const hosting& hosts, const std::vector<activation_window>& windows,
+std::vector<std::vector<double>> judge(const hosting& hosts, const std::vector<planner_window>& windows,
                                        uint32_t num_devices) {
   std::vector<std::vector<double>> result(hosts.size());
   for (const auto& window : windows)
@@ -158,8 +158,8 @@ constexpr planner_strategy rivals[] = {planner_strategy::fixed, planner_strategy
 
 nlohmann::json judge_case(const activation_trace& trace, uint32_t num_devices, uint32_t slots, tally& sum) {
   const auto half = static_cast<std::ptrdiff_t>(trace.windows.size() / 2);
-  const std::vector<activation_window> past{trace.windows.begin(), trace.windows.begin() + half};
-  const std::vector<activation_window> future{trace.windows.begin() + half, trace.windows.end()};
+  const std::vector<planner_window> past{trace.windows.begin(), trace.windows.begin() + half};
+  const std::vector<planner_window> future{trace.windows.begin() + half, trace.windows.end()};
   auto input = make_input(past, num_devices, slots);
   input.costs = costs_of_load();
   nlohmann::json record{

@@ -121,7 +121,7 @@ def requests():
 def histories():
     """Windows of layers of 3, 0 and 8 experts (actors/history/activation_window.hpp), in each form of a history."""
     dense, sparse = bytes([1, 5, 0, 200, 1]), bytes([0, 1, 6, 9])
-    window = bytes([136, 39, 3]) + dense + sparse
+    window = bytes([136, 39, 3, 2]) + dense + sparse
     write("history_fuzz", "window", b"\0" + window)
 
     def number(value):
@@ -130,14 +130,14 @@ def histories():
     def named(value):
         return number(len(value)) + value
 
-    stored = (b"troupe-history 1\n" + named(b"model") + number(3) + number(3) + number(0) + number(8)
+    stored = (b"troupe-history 2\n" + named(b"model") + number(3) + number(3) + number(0) + number(8)
               + b"".join(number(value) for value in (600000, 5000, 3, 214)) + struct.pack("<11d", *range(11))
               + number(1) + number(7) + number(1) + number(5000) + named(window) + number(1) + number(7) + number(1))
     write("history_fuzz", "stored", b"\1" + stored)
     page = {"format": "troupe-history 1", "fingerprint": "model", "layer_experts": [3, 0, 8], "half_life_ms": 600000,
             "age_ms": 5000, "tokens": 3, "rows": 214, "decayed": [[5, 0.5, 1e-310], [], [0] * 8],
             "windows": [{"worker": "0000000000000007", "sequence": 1, "at_ms": 5000, "duration_ms": 5000, "tokens": 3,
-                         "rows": [[0, 5, 2, 200], [], [6, 9]]}]}
+                         "micro_batches": 2, "rows": [[0, 5, 2, 200], [], [6, 9]]}]}
     write("history_fuzz", "json", b"\2" + json.dumps(page).encode())
 
 

@@ -48,13 +48,13 @@ TEST(history_json_test, comes_back_as_it_was) {
 TEST(history_json_test, looks_as_documented) {
   history_snapshot history{
       "model", {2, 0}, 600'000,        5'000,
-      2,       4,      {{3, 0.5}, {}}, {{{10}, 1, 5'000, encode({5'000, {2, {{0, 4}, {}}}})}}};
+      2,       4,      {{3, 0.5}, {}}, {{{10}, 1, 5'000, encode({5'000, {2, 1, {{0, 4}, {}}}})}}};
   EXPECT_EQ(
       history_json(history),
       R"({"format":"troupe-history 1","fingerprint":"model","layer_experts":[2,0],"half_life_ms":600000,)"
       R"("age_ms":5000,"tokens":2,"rows":4,"decayed":[[3,0.5],[]],"windows":[)"
       R"({"worker":"000000000000000a","sequence":1,"at_ms":5000,"duration_ms":5000,"tokens":2,)"
-      R"("rows":[[1,4],[]]}]})");
+      R"("micro_batches":1,"rows":[[1,4],[]]}]})");
 }
 
 TEST(history_json_test, errors_say_what_is_wrong_and_where) {

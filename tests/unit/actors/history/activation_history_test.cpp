@@ -18,7 +18,7 @@ class activation_history_test : public ::testing::Test {
   static activation_history::limits bounds() { return {half_life, 4, 1000, 3}; }
 
   static std::string window(std::chrono::milliseconds duration, std::vector<std::vector<uint64_t>> rows) {
-    return encode({static_cast<uint64_t>(duration.count()), {1, std::move(rows)}});
+    return encode({static_cast<uint64_t>(duration.count()), {1, 1, std::move(rows)}});
   }
 
   static activation_report report(uint64_t worker, uint64_t first, std::vector<std::string> windows) {

@@ -110,7 +110,7 @@ class activation_reporter_test : public deterministic_system {
 
   history_snapshot known() { return *ask<history_snapshot>(history, history_atom_v, uint32_t{99}); }
 
-  activation_counts counts{0, {{0, 0}, {}, {0}}};
+  activation_counts counts{0, 0, {{0, 0}, {}, {0}}};
   int num_looks = 0;
   local_directory_actor directory;
   counting_worker_actor worker;

@@ -10,7 +10,7 @@ namespace troupe {
 namespace {
 
 activation_window window_of(std::vector<std::vector<uint64_t>> rows) {
-  return {5000, {17, std::move(rows)}};
+  return {5000, {17, 3, std::move(rows)}};
 }
 
 void expect_round_trip(const activation_window& window) {
@@ -19,7 +19,7 @@ void expect_round_trip(const activation_window& window) {
 
 TEST(activation_window_test, comes_back_from_its_bytes) {
   expect_round_trip(window_of({{}, {0, 0, 0, 0}, {}, {0, 7, 0, 0, 0, 300}, {1, 2, 3}, {0}}));
-  expect_round_trip({max_window_ms, {max_window_number, {{max_window_number, 0, 0}, {127, 128, 16384}}}});
+  expect_round_trip({max_window_ms, {max_window_number, max_window_number, {{max_window_number, 0, 0}, {127, 128, 16384}}}});
   std::mt19937 random{7};
   for (int round = 0; round < 200; ++round) {
     auto window = window_of({});
@@ -36,18 +36,18 @@ TEST(activation_window_test, comes_back_from_its_bytes) {
 TEST(activation_window_test, is_small) {
   auto window = window_of(std::vector<std::vector<uint64_t>>(60, std::vector<uint64_t>(256)));
   const auto empty = encode(window).size();
-  EXPECT_EQ(empty, 3U + 60 * 2);
+  EXPECT_EQ(empty, 4U + 60 * 2);
   for (auto& layer : window.counts.rows)
     layer[200] = layer[100] = 5;
   EXPECT_EQ(encode(window).size(), empty + 60 * 4U);
   for (auto& layer : window.counts.rows)
     layer.assign(256, 100);
-  EXPECT_EQ(encode(window).size(), 3U + 60 * 257);
+  EXPECT_EQ(encode(window).size(), 4U + 60 * 257);
 }
 
 TEST(activation_window_test, numbers_above_their_bound_are_written_as_that) {
-  const activation_window window{~0ULL, {~0ULL, {{~0ULL}}}};
-  const activation_window bounded{max_window_ms, {max_window_number, {{max_window_number}}}};
+  const activation_window window{~0ULL, {~0ULL, ~0ULL, {{~0ULL}}}};
+  const activation_window bounded{max_window_ms, {max_window_number, max_window_number, {{max_window_number}}}};
   EXPECT_EQ(decode_window(encode(window), {1}), bounded);
 }
 
@@ -65,13 +65,13 @@ TEST(activation_window_test, every_part_of_it_is_an_error) {
 TEST(activation_window_test, hostile_bytes_are_an_error) {
   using namespace std::string_literals;
   for (const auto& bytes : {
-           "\x01\x01\x02"s,                                                 // an unknown form
-           "\x01\x01\x00\x01\x04\x01"s,                                     // an expert behind the last
-           "\x01\x01\x00\x05\x00\x01\x00\x01\x00\x01\x00\x01\x00\x01"s,     // more experts than there are
-           "\x01\x01\x00\x02\x80\x80\x80\x80\x80\x20\x01\x00\x01"s,         // a gap of 2^40
-           "\x01\x01\x00\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"s, // 2^64 - 1 rows
-           "\x01\x01\x00\x01\x00\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80"s, // a number without an end
-           "\x81\x80\x80\x80\x80\x10\x01\x00\x00"s,                         // a duration above its bound
+           "\x01\x01\x01\x02"s,                                                 // an unknown form
+           "\x01\x01\x01\x00\x01\x04\x01"s,                                     // an expert behind the last
+           "\x01\x01\x01\x00\x05\x00\x01\x00\x01\x00\x01\x00\x01\x00\x01"s,     // more experts than there are
+           "\x01\x01\x01\x00\x02\x80\x80\x80\x80\x80\x20\x01\x00\x01"s,         // a gap of 2^40
+           "\x01\x01\x01\x00\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"s, // 2^64 - 1 rows
+           "\x01\x01\x01\x00\x01\x00\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80"s, // a number without an end
+           "\x81\x80\x80\x80\x80\x10\x01\x01\x00\x00"s,                         // a duration above its bound
        })
     EXPECT_THROW(decode_window(bytes, {4}), std::runtime_error) << testing::PrintToString(bytes);
   std::mt19937 random{11};
@@ -91,9 +91,9 @@ TEST(activation_window_test, hostile_bytes_are_an_error) {
 }
 
 TEST(activation_window_test, is_what_was_counted_between_two_looks) {
-  const activation_counts before{3, {{1, 0}, {}, {5}}};
-  const activation_counts after{10, {{4, 2}, {}, {5}}};
-  EXPECT_EQ(counts_between(before, after), (activation_counts{7, {{3, 2}, {}, {0}}}));
+  const activation_counts before{3, 1, {{1, 0}, {}, {5}}};
+  const activation_counts after{10, 5, {{4, 2}, {}, {5}}};
+  EXPECT_EQ(counts_between(before, after), (activation_counts{7, 4, {{3, 2}, {}, {0}}}));
   EXPECT_EQ(counts_between({}, after), after) << "the first look";
   EXPECT_EQ(num_rows(after), 11U);
 }

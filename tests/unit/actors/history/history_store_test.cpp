@@ -13,7 +13,7 @@ namespace troupe {
 namespace {
 
 stored_history sample_history() {
-  const auto window = encode({5000, {3, {{0, 4}, {}}}});
+  const auto window = encode({5000, {3, 2, {{0, 4}, {}}}});
   return {{"model", {2, 0}, 600'000, 5000, 8, 9, {{0.1, 1e-310}, {}}, {{{5}, 3, 5000, window}}},
           {{{5}, 3}, {{9}, 1}}};
 }

@@ -50,7 +50,7 @@ class history_test : public deterministic_system {
   }
 
   static activation_report report(uint64_t sequence, const std::string& model = "model") {
-    return {{7}, model, {2}, sequence, {encode({0, {1, {{1, 0}}}})}};
+    return {{7}, model, {2}, sequence, {encode({0, {1, 1, {{1, 0}}}})}};
   }
 
   /// One row for expert 0.

@@ -139,7 +139,7 @@ TEST(local_search, stays_where_a_move_would_not_pay_within_the_horizon) {
   input.constraints.max_replicas = 1;
   input.costs.load_ns = 100; // for a gain of 5 a step
   input.costs.horizon_steps = 19;
-  EXPECT_EQ(plan(input).changes, std::vector<expert_hosts>{});
+  EXPECT_EQ(plan(input).changes, std::vector<expert_target>{});
   input.costs.horizon_steps = 21;
   EXPECT_EQ(plan(input).changes.size(), 1U);
 }
@@ -175,7 +175,7 @@ TEST(local_search, frees_a_drained_host_at_any_cost_and_moves_nothing_else) {
   input.costs.load_ns = 1e9;
   input.costs.horizon_steps = 1;
   const auto planned = plan(input);
-  EXPECT_EQ(planned.changes, (std::vector<expert_hosts>{{{0, 2}, {{1}}}, {{0, 3}, {{2}}}}));
+  EXPECT_EQ(planned.changes, (std::vector<expert_target>{{{0, 2}, {{1}}}, {{0, 3}, {{2}}}}));
 }
 
 } // namespace

@@ -85,7 +85,7 @@ TEST(search_plan, makes_no_move_that_gains_less_than_it_costs) {
         auto without = draft_of(problem, input, planned);
         const auto now = without.hosts(layer)[expert];
         const auto before = baseline.hosts(layer)[expert];
-        if (now == before || before.size() < std::min<size_t>(now.size(), problem.min_replicas()))
+        if (now == before || before.size() < std::min<size_t>(now.size(), problem.min_replicas(layer, expert)))
           continue;
         for (auto host : now)
           without.remove(host, layer, expert);
@@ -143,9 +143,9 @@ TEST(plan, without_hosts_or_experts_is_empty) {
   planner_input without_experts;
   without_experts.workers = {{{1}}};
   for (auto strategy : strategies) {
-    EXPECT_EQ(plan(without_hosts, {strategy, {}}).changes, std::vector<expert_hosts>{});
+    EXPECT_EQ(plan(without_hosts, {strategy, {}}).changes, std::vector<expert_target>{});
     EXPECT_EQ(plan(without_hosts, {strategy, {}}).unplaced, (std::vector<expert_id>{{0, 0}, {0, 1}}));
-    EXPECT_EQ(plan(without_experts, {strategy, {}}).changes, std::vector<expert_hosts>{});
+    EXPECT_EQ(plan(without_experts, {strategy, {}}).changes, std::vector<expert_target>{});
   }
 }
 
