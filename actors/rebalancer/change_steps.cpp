@@ -16,11 +16,11 @@ std::vector<worker_id> without(const std::vector<worker_id>& all, const std::vec
 
 } // namespace
 
-std::vector<worker_id> gaining_hosts(const expert_step& step) {
+std::vector<worker_id> gaining_hosts(const placement_step& step) {
   return without(step.to, step.from);
 }
 
-change_steps::change_steps(std::vector<expert_step> steps, std::map<worker_id, uint64_t> room)
+change_steps::change_steps(std::vector<placement_step> steps, std::map<worker_id, uint64_t> room)
     : waiting_(std::make_move_iterator(steps.begin()), std::make_move_iterator(steps.end())),
       room_(std::move(room)) {}
 
@@ -29,8 +29,8 @@ bool change_steps::has_room(worker_id host) const {
   return found == room_.end() || found->second > 0;
 }
 
-std::vector<expert_step> change_steps::begin() {
-  std::vector<expert_step> result;
+std::vector<placement_step> change_steps::begin() {
+  std::vector<placement_step> result;
   for (auto at = waiting_.begin(); at != waiting_.end() && in_flight_.size() < max_in_flight;) {
     const auto gains = without(at->to, at->from);
     const auto loses = without(at->from, at->to);

@@ -14,15 +14,15 @@
 namespace troupe {
 
 /// An expert's hosts, before and after.
-struct expert_step {
+struct placement_step {
   expert_id expert;
   std::vector<worker_id> from; ///< ascending
   std::vector<worker_id> to;   ///< likewise
-  bool operator==(const expert_step&) const = default;
+  bool operator==(const placement_step&) const = default;
 };
 
 /// The hosts that must load the expert.
-std::vector<worker_id> gaining_hosts(const expert_step& step);
+std::vector<worker_id> gaining_hosts(const placement_step& step);
 
 class change_steps {
  public:
@@ -32,11 +32,11 @@ class change_steps {
 
   /// @param room  experts that a host can take beyond what it should hold now; a host that is not named: any
   ///              number
-  change_steps(std::vector<expert_step> steps, std::map<worker_id, uint64_t> room);
+  change_steps(std::vector<placement_step> steps, std::map<worker_id, uint64_t> room);
 
   /// What can begin now: no host of it is loading or letting go for another move, and each that loads has
   /// room. They are in flight from now on.
-  std::vector<expert_step> begin();
+  std::vector<placement_step> begin();
 
   /// @param is_done  it has its new hosts; else it has its old ones, or whatever the scheduler makes of it
   void end(expert_id expert, bool is_done);
@@ -58,8 +58,8 @@ class change_steps {
  private:
   bool has_room(worker_id host) const;
 
-  std::deque<expert_step> waiting_;
-  std::map<expert_id, expert_step> in_flight_;
+  std::deque<placement_step> waiting_;
+  std::map<expert_id, placement_step> in_flight_;
   std::set<worker_id> busy_; ///< hosts of those in flight
   std::map<worker_id, uint64_t> room_;
   size_t num_done_ = 0;

@@ -38,7 +38,7 @@ std::vector<planner_worker> workers_of(const planning_task& task, const planning
   uint64_t num_hosts = 0;
   long double memory = 0;
   for (const auto& host : hosts.hosts)
-    if (!host.leaves) {
+    if (!host.leaves && !task.orders.drained.contains(host.name)) {
       ++num_hosts;
       memory += static_cast<long double>(host.max_experts);
     }
@@ -51,7 +51,7 @@ std::vector<planner_worker> workers_of(const planning_task& task, const planning
     planner_worker worker{host.id};
     worker.speed = task.speed ? task.speed(host.id) : 1;
     if (host.max_experts == any_number) {
-      const auto share = static_cast<double>(needed) / static_cast<double>(num_hosts);
+      const auto share = static_cast<double>(needed) / static_cast<double>(std::max<uint64_t>(num_hosts, 1));
       // Uneven loads may ask for an uneven number of experts; spare copies are shared out evenly.
       worker.max_experts = static_cast<uint64_t>(std::ceil(share * (1 + settings.spare_copies))) + 1;
     } else {
@@ -142,7 +142,7 @@ std::vector<worker_id> ids_of(const std::vector<host_index>& indices, const plan
 
 void describe(planning_answer& answer, const fleet& hosts, const std::vector<expert_target>& changes) {
   for (const auto& change : changes) {
-    expert_step step{change.expert, hosts.target[change.expert.layer][change.expert.index], change.hosts};
+    placement_step step{change.expert, hosts.target[change.expert.layer][change.expert.index], change.hosts};
     const auto num_loads = gaining_hosts(step).size();
     answer.moves += num_loads;
     answer.bytes += num_loads * hosts.expert_bytes;

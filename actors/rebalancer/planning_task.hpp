@@ -51,10 +51,10 @@ struct planning_task {
 struct planning_answer {
   placement_score before;
   placement_score after;
-  std::vector<expert_step> steps; ///< from what there is to the plan
-  uint64_t bytes = 0;             ///< that hosts have to load
-  uint64_t moves = 0;             ///< experts that they have to load
-  std::string flaw;               ///< why there is no plan; empty: there is one
+  std::vector<placement_step> steps; ///< from what there is to the plan
+  uint64_t bytes = 0;                ///< that hosts have to load
+  uint64_t moves = 0;                ///< experts that they have to load
+  std::string flaw;                  ///< why there is no plan; empty: there is one
   /// Of a step's time: what one more worker would save, and what is lost without the least useful one.
   std::optional<double> gain_of_one_more;
   std::optional<double> loss_without_one;

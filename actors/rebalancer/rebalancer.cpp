@@ -14,11 +14,11 @@ namespace troupe {
 
 namespace {
 
-rebalancer_actor::behavior_type rebalancer(rebalancer_state::pointer self, const scheduler_actor& scheduler,
+rebalancer_actor::behavior_type rebalancer(rebalancer_state::pointer self, const fleet_actor& fleet,
                                            const history_actor& history, rebalancer_config config,
                                            const planning_worker_actor& worker, standing_orders orders) {
   self->link_to(worker);
-  self->state.start(self, scheduler, history, std::move(config), worker, std::move(orders));
+  self->state.start(self, fleet, history, std::move(config), worker, std::move(orders));
   self->set_exit_handler([self](const caf::exit_msg& exit) {
     self->state.shut_down();
     self->quit(exit.reason);
@@ -36,7 +36,7 @@ rebalancer_actor::behavior_type rebalancer(rebalancer_state::pointer self, const
 
 } // namespace
 
-rebalancer_actor spawn_rebalancer(caf::actor_system& system, scheduler_actor scheduler, history_actor history,
+rebalancer_actor spawn_rebalancer(caf::actor_system& system, fleet_actor fleet, history_actor history,
                                   rebalancer_config config) {
   std::optional<standing_orders_store> store;
   standing_orders orders;
@@ -52,8 +52,8 @@ rebalancer_actor spawn_rebalancer(caf::actor_system& system, scheduler_actor sch
     }
   }
   auto worker = spawn_planning_worker(system, config.planning, std::move(store), config.is_deposed);
-  return system.spawn(rebalancer, std::move(scheduler), std::move(history), std::move(config),
-                      std::move(worker), std::move(orders));
+  return system.spawn(rebalancer, std::move(fleet), std::move(history), std::move(config), std::move(worker),
+                      std::move(orders));
 }
 
 } // namespace troupe

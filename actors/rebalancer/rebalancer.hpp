@@ -51,7 +51,7 @@ struct rebalancer_config {
 
 /// Reads the standing orders, so it blocks. A damaged file is told of, and orders begin empty.
 /// @errors throws `std::runtime_error` when the state directory cannot be used
-rebalancer_actor spawn_rebalancer(caf::actor_system& system, scheduler_actor scheduler, history_actor history,
+rebalancer_actor spawn_rebalancer(caf::actor_system& system, fleet_actor fleet, history_actor history,
                                   rebalancer_config config);
 
 } // namespace troupe

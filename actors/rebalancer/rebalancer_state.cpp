@@ -20,10 +20,10 @@ constexpr auto growth_interval = std::chrono::seconds{60};
 
 } // namespace
 
-void rebalancer_state::start(pointer actor, scheduler_actor scheduler, history_actor history,
+void rebalancer_state::start(pointer actor, fleet_actor fleet, history_actor history,
                              rebalancer_config config, planning_worker_actor worker, standing_orders orders) {
   self_ = actor;
-  scheduler_ = std::move(scheduler);
+  fleet_ = std::move(fleet);
   history_ = std::move(history);
   config_ = std::move(config);
   worker_ = std::move(worker);
@@ -39,7 +39,7 @@ void rebalancer_state::event(const char* what, const std::string& text) const {
 
 void rebalancer_state::with_fleet(std::function<void(const fleet_ptr&)> then,
                                   std::function<void(const caf::error&)> failed) {
-  self_->request(scheduler_, defaults::local_request, fleet_atom_v).then(std::move(then), std::move(failed));
+  self_->request(fleet_, defaults::local_request, fleet_atom_v).then(std::move(then), std::move(failed));
 }
 
 void rebalancer_state::with_history(std::function<void(const history_snapshot&)> then,

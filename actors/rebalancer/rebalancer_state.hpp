@@ -28,7 +28,7 @@ struct rebalancer_state {
 
   static inline const char* name = "rebalancer";
 
-  void start(pointer actor, scheduler_actor scheduler, history_actor history, rebalancer_config config,
+  void start(pointer actor, fleet_actor fleet, history_actor history, rebalancer_config config,
              planning_worker_actor worker, standing_orders orders);
 
   void tick();
@@ -89,7 +89,7 @@ struct rebalancer_state {
   change_progress_status progress_of(const running_change& change) const;
 
   pointer self_ = nullptr;
-  scheduler_actor scheduler_;
+  fleet_actor fleet_;
   history_actor history_;
   planning_worker_actor worker_;
   rebalancer_config config_;

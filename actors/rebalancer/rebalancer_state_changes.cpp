@@ -245,7 +245,7 @@ void rebalancer_state::save_orders(standing_orders orders, std::function<void()>
 }
 
 void rebalancer_state::tell_drained() {
-  self_->send(scheduler_, std::make_shared<const std::set<std::string>>(orders_.drained));
+  self_->send(fleet_, std::make_shared<const std::set<std::string>>(orders_.drained));
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ void rebalancer_state::drive() {
     auto move = std::make_shared<expert_move>();
     move->to = {step.expert, step.to};
     move->from = step.from;
-    self_->request(scheduler_, defaults::expert_move, expert_move_ptr{std::move(move)})
+    self_->request(fleet_, defaults::expert_move, expert_move_ptr{std::move(move)})
         .then([self, id = change.what.id,
                expert = step.expert] { self->state.step_done(id, expert, caf::error{}); },
               [self, id = change.what.id, expert = step.expert](const caf::error& error) {

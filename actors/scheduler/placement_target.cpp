@@ -92,7 +92,8 @@ void placement_target::set_hosts(expert_id id, const std::vector<worker_id>& hos
         overfull_.insert(to);
     }
   missing_.erase(expert);
-  lost(expert);
+  if (table_.hosts_of(expert).size() < wanted(expert))
+    lost(expert); // else nobody is disturbed: a planner's moves are no reason to balance what it has not moved
   wants_repair_ = true;
 }
 
@@ -165,6 +166,10 @@ void placement_target::evict_from_full() {
 }
 
 void placement_target::balance() {
+  if (num_disturbed_ == 0 && num_joined_ == 0) { // only a planner has spoken, which balance would undo
+    place_missing();
+    return;
+  }
   // A hundred changes may cost a hundred times what one does.
   const auto num_wanted = uint64_t{table_.num_experts()} * settings_.num_replicas;
   uint64_t budget = num_disturbed_;

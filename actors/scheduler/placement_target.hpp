@@ -46,7 +46,8 @@ class placement_target {
 
   /// A planner's word for one expert: these hosts and no others, which no balance undoes. So many replicas it
   /// has from now on, 0 meaning the default again and free to move. A host that is lost, unknown, or too full
-  /// is replaced by another. Ignored for an unknown expert.
+  /// is replaced by another. Nothing else moves for it, except off hosts that are too full then. Ignored for
+  /// an unknown expert.
   void set_hosts(expert_id expert, const std::vector<worker_id>& hosts);
 
   /// Which experts of a layer are chosen by the same tokens. Those that may move are arranged anew, so that

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <caf/actor_cast.hpp>
 #include <caf/actor_system.hpp>
 
 #include "actors/scheduler/scheduler_state.hpp"
@@ -12,8 +13,8 @@ namespace troupe {
 
 namespace {
 
-scheduler_actor::behavior_type scheduler(scheduler_state::pointer self, scheduler_config config,
-                                         scheduler_storage storage) {
+scheduler_state::interface::behavior_type scheduler(scheduler_state::pointer self, scheduler_config config,
+                                                    scheduler_storage storage) {
   if (storage.writer)
     self->link_to(storage.writer);
   if (storage.keeper)
@@ -47,6 +48,10 @@ scheduler_actor::behavior_type scheduler(scheduler_state::pointer self, schedule
 }
 
 } // namespace
+
+fleet_actor fleet_of(const scheduler_actor& scheduler) {
+  return caf::actor_cast<fleet_actor>(scheduler);
+}
 
 scheduler_actor spawn_scheduler(caf::actor_system& system, scheduler_config config) {
   if (config.state_dir.empty())

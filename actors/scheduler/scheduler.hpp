@@ -47,15 +47,19 @@ using scheduler_actor = caf::typed_actor<
     // What workers have told has been gathered for long enough (local only).
     caf::reacts_to<gather_atom>,
     // Everything, for /cluster.
-    caf::replies_to<status_atom>::with<scheduler_status>,
-    // The expert hosts and what they should hold, for a planner (local only).
+    caf::replies_to<status_atom>::with<scheduler_status>>;
+
+/// What else the scheduler answers, to whoever plans in its process.
+using fleet_actor = caf::typed_actor<
+    // The expert hosts and what they should hold. Without layers while nobody should plan: there is no
+    // placement yet, or the scheduler recovers.
     caf::replies_to<fleet_atom>::with<fleet_ptr>,
     // Moves one expert; answers when it is served where it should be, and nowhere else. Fails with
     // ec::not_ready while the scheduler recovers, ec::cancelled when the move does not fit what is, or a host
     // was lost on the way, and ec::engine_failed when a host could not load it; then the expert stays served
-    // wherever it can be (local only).
+    // wherever it can be.
     caf::replies_to<expert_move_ptr>::with<void>,
-    // The workers that shall hold nothing, present or not (local only).
+    // The workers that shall hold nothing, present or not.
     caf::reacts_to<drained_ptr>>;
 
 struct scheduler_config {
@@ -69,6 +73,9 @@ struct scheduler_config {
   std::string state_dir{};        ///< where term and placement are persisted; empty: nowhere
   std::shared_ptr<scheduler_metrics> metrics{}; ///< may be null
 };
+
+/// The same actor's other side. @param scheduler  of this process
+fleet_actor fleet_of(const scheduler_actor& scheduler);
 
 struct succession;        // succession.hpp
 struct scheduler_storage; // scheduler_storage.hpp

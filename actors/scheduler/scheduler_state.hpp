@@ -36,7 +36,8 @@ std::string described(const worker_address& address);
 uint64_t max_experts_of(const worker_hello& hello);
 
 struct scheduler_state {
-  using pointer = scheduler_actor::stateful_pointer<scheduler_state>;
+  using interface = scheduler_actor::extend_with<fleet_actor>;
+  using pointer = interface::stateful_pointer<scheduler_state>;
 
   static inline const char* name = "scheduler";
 

@@ -165,7 +165,7 @@ host_report sample() {
 
 template <>
 lease_renewal sample() {
-  return {sample<worker_id>(), 3, 4, 5, 6, 7, {8, 9, 10}, 11, {{sample<worker_id>(), 12}}};
+  return {sample<worker_id>(), 3, 4, 5, 6, 7, {8, 9, 10}, 11, {{sample<worker_id>(), 12}}, {13, 14, 15}};
 }
 
 template <>
@@ -221,6 +221,28 @@ history_snapshot sample() {
   return {"model", {2, 0}, 600'000, 5000, 8, 9, {{0.5, 1e-310}, {}}, {{sample<worker_id>(), 3, 4, "window"}}};
 }
 
+template <>
+placement_command sample() {
+  return {placement_action::move, true, {{sample<expert_id>(), {"expert-1"}}}, "expert-0", 2};
+}
+
+template <>
+placement_change sample() {
+  return {3, "imbalance", 4, 500, {6, 7, 8, 9}, {10, 11, 12, 13}, {{sample<expert_id>(), {"a"}, {"b", "c"}}}};
+}
+
+template <>
+rebalancer_status sample() {
+  return {planner_mode::paused,
+          {{sample<placement_change>(), 1, 2, 3, 4}},
+          {{sample<expert_id>(), {"a"}}},
+          {{sample<expert_id>(), {"2"}}},
+          {"b"},
+          5,
+          6,
+          7};
+}
+
 std::string hex(const std::vector<char>& bytes) {
   static constexpr auto digits = "0123456789abcdef";
   std::string result;
@@ -253,7 +275,8 @@ using message_types =
                      sequence_failed, expert_batch, expert_result, worker_address, worker_hello,
                      worker_welcome, cluster_view, host_order, host_report, lease_renewal, admission_request,
                      assignment, expert_host_status, attention_status, scheduler_status, shared_view_change,
-                     activation_report, activation_receipt, history_snapshot>;
+                     activation_report, activation_receipt, history_snapshot, placement_command,
+                     placement_change, rebalancer_status>;
 
 TYPED_TEST_SUITE(message_test, message_types);
 
@@ -330,13 +353,16 @@ TEST(message_ids, are_those_on_the_wire) {
             static_cast<int>(caf::first_custom_type_id) + 61);
   EXPECT_EQ(static_cast<int>(caf::type_id<history_snapshot>::value),
             static_cast<int>(caf::first_custom_type_id) + 64);
+  EXPECT_EQ(static_cast<int>(caf::type_id<rebalancer_status>::value),
+            static_cast<int>(caf::first_custom_type_id) + 67);
 }
 
 class renewals : public deterministic_system {};
 
 TEST_F(renewals, are_small_however_large_the_model_is) {
   // As an attention worker of a model of any size sends it, with complaints about four hosts.
-  lease_renewal load{{1}, 2, 3, 64, 256, 1U << 20U, {4, 5, 6}, 7, {{{1}, 2}, {{3}, 4}, {{5}, 6}, {{7}, 8}}};
+  lease_renewal load{{1}, 2, 3, 64, 256, 1U << 20U, {4, 5, 6}, 7, {{{1}, 2}, {{3}, 4}, {{5}, 6}, {{7}, 8}},
+                     {}};
   std::vector<char> bytes;
   caf::binary_serializer sink{system, bytes};
   ASSERT_FALSE(sink(load));

@@ -19,6 +19,8 @@
 #include "actors/defaults.hpp"
 #include "actors/gateway/gateway.hpp"
 #include "actors/gateway/session.hpp"
+#include "actors/history/history.hpp"
+#include "actors/rebalancer/rebalancer.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
 #include "tests/unit/actors/serving_system.hpp"
@@ -113,6 +115,40 @@ class whole_cluster : public serving_system {
     gateway_ = nullptr;
     gateway_member_ = nullptr;
   }
+
+  // -------------------------------------------------------------------------------------------------------------
+  // Placement
+
+  /// Has every expert change its hosts: each goes from one of its hosts to one that does not have it.
+  /// @return false when the scheduler has no placement to change
+  bool move_everything() {
+    placement_command all;
+    all.action = placement_action::assign;
+    const auto status = scheduler_says();
+    std::map<worker_id, std::string> names;
+    for (const auto& one : status.workers)
+      if (one.address.role == worker_role::expert)
+        names[one.address.id] = one.address.name;
+    if (!status.ready || names.size() < num_hosts)
+      return false;
+    for (uint32_t layer = 0; layer < status.experts.layers.size(); ++layer)
+      for (uint32_t index = 0; index < status.experts.layers[layer]->experts.size(); ++index) {
+        auto hosts = status.experts.layers[layer]->experts[index].hosts;
+        named_hosts wanted{{layer, index}, {}};
+        for (const auto& [id, name] : names)
+          if (std::find(hosts.begin(), hosts.end(), id) == hosts.end()) {
+            hosts[below(static_cast<uint32_t>(hosts.size()))] = id;
+            break;
+          }
+        for (auto id : hosts)
+          wanted.hosts.push_back(names.at(id));
+        all.experts.push_back(std::move(wanted));
+      }
+    caf::anon_send(rebalancer_, std::move(all));
+    return true;
+  }
+
+  rebalancer_status rebalancer_says() { return *ask<rebalancer_status>(rebalancer_, status_atom_v); }
 
   // -------------------------------------------------------------------------------------------------------------
   // Requests
@@ -352,7 +388,13 @@ class whole_cluster : public serving_system {
     config.min_expert_workers = num_hosts;
     config.metrics = metrics_;
     const auto actor = root(spawn_scheduler(system, std::move(config)));
-    scheduler_process_ = {"scheduler", {caf::actor_cast<caf::actor>(actor)}};
+    const auto history = root(spawn_history(system, {}));
+    rebalancer_config planning;
+    planning.is_automatic = false; // the test says what moves
+    rebalancer_ = root(spawn_rebalancer(system, fleet_of(actor), history, std::move(planning)));
+    scheduler_process_ = {"scheduler",
+                          {caf::actor_cast<caf::actor>(actor), caf::actor_cast<caf::actor>(history),
+                           caf::actor_cast<caf::actor>(rebalancer_)}};
     scheduler_start_ = now();
     publish_service("scheduler", caf::actor_cast<caf::strong_actor_ptr>(actor));
   }
@@ -402,6 +444,7 @@ class whole_cluster : public serving_system {
   std::array<process, num_hosts> hosts_;
   std::array<process, num_workers> workers_;
   std::vector<std::shared_ptr<counted_attention>> attention_counts_;
+  rebalancer_actor rebalancer_; ///< of the present scheduler
   gateway_actor gateway_;
   member_actor gateway_member_;
   std::deque<client> requests_;

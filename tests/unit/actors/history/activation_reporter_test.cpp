@@ -131,9 +131,9 @@ TEST_F(activation_reporter_test, tells_what_came_since_the_last_look) {
   EXPECT_EQ(first.fingerprint, "model");
   EXPECT_EQ(first.layer_experts, (std::vector<uint32_t>{2, 0, 1}));
   EXPECT_EQ(first.first, 1U);
-  EXPECT_EQ(window_of(first), (activation_window{5000, {3, {{3, 0}, {}, {3}}}}));
+  EXPECT_EQ(window_of(first), (activation_window{5000, {3, 0, {{3, 0}, {}, {3}}}}));
   EXPECT_EQ(script->reports[1].first, 2U);
-  EXPECT_EQ(window_of(script->reports[1]), (activation_window{5000, {4, {{4, 0}, {}, {4}}}}));
+  EXPECT_EQ(window_of(script->reports[1]), (activation_window{5000, {4, 0, {{4, 0}, {}, {4}}}}));
 }
 
 TEST_F(activation_reporter_test, says_nothing_while_nothing_runs) {
