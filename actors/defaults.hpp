@@ -105,6 +105,8 @@ inline constexpr auto history_save_interval = seconds{60};
 inline constexpr auto rebalance_look = seconds{1};
 /// How long a plan may take: far longer than the largest search that is asked for.
 inline constexpr auto planning = seconds{300};
+/// How long an operator's command may take: what it changes is planned before it is answered.
+inline constexpr auto placement_command = planning + local_request;
 /// When an expert's move is given up that the scheduler neither carries out nor refuses: two orders, to load
 /// and to let go.
 inline constexpr auto expert_move = 2 * host_order_timeout;

@@ -58,6 +58,7 @@ CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors, caf::first_custom_type_id + 40)
   CAF_ADD_TYPE_ID(troupe_actors, (troupe::placement_command))
   CAF_ADD_TYPE_ID(troupe_actors, (troupe::placement_change))
   CAF_ADD_TYPE_ID(troupe_actors, (troupe::rebalancer_status))
+  CAF_ADD_ATOM(troupe_actors, troupe, placement_atom, "placement")
 CAF_END_TYPE_ID_BLOCK(troupe_actors)
 
 namespace troupe {

@@ -17,6 +17,7 @@
 #include "actors/defaults.hpp"
 #include "actors/gateway/session.hpp"
 #include "actors/history/history.hpp"
+#include "actors/rebalancer/rebalancer.hpp"
 #include "actors/scheduler/scheduler.hpp"
 
 namespace troupe {
@@ -50,9 +51,9 @@ struct gateway_state {
   static inline const char* name = "gateway";
 
   gateway_config config;
-  scheduler_actor scheduler;   ///< null while it is away
-  size_t history_endpoint = 0; ///< of the scheduler to ask first, modulo their number
-  time_point away_since;       ///< while it is away
+  scheduler_actor scheduler;  ///< null while it is away
+  size_t active_endpoint = 0; ///< of the scheduler whose services are asked first, modulo their number
+  time_point away_since;      ///< while it is away
   cluster_view view;
   uint32_t max_model_len = 0; ///< the last that was told
   uint64_t next_arrival = 0;
@@ -340,28 +341,64 @@ caf::result<scheduler_status> on_status(pointer self) {
   return promise;
 }
 
-/// A rare question, so the history is looked for each time.
-caf::result<history_snapshot> on_history(pointer self, uint32_t max_windows) {
-  auto promise = self->make_response_promise<history_snapshot>();
-  auto failed = [promise](const caf::error& error) mutable {
-    promise.deliver(make_error(ec::not_ready, "the history does not answer: " + text_of(error)));
-  };
+/// A question to an actor beside the active scheduler. It is a rare one, so that actor is looked for each
+/// time.
+///
+/// @param unreachable  called with the error when there is nobody to ask
+/// @param unanswered   called with the error of the one that was asked
+template <class Handle, class Answer, class Unreachable, class Unanswered, class Deadline, class... Parts>
+caf::result<Answer> pass_on(pointer self, const std::string& service, Deadline deadline,
+                            Unreachable unreachable, Unanswered unanswered, Parts... question) {
+  auto promise = self->make_response_promise<Answer>();
   auto& config = self->state.config;
   resolve_any(
-      self, config.directory, config.scheduler_endpoints, "history", self->state.history_endpoint,
-      [self, promise, failed, max_windows](const caf::strong_actor_ptr& handle, size_t endpoint) mutable {
-        self->state.history_endpoint = endpoint;
-        self->request(caf::actor_cast<history_actor>(handle), defaults::local_request, history_atom_v,
-                      max_windows)
-            .then([promise](history_snapshot& known) mutable { promise.deliver(std::move(known)); },
-                  [self, failed](const caf::error& error) mutable {
-                    ++self->state.history_endpoint; // of a scheduler that stands still: the next question is
-                                                    // its standby's
-                    failed(error);
+      self, config.directory, config.scheduler_endpoints, service, self->state.active_endpoint,
+      [=](const caf::strong_actor_ptr& handle, size_t endpoint) mutable {
+        self->state.active_endpoint = endpoint;
+        self->request(caf::actor_cast<Handle>(handle), deadline, question...)
+            .then([promise](Answer& answer) mutable { promise.deliver(std::move(answer)); },
+                  [self, promise, unanswered](const caf::error& error) mutable {
+                    if (code_of(error) == ec::none)
+                      ++self->state.active_endpoint; // it stands still or is gone: the next question is its
+                                                     // standby's
+                    promise.deliver(unanswered(error));
                   });
       },
-      failed);
+      [promise, unreachable](const caf::error& error) mutable { promise.deliver(unreachable(error)); });
   return promise;
+}
+
+caf::result<history_snapshot> on_history(pointer self, uint32_t max_windows) {
+  auto failed = [](const caf::error& error) {
+    return make_error(ec::not_ready, "the history does not answer: " + text_of(error));
+  };
+  return pass_on<history_actor, history_snapshot>(self, "history", defaults::local_request, failed, failed,
+                                                  history_atom_v, max_windows);
+}
+
+caf::error rebalancer_away(const caf::error& error) {
+  return make_error(ec::not_ready, "the rebalancer does not answer: " + text_of(error));
+}
+
+caf::result<rebalancer_status> on_placement(pointer self) {
+  return pass_on<rebalancer_actor, rebalancer_status>(self, "rebalancer", defaults::local_request,
+                                                      rebalancer_away, rebalancer_away, status_atom_v);
+}
+
+/// Asked once: whoever does not answer may be carrying it out.
+caf::result<placement_change> on_command(pointer self, const placement_command& asked) {
+  const auto unanswered = [is_dry = asked.dry_run](const caf::error& error) -> caf::error {
+    if (code_of(error) != ec::none)
+      return error; // it has said so itself
+    const std::string outcome = is_dry ? "nothing has been changed"
+                                       : "the command may have been carried out all the same: look at the "
+                                         "state of the placement before you repeat it";
+    if (error == caf::sec::request_timeout)
+      return make_error(ec::deadline_exceeded, "the rebalancer did not answer in time; " + outcome);
+    return make_error(ec::peer_down, "the rebalancer is gone: " + text_of(error) + "; " + outcome);
+  };
+  return pass_on<rebalancer_actor, placement_change>(self, "rebalancer", defaults::placement_command,
+                                                     rebalancer_away, unanswered, asked);
 }
 
 caf::result<cluster_view, bool> on_get(pointer self) {
@@ -406,6 +443,8 @@ gateway_actor::behavior_type gateway(pointer self, gateway_config config) {
       [self](caf::get_atom) -> caf::result<cluster_view, bool> { return on_get(self); },
       [self](status_atom) { return on_status(self); },
       [self](history_atom, uint32_t max_windows) { return on_history(self, max_windows); },
+      [self](const placement_command& asked) { return on_command(self, asked); },
+      [self](placement_atom) { return on_placement(self); },
   };
 }
 

@@ -14,6 +14,7 @@
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
 #include "actors/history/history_messages.hpp"
+#include "actors/rebalancer/rebalancer_messages.hpp"
 #include "actors/scheduler/admission_messages.hpp"
 #include "actors/type_ids.hpp"
 
@@ -48,11 +49,18 @@ using gateway_actor = caf::typed_actor<
     // The scheduler's status, passed on.
     caf::replies_to<status_atom>::with<scheduler_status>,
     // The activation history with at most so many windows, passed on. Fails with ec::not_ready.
-    caf::replies_to<history_atom, uint32_t>::with<history_snapshot>>;
+    caf::replies_to<history_atom, uint32_t>::with<history_snapshot>,
+    // An operator's word on the placement, passed on to the rebalancer once. Fails as that does, with
+    // ec::not_ready when it cannot be reached, and with ec::deadline_exceeded or ec::peer_down when it has
+    // been asked and gave no answer: then the command may have been carried out all the same.
+    caf::replies_to<placement_command>::with<placement_change>,
+    // What the rebalancer is doing, passed on. Fails with ec::not_ready.
+    caf::replies_to<placement_atom>::with<rebalancer_status>>;
 
 struct gateway_config {
   worker_address address;
-  std::vector<std::string> scheduler_endpoints{}; ///< where the history is found; empty inside one process
+  std::vector<std::string>
+      scheduler_endpoints{}; ///< where history and rebalancer are found; empty: in this process
   directory_actor directory;
   /// Called on the actor's thread when the longest context of the cluster is known, and when it changes; not
   /// when the last attention worker goes, since one like it will come. May be empty.

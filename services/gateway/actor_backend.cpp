@@ -19,6 +19,10 @@ namespace {
 /// The answers of scheduler and history come through the gateway, which has deadlines of its own for them.
 constexpr auto status_deadline = defaults::local_request + defaults::connect_timeout;
 
+/// Likewise, for a command to the rebalancer.
+constexpr auto command_deadline =
+    defaults::placement_command + defaults::local_request + defaults::connect_timeout;
+
 backend_error as_backend_error(const caf::error& error) {
   return {is_peer_down(error) ? ec::peer_down : code_of(error), text_of(error)};
 }
@@ -101,6 +105,19 @@ class actor_backend final : public generation_backend {
     ask(
         status_deadline, then, [then](history_snapshot& known) { then(std::move(known)); }, history_atom_v,
         max_windows);
+  }
+
+  void placement(std::function<void(std::variant<rebalancer_status, backend_error>)> then) override {
+    ask(
+        status_deadline, then, [then](rebalancer_status& status) { then(std::move(status)); },
+        placement_atom_v);
+  }
+
+  void change_placement(placement_command command,
+                        std::function<void(std::variant<placement_change, backend_error>)> then) override {
+    ask(
+        command_deadline, then, [then](placement_change& change) { then(std::move(change)); },
+        std::move(command));
   }
 
  private:

@@ -14,9 +14,10 @@ namespace {
 
 /// What no server reads and people may have in their environment all the same, as flags are named.
 /// tests/unit/services/command_flags_test.cpp compares with what the commands declare.
-constexpr std::array<std::string_view, 25> elsewhere{
-    // flags of troupe status, quantize and tokenize
-    "json", "out", "special-tokens", "text", "to", "url",
+constexpr std::array<std::string_view, 31> elsewhere{
+    // flags of troupe status, placement, quantize and tokenize
+    "dry-run", "expert", "from", "hosts", "json", "layer", "out", "special-tokens", "text", "to", "url",
+    "worker",
     // flags of troupe-load
     "burstiness", "goodput", "heldout", "max-concurrency", "model", "num-prompts", "output", "prompts",
     "random-input-len", "random-output-len", "random-vocab-size", "request-rate", "seed", "temperature",

@@ -181,6 +181,21 @@ void scheduler_options::declare(option_parser& parser, expert_worker_count count
               "activation history that a cluster without one of its own begins with, as GET /cluster/history "
               "gave it",
               &history_file);
+  parser.choice(
+      "planner", {"on", "off"},
+      "let experts change their hosts by themselves when load is uneven or workers come and go; off: only by "
+      "`troupe placement`",
+      &planner);
+  parser.real("planner-imbalance",
+              "time of the busiest expert workers over that of an even load, above which the planner looks "
+              "for something "
+              "better",
+              &planner_imbalance, 1, 1000);
+  parser.real("planner-spare",
+              "further copies of experts that the planner may make, as a share of all experts, where no "
+              "--expert-memory "
+              "says how many fit",
+              &planner_spare, 0, 64);
   if (can_wait) {
     parser.toggle("standby",
                   "wait while another scheduler has the --state-dir, and take over when it dies or stands "

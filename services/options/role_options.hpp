@@ -86,8 +86,11 @@ struct scheduler_options {
   uint32_t expert_workers = 1; ///< wait for so many before the first placement
   bool allow_inexact = false;
   std::string state_dir;
-  bool standby = false;     ///< wait while another scheduler has the state directory
-  std::string history_file; ///< empty: none
+  bool standby = false;       ///< wait while another scheduler has the state directory
+  std::string history_file;   ///< empty: none
+  std::string planner = "on"; ///< "off": experts change their hosts only by hand
+  double planner_imbalance = 1.15;
+  double planner_spare = 0.25;
 
   /// @param can_wait  there is a --standby
   void declare(option_parser& parser, expert_worker_count count = expert_worker_count::awaited,

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "services/metrics/rebalancer_families.hpp"
 #include "services/metrics/scheduler_families.hpp"
 #include "services/process/cluster_process.hpp"
 #include "services/process/exit_deadline.hpp"
@@ -52,10 +53,11 @@ int run(const std::vector<std::string>& arguments) {
     log.line("active", "term " + std::to_string(from->lease->term()));
   }
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
-  scheduler_service scheduler(process.system(), options,
-                              std::make_shared<metrics::scheduler_families>(families, events),
-                              std::move(from));
+  scheduler_service scheduler(
+      process.system(), options, std::make_shared<metrics::scheduler_families>(families, events),
+      std::make_shared<metrics::rebalancer_families>(families, events), std::move(from));
   process.peers().publish("history", scheduler.history());
+  process.peers().publish("rebalancer", scheduler.rebalancer());
   process.peers().publish("scheduler", scheduler.actor());
   *waits = false;
   if (!options.standby) {

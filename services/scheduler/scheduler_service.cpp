@@ -1,5 +1,6 @@
 #include "services/scheduler/scheduler_service.hpp"
 
+#include <functional>
 #include <utility>
 
 #include <caf/actor_cast.hpp>
@@ -35,6 +36,7 @@ void check_history(const scheduler_options& options, const std::string& fingerpr
 
 scheduler_service::scheduler_service(caf::actor_system& system, const scheduler_options& options,
                                      std::shared_ptr<scheduler_metrics> metrics,
+                                     std::shared_ptr<rebalancer_metrics> planner_metrics,
                                      std::optional<succession> from)
     : system_(system) {
   scheduler_config config;
@@ -55,21 +57,34 @@ scheduler_service::scheduler_service(caf::actor_system& system, const scheduler_
       metrics->on_event(name, text);
     }
   };
+  std::function<bool()> is_deposed;
   if (!options.state_dir.empty()) {
-    past.is_deposed = [directory = options.state_dir] { return is_led_by_another(directory); };
+    is_deposed = [directory = options.state_dir] { return is_led_by_another(directory); };
   }
+  past.is_deposed = is_deposed;
+  rebalancer_config planner;
+  planner.is_automatic = options.planner == "on";
+  planner.planning.spare_copies = options.planner_spare;
+  planner.limits.imbalance = options.planner_imbalance;
+  planner.state_dir = options.state_dir;
+  planner.is_deposed = is_deposed;
+  planner.metrics = std::move(planner_metrics);
   history_ = spawn_history(system, std::move(past)); // first: what is wrong with the file ends the program
   try {
     actor_ = from ? spawn_scheduler(system, std::move(config), std::move(*from))
                   : spawn_scheduler(system, std::move(config));
+    rebalancer_ = spawn_rebalancer(system, fleet_of(actor_), history_, std::move(planner));
   } catch (...) {
     caf::anon_send_exit(history_, caf::exit_reason::kill);
+    caf::anon_send_exit(actor_, caf::exit_reason::kill);
     throw;
   }
   caf::actor_cast<caf::strong_actor_ptr>(actor_)->get()->attach_functor(
-      [history = history_](const caf::error& reason) {
+      [history = history_, rebalancer = rebalancer_](const caf::error& reason) {
         if (code_of(reason) == ec::stale_term) {
-          caf::anon_send_exit(history, caf::exit_reason::kill); // the history on disk is the successor's now
+          // History and standing orders on disk are the successor's now.
+          caf::anon_send_exit(history, caf::exit_reason::kill);
+          caf::anon_send_exit(rebalancer, caf::exit_reason::kill);
           stop_signal::raise_fault();
         }
       });
@@ -89,10 +104,12 @@ void scheduler_service::stop() {
     self->send_exit(actor, caf::exit_reason::user_shutdown);
     self->receive([](const caf::down_msg&) {}, caf::after(std::chrono::seconds{5}) >> [] {});
   };
-  end(history_); // writes what it knows, for which the lease is still held
+  end(rebalancer_); // moves nothing any more
+  end(history_);    // writes what it knows, for which the lease is still held
   end(actor_);
   actor_ = nullptr;
   history_ = nullptr;
+  rebalancer_ = nullptr;
 }
 
 } // namespace troupe

@@ -1,4 +1,4 @@
-// The scheduler and what it says of itself, and the activation history beside it.
+// The scheduler and what it says of itself, and beside it the activation history and the rebalancer.
 #pragma once
 
 #include <functional>
@@ -9,6 +9,8 @@
 #include <caf/actor_system.hpp>
 
 #include "actors/history/history.hpp"
+#include "actors/rebalancer/rebalancer.hpp"
+#include "actors/rebalancer/rebalancer_metrics.hpp"
 #include "actors/scheduler/scheduler.hpp"
 #include "actors/scheduler/scheduler_metrics.hpp"
 #include "actors/scheduler/succession.hpp"
@@ -33,10 +35,12 @@ void check_history(const scheduler_options& options, const std::string& fingerpr
 /// Stops this process when another scheduler has taken over; its exit status will be 1.
 class scheduler_service {
  public:
+  /// @param planner_metrics  the rebalancer's; may be null, as `metrics` may
   /// @param from  of the state directory that the options name; nothing where they name none
   /// @throws std::runtime_error when the state directory or the file of --history cannot be used
   scheduler_service(caf::actor_system& system, const scheduler_options& options,
-                    std::shared_ptr<scheduler_metrics> metrics, std::optional<succession> from);
+                    std::shared_ptr<scheduler_metrics> metrics,
+                    std::shared_ptr<rebalancer_metrics> planner_metrics, std::optional<succession> from);
   ~scheduler_service();
   scheduler_service(const scheduler_service&) = delete;
   scheduler_service& operator=(const scheduler_service&) = delete;
@@ -47,6 +51,9 @@ class scheduler_service {
   /// To be published as "history".
   const history_actor& history() const { return history_; }
 
+  /// To be published as "rebalancer".
+  const rebalancer_actor& rebalancer() const { return rebalancer_; }
+
   /// Ends the actors; what has been counted is written before. Idempotent.
   void stop();
 
@@ -54,6 +61,7 @@ class scheduler_service {
   caf::actor_system& system_;
   scheduler_actor actor_;
   history_actor history_;
+  rebalancer_actor rebalancer_;
 };
 
 } // namespace troupe

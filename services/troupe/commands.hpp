@@ -15,6 +15,9 @@ int up_command(const std::vector<std::string>& arguments);
 /// `troupe status`: workers, placement and load of a running cluster.
 int status_command(const std::vector<std::string>& arguments);
 
+/// `troupe placement`: what the planner of a running cluster does, and what it is told.
+int placement_commands(const std::vector<std::string>& arguments);
+
 /// `troupe quantize`: a model folder with packed, quantized weights.
 int quantize_command(const std::vector<std::string>& arguments);
 

@@ -12,6 +12,8 @@ int run(const std::vector<std::string>& arguments) {
               {"up", "MODEL_DIR", "start and supervise a local cluster of separate processes",
                troupe::up_command},
               {"status", "", "show workers, placement and load of a running cluster", troupe::status_command},
+              {"placement", "[COMMAND]", "show and change where the experts of a running cluster live",
+               troupe::placement_commands},
               {"quantize", "MODEL_DIR", "write a model folder with quantized weights",
                troupe::quantize_command},
               {"tokenize", "MODEL_DIR", "print the token ids of a text", troupe::tokenize_command}},

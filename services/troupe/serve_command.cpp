@@ -11,6 +11,7 @@
 #include "services/gateway/gateway_service.hpp"
 #include "services/metrics/attention_families.hpp"
 #include "services/metrics/expert_families.hpp"
+#include "services/metrics/rebalancer_families.hpp"
 #include "services/metrics/scheduler_families.hpp"
 #include "services/process/cluster_entry.hpp"
 #include "services/process/compute.hpp"
@@ -93,9 +94,9 @@ int serve_command(const std::vector<std::string>& arguments) {
       return stop_signal::exit_status();
     }
   }
-  scheduler_service scheduler(system, scheduler_flags,
-                              std::make_shared<metrics::scheduler_families>(families, events),
-                              std::move(from));
+  scheduler_service scheduler(
+      system, scheduler_flags, std::make_shared<metrics::scheduler_families>(families, events),
+      std::make_shared<metrics::rebalancer_families>(families, events), std::move(from));
   expert_service expert(site(worker_role::expert, "expert-0"), source, queue, expert_flags,
                         expert_peers::none, std::make_shared<metrics::expert_families>(families));
   attention_service attention(site(worker_role::attention, "attention-0"), source, queue, model,
@@ -103,6 +104,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   gateway_service gateway(site(worker_role::gateway, "gateway-0"), source, model, gateway_flags,
                           kernels::name_of(queue->instruction_set()), families);
   directory.publish("history", scheduler.history());
+  directory.publish("rebalancer", scheduler.rebalancer());
   directory.publish("scheduler", scheduler.actor());
   directory.publish("expert-0", expert.actor());
   directory.publish("attention-0", attention.actor());

@@ -243,6 +243,9 @@ int up_command(const std::vector<std::string>& arguments) {
         .add("allow-inexact", scheduler.allow_inexact ? "true" : "false")
         .add("state-dir", scheduler.state_dir)
         .add("history", scheduler.history_file)
+        .add("planner", scheduler.planner)
+        .add_number("planner-imbalance", scheduler.planner_imbalance)
+        .add_number("planner-spare", scheduler.planner_spare)
         .add("standby", up.schedulers > 1 ? "true" : "false") // whoever comes first is active
         .add("listen", "127.0.0.1:0");
     add_metrics(scheduler_flags);

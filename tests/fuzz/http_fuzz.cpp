@@ -65,7 +65,19 @@ struct terse_backend final : generation_backend {
 
   void history(uint32_t, std::function<void(std::variant<history_snapshot, backend_error>)> then) override {
     then(history_snapshot{
-        "model", {2, 0}, 1, 2, 3, 4, {{0.5, 0}, {}}, {{{7}, 1, 2, encode({1, {1, {{0, 2}, {}}}})}}});
+        "model", {2, 0}, 1, 2, 3, 4, {{0.5, 0}, {}}, {{{7}, 1, 2, encode({1, {1, 1, {{0, 2}, {}}}})}}});
+  }
+
+  void placement(std::function<void(std::variant<rebalancer_status, backend_error>)> then) override {
+    then(rebalancer_status{});
+  }
+
+  void change_placement(placement_command command,
+                        std::function<void(std::variant<placement_change, backend_error>)> then) override {
+    placement_change change;
+    for (const auto& expert : command.experts)
+      change.experts.push_back({expert.expert, {command.worker}, expert.hosts});
+    then(change);
   }
 };
 

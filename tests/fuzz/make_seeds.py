@@ -100,6 +100,9 @@ def requests():
     seed("preflight", b"OPTIONS /v1/completions HTTP/1.1\r\nHost: a\r\nOrigin: http://b\r\n"
          b"Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n\r\n")
     seed("head", b"HEAD /metrics?x=%41 HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine\r\nConnection: close\r\n\r\n")
+    seed("placement", b"GET /cluster/placement HTTP/1.1\r\nHost: a\r\n\r\n"
+         + post(b"/cluster/placement", b'{"action":"move","layer":1,"expert":2,"from":"a","to":"b","dry_run":true}')
+         + post(b"/cluster/placement", b'{"action":"assign","experts":[{"layer":1,"expert":2,"hosts":["a","b"]}]}'))
     seed("history", b"GET /cluster/history?windows=3&x HTTP/1.1\r\nHost: a\r\n\r\n")
     seed("not_found", b"GET /v1/%6Done HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer k\r\n\r\n")
     # Bodies that are compressed, in every frame that is taken, and one whose end is missing.

@@ -11,6 +11,8 @@
 #include "services/gateway/http/cluster_page.hpp"
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/generation.hpp"
+#include "services/gateway/http/placement_command.hpp"
+#include "services/gateway/http/placement_page.hpp"
 #include "services/gateway/http/reply_slot.hpp"
 #include "services/gateway/http/request_target.hpp"
 #include "services/gateway/openai/plan.hpp"
@@ -33,7 +35,8 @@ constexpr route routes[] = {
     {route::id::metrics, "/metrics", false, true},
     {route::id::model, "/v1/models/"}, // and a name behind it
     {route::id::models, "/v1/models"},
-    {route::id::placement, "/cluster/placement", true},
+    {route::id::placement, "/cluster/placement"},
+    {route::id::placement_change, "/cluster/placement", true, false, max_placement_command_bytes},
     {route::id::ready, "/ready", false, true},
     {route::id::tokenize, "/tokenize", true},
     {route::id::version, "/version"},
@@ -43,6 +46,8 @@ constexpr route routes[] = {
 /// at all. Probes must not hang.
 constexpr auto view_deadline = std::chrono::milliseconds{2000};
 constexpr auto status_deadline = std::chrono::milliseconds{8000};
+constexpr auto command_deadline =
+    defaults::placement_command + 2 * defaults::local_request + defaults::connect_timeout;
 
 /// Windows of the history where a query names no number: some megabytes of a large model.
 constexpr uint32_t history_windows = 32;
@@ -95,6 +100,8 @@ response version_page(const api& shared) {
 using view_answer = std::variant<last_view, backend_error>;
 using status_answer = std::variant<scheduler_status, backend_error>;
 using history_answer = std::variant<history_snapshot, backend_error>;
+using placement_answer = std::variant<rebalancer_status, backend_error>;
+using change_answer = std::variant<placement_change, backend_error>;
 
 task<std::optional<last_view>> view_of(exchange& client, api& shared) {
   reply_slot<view_answer> slot{client.executor()};
@@ -172,6 +179,39 @@ task<response> history_page(exchange& client, api& shared) {
   co_return co_await shared.work.run(bytes, [&] { return json_response(200, history_json(known)); });
 }
 
+task<response> placement_page_of(exchange& client, api& shared) {
+  reply_slot<placement_answer> slot{client.executor()};
+  shared.backend->placement(slot.callback());
+  const auto answer = co_await slot.wait(status_deadline);
+  if (!answer)
+    throw api_error_of(ec::not_ready, "the rebalancer does not answer in time");
+  if (const auto* error = std::get_if<backend_error>(&*answer))
+    throw api_error_of(error->code, error->text);
+  co_return json_response(200, placement_page(std::get<rebalancer_status>(*answer)));
+}
+
+task<response> change_placement(exchange& client, api& shared) {
+  const std::string& body = client.incoming().body;
+  const auto asked = co_await shared.work.run(body.size(), [&] { return parse_placement_command(body); });
+  reply_slot<change_answer> slot{client.executor()};
+  shared.backend->change_placement(asked, slot.callback());
+  const auto answer = co_await slot.wait(command_deadline);
+  const auto* failure = answer ? std::get_if<backend_error>(&*answer) : nullptr;
+  if (!answer || failure != nullptr) {
+    auto error = failure != nullptr
+                     ? api_error_of(failure->code, failure->text)
+                     : api_error_of(ec::deadline_exceeded,
+                                    "the gateway's actors did not answer in time; the command may "
+                                    "have been carried out all the same");
+    if (error.code == reason_of(ec::deadline_exceeded) || error.code == reason_of(ec::peer_down))
+      error.retry_after = 0; // nobody should repeat it without looking
+    throw error;
+  }
+  const auto& change = std::get<placement_change>(*answer);
+  co_return co_await shared.work.run(change.experts.size() * sizeof(expert_change),
+                                     [&] { return json_response(200, change_page(change, asked.dry_run)); });
+}
+
 response tokenize_page(const std::string& body, const api& shared) {
   const openai::tokenize_request asked = openai::parse_tokenize_request(body, shared.config.requests);
   served_model(shared, asked.model);
@@ -220,9 +260,9 @@ task<response> answer_page(exchange& client, api& shared, const route& where) {
   case route::id::history:
     co_return co_await history_page(client, shared);
   case route::id::placement:
-    throw api_error(501, "not_implemented_error",
-                    "changing the placement of experts on demand is not available in this version", {},
-                    "not_implemented");
+    co_return co_await placement_page_of(client, shared);
+  case route::id::placement_change:
+    co_return co_await change_placement(client, shared);
   case route::id::tokenize:
     co_return co_await shared.work.run(asked.body.size(), [&] { return tokenize_page(asked.body, shared); });
   case route::id::detokenize:
@@ -261,14 +301,15 @@ const route& find_route(std::string_view method, std::string_view path, std::str
       continue;
     if (known.what == route::id::model && !model_name)
       break;
-    allow = known.post ? "POST" : "GET, HEAD";
+    allow += std::string(allow.empty() ? "" : ", ") + (known.post ? "POST" : "GET, HEAD");
     if (known.post ? method == "POST" : method == "GET" || method == "HEAD")
       return known;
+  }
+  if (!allow.empty())
     throw api_error(405, "invalid_request_error",
                     "Method " + std::string(method) + " is not allowed for " + std::string(path) + "; use "
                         + allow,
                     {}, "method_not_allowed");
-  }
   throw api_error(404, "invalid_request_error",
                   "Unknown request URL: " + std::string(method) + " " + std::string(path), {}, "unknown_url");
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <ctime>
 #include <memory>
 #include <optional>
@@ -29,14 +31,16 @@ struct route {
     model,
     models,
     placement,
+    placement_change,
     ready,
     tokenize,
     version
   };
   id what;
   const char* path;
-  bool post = false; ///< else GET and HEAD
-  bool open = false; ///< needs no API key
+  bool post = false;                ///< else GET and HEAD
+  bool open = false;                ///< needs no API key
+  size_t max_body_bytes = SIZE_MAX; ///< where that is less than the server's limit
 };
 
 /// What the handlers share.

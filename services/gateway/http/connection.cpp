@@ -299,12 +299,12 @@ const route* connection::check_header(response& early) {
   close_ = false;
 
   if (is_preflight()) {
-    allow_small_body();
+    limit_body(small_body);
     early = preflight();
     return nullptr;
   }
   if (incoming_.method == "OPTIONS" && incoming_.path == "*") { // of the server as a whole
-    allow_small_body();
+    limit_body(small_body);
     early.status = 204;
     early.headers = {{"allow", "GET, HEAD, POST, OPTIONS"}};
     return nullptr;
@@ -323,8 +323,7 @@ const route* connection::check_header(response& early) {
     check_key(early);
   if (where->post)
     check_content(early);
-  else
-    allow_small_body();
+  limit_body(where->post ? where->max_body_bytes : small_body);
   return where;
 }
 
@@ -336,11 +335,11 @@ bool connection::has_large_body() const {
   return message.count(bhttp::field::expect) > 0 || parser_->chunked() || (length && *length > small_body);
 }
 
-/// For requests that have no use for a body: many of them need no key, and their bodies must not take the
-/// room of those that have one.
+/// For requests that have no use for a body, or for a large one: many of them need no key, and their bodies
+/// must not take the room of others.
 /// @throws api_error 413 when a larger one is announced
-void connection::allow_small_body() {
-  body_limit_ = std::min(small_body, body_limit_);
+void connection::limit_body(size_t most) {
+  body_limit_ = std::min(most, body_limit_);
   parser_->body_limit(body_limit_); // of chunks
   if (const auto length = parser_->content_length(); length && *length > body_limit_)
     throw too_large();

@@ -82,7 +82,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   void check_key(response& early) const;
   void check_content(response& early);
   bool has_large_body() const;
-  void allow_small_body();
+  void limit_body(size_t most);
   bool account_body(size_t bytes);
   openai::api_error too_large() const;
 

@@ -15,6 +15,7 @@
 #include "actors/cluster/status_messages.hpp"
 #include "actors/error.hpp"
 #include "actors/history/history_messages.hpp"
+#include "actors/rebalancer/rebalancer_messages.hpp"
 
 namespace troupe {
 
@@ -81,6 +82,12 @@ class generation_backend {
   /// The activation history with at most so many of its recent windows; `then` as with `status`.
   virtual void history(uint32_t max_windows,
                        std::function<void(std::variant<history_snapshot, backend_error>)> then) = 0;
+  /// What the rebalancer is doing; `then` as with `status`.
+  virtual void placement(std::function<void(std::variant<rebalancer_status, backend_error>)> then) = 0;
+  /// An operator's word on the placement, given once; `then` as with `status`, within minutes. With
+  /// ec::deadline_exceeded and ec::peer_down it may have been carried out all the same.
+  virtual void change_placement(placement_command command,
+                                std::function<void(std::variant<placement_change, backend_error>)> then) = 0;
 };
 
 } // namespace troupe

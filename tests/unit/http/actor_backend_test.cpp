@@ -43,6 +43,18 @@ gateway_actor::behavior_type refusing_gateway(gateway_actor::pointer self) {
         known.tokens = max_windows;
         return known;
       },
+      [](const placement_command& asked) -> caf::result<placement_change> {
+        if (asked.action == placement_action::drain)
+          return make_error(ec::bad_request, "no expert worker is named '" + asked.worker + "'");
+        placement_change change;
+        change.reason = to_string(asked.action);
+        return change;
+      },
+      [](placement_atom) {
+        rebalancer_status status;
+        status.drained = {"expert-1"};
+        return status;
+      },
   };
 }
 
@@ -124,6 +136,26 @@ TEST_F(actor_backend_test, view_status_and_history_are_the_gateways) {
   std::promise<std::variant<history_snapshot, backend_error>> history;
   backend->history(7, [&history](auto found) { history.set_value(std::move(found)); });
   EXPECT_EQ(std::get<history_snapshot>(wait_for(history)).tokens, 7U) << "as many windows as were asked for";
+}
+
+TEST_F(actor_backend_test, commands_reach_the_gateway_and_their_errors_keep_their_code) {
+  const auto backend = make_actor_backend(system_, gateway_, max_model_len_);
+  const auto change = [&](const placement_command& command) {
+    std::promise<std::variant<placement_change, backend_error>> told;
+    backend->change_placement(command, [&told](auto answer) { told.set_value(std::move(answer)); });
+    return wait_for(told);
+  };
+  placement_command command;
+  command.action = placement_action::pause;
+  EXPECT_EQ(std::get<placement_change>(change(command)).reason, "pause");
+  command.action = placement_action::drain;
+  command.worker = "expert-9";
+  const auto refused = std::get<backend_error>(change(command));
+  EXPECT_EQ(refused.code, ec::bad_request);
+  EXPECT_EQ(refused.text, "no expert worker is named 'expert-9'");
+  std::promise<std::variant<rebalancer_status, backend_error>> status;
+  backend->placement([&status](auto answer) { status.set_value(std::move(answer)); });
+  EXPECT_EQ(std::get<rebalancer_status>(wait_for(status)).drained, std::vector<std::string>{"expert-1"});
 }
 
 } // namespace troupe

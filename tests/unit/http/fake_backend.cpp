@@ -140,8 +140,20 @@ void fake_backend::history(uint32_t max_windows,
     return then(backend_error{ec::not_ready, "the history does not answer"});
   history_snapshot known{"model", {2, 0}, 600'000, 10'000, 5, 10, {{1.5, 0.1}, {}}, {}};
   for (uint64_t i = 1; i <= std::min(max_windows, 40U); ++i)
-    known.windows.push_back({{7}, i, 5000 * i, encode({5000, {i, {{0, 2 * i}, {}}}})});
+    known.windows.push_back({{7}, i, 5000 * i, encode({5000, {i, 1, {{0, 2 * i}, {}}}})});
   then(known);
+}
+
+void fake_backend::placement(std::function<void(std::variant<rebalancer_status, backend_error>)> then) {
+  if (scheduler_away)
+    return then(backend_error{ec::not_ready, "the rebalancer does not answer"});
+  then(planner);
+}
+
+void fake_backend::change_placement(placement_command command,
+                                    std::function<void(std::variant<placement_change, backend_error>)> then) {
+  commands.push_back(command);
+  then(obey(command));
 }
 
 void fake_backend::say_hello(fake_job& job) {

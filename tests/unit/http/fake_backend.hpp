@@ -63,11 +63,18 @@ class fake_backend final : public generation_backend {
   void status(std::function<void(std::variant<scheduler_status, backend_error>)> then) override;
   void history(uint32_t max_windows,
                std::function<void(std::variant<history_snapshot, backend_error>)> then) override;
+  void placement(std::function<void(std::variant<rebalancer_status, backend_error>)> then) override;
+  /// Keeps the command, and answers what `obey` says.
+  void change_placement(placement_command command,
+                        std::function<void(std::variant<placement_change, backend_error>)> then) override;
 
   /// Every choice says "hello wörld", as far as its tokens go, and ends with the end token.
   static void say_hello(fake_job& job);
 
   script play = say_hello; ///< set before the first job
+  rebalancer_status planner;
+  std::function<std::variant<placement_change, backend_error>(const placement_command&)> obey;
+  std::vector<placement_command> commands; ///< in the order of their answers, one after the other
   bool ready = true;
   bool scheduler_away = false;
   std::atomic<uint32_t> longest_context{0}; ///< of the workers; 0: none has joined

@@ -106,8 +106,10 @@ TEST_F(pages_test, history_shows_what_is_remembered) {
     "format": "troupe-history 1", "fingerprint": "model", "layer_experts": [2, 0], "half_life_ms": 600000,
     "age_ms": 10000, "tokens": 5, "rows": 10, "decayed": [[1.5, 0.1], []], "windows": [
       {"worker": "0000000000000007", "sequence": 1, "at_ms": 5000, "duration_ms": 5000, "tokens": 1,
+       "micro_batches": 1,
        "rows": [[1, 2], []]},
       {"worker": "0000000000000007", "sequence": 2, "at_ms": 10000, "duration_ms": 5000, "tokens": 2,
+       "micro_batches": 1,
        "rows": [[1, 4], []]}]})"));
   const auto num_windows = [this](const std::string& query) {
     return json::parse(get("/cluster/history" + query).body)["windows"].size();
@@ -127,13 +129,6 @@ TEST_F(pages_test, history_shows_what_is_remembered) {
   EXPECT_EQ(post("/cluster/history", "{}").status, 405);
 }
 
-TEST_F(pages_test, placement_by_hand_is_not_there) {
-  serve();
-  const raw_response response = post("/cluster/placement", "{}");
-  EXPECT_EQ(response.status, 501);
-  EXPECT_EQ(error_of(response)["code"], "not_implemented");
-}
-
 TEST_F(pages_test, unknown_paths_and_wrong_methods) {
   serve();
   const raw_response unknown = get("/v2/completions");
@@ -143,6 +138,7 @@ TEST_F(pages_test, unknown_paths_and_wrong_methods) {
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers.at("allow"), "POST");
   EXPECT_EQ(post("/health", "{}").headers.at("allow"), "GET, HEAD");
+  EXPECT_EQ(ask(port, "PUT", "/cluster/placement", "{}").headers.at("allow"), "GET, HEAD, POST");
   EXPECT_EQ(ask(port, "OPTIONS", "/v1/completions").status, 405);
   EXPECT_EQ(ask(port, "BREW", "/health").status, 405);
 }
@@ -177,6 +173,8 @@ TEST_F(pages_test, keys_open_the_api_and_probes_stay_open) {
   EXPECT_EQ(get("/v1/models").status, 401);
   EXPECT_EQ(get("/cluster").status, 401);
   EXPECT_EQ(get("/cluster/history").status, 401);
+  EXPECT_EQ(get("/cluster/placement").status, 401);
+  EXPECT_EQ(post("/cluster/placement", R"({"action":"pause"})").status, 401);
   for (const char* open : {"/health", "/ready", "/metrics"})
     EXPECT_EQ(get(open).status, 200) << open;
 }

@@ -6,6 +6,7 @@
 #include "services/metrics/attention_families.hpp"
 #include "services/metrics/endpoint.hpp"
 #include "services/metrics/expert_families.hpp"
+#include "services/metrics/rebalancer_families.hpp"
 #include "services/metrics/scheduler_families.hpp"
 #include "tests/unit/http/raw_client.hpp"
 
@@ -126,6 +127,39 @@ TEST(scheduler_families, placement_and_queue) {
   EXPECT_TRUE(has(*families, "troupe_placement_balancedness 1"));
   EXPECT_TRUE(has(*families, "troupe_cluster_ready 1"));
   EXPECT_EQ(logged, "worker-joined: expert-0");
+}
+
+TEST(rebalancer_families, plans_moves_and_what_there_is) {
+  auto families = std::make_shared<registry>();
+  std::string logged;
+  rebalancer_families reports{families, [&logged](const char* name, const std::string& text) {
+                                logged = std::string(name) + ": " + text;
+                              }};
+  for (const char* series :
+       {"placement_imbalance", "placement_gain_of_one_more_worker", "placement_waste_of_one_worker",
+        "placement_moves_left", "placement_moved_bytes_total",
+        "placement_plans_total{result=\"carried_out\"}", "placement_plans_total{result=\"dropped\"}",
+        "placement_moves_total{result=\"done\"}", "placement_moves_total{result=\"given_up\"}"})
+    EXPECT_TRUE(has(*families, std::string("troupe_") + series + " 0"))
+        << series << " is there from the start";
+  reports.on_look(1.25, 0.5);
+  reports.on_growth(0.125, 0.75);
+  reports.on_plan(true, 0.0625);
+  reports.on_plan(false, 0.03125);
+  reports.on_plan(false, 0.015625);
+  reports.on_moves_left(3);
+  reports.on_move(true, 100);
+  reports.on_move(true, 20);
+  reports.on_move(false, 0);
+  reports.on_event("placement-change", "change 1");
+  for (const char* line :
+       {"placement_imbalance 1.25", "placement_max_share 0.5", "placement_gain_of_one_more_worker 0.125",
+        "placement_waste_of_one_worker 0.75", "placement_predicted_gain 0.015625", "placement_moves_left 3",
+        "placement_moved_bytes_total 120", "placement_plans_total{result=\"carried_out\"} 1",
+        "placement_plans_total{result=\"dropped\"} 2", "placement_moves_total{result=\"done\"} 2",
+        "placement_moves_total{result=\"given_up\"} 1"})
+    EXPECT_TRUE(has(*families, std::string("troupe_") + line)) << line;
+  EXPECT_EQ(logged, "placement-change: change 1");
 }
 
 TEST(scheduler_families, balancedness_is_mean_over_maximum) {

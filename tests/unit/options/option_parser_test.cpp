@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -327,6 +329,27 @@ TEST(scheduler_options, a_standby_needs_a_directory_that_it_shares) {
   EXPECT_TRUE(check({"--standby", "--state-dir", "/shared/state"}));
   EXPECT_THAT([&] { check({"--standby"}); },
               ThrowsMessage<option_error>(HasSubstr("--standby: --state-dir is missing")));
+}
+
+TEST(scheduler_options, the_planner_is_on_and_its_numbers_have_bounds) {
+  auto parsed = [](const std::vector<std::string>& arguments) {
+    scheduler_options options;
+    option_parser parser("test", "");
+    options.declare(parser);
+    parser.parse(arguments);
+    return std::tuple(options.planner, options.planner_imbalance, options.planner_spare);
+  };
+  EXPECT_EQ(parsed({}), std::tuple("on", 1.15, 0.25));
+  EXPECT_EQ(parsed({"--planner", "off", "--planner-imbalance", "1.5", "--planner-spare", "0"}),
+            std::tuple("off", 1.5, 0.0));
+  for (const auto& [flag, value] :
+       {std::pair{"--planner", "maybe"}, std::pair{"--planner-imbalance", "0.9"},
+        std::pair{"--planner-imbalance", "high"}, std::pair{"--planner-spare", "-1"}})
+    EXPECT_THAT(([&, flag = flag, value = value] {
+                  parsed({flag, value});
+                }),
+                ThrowsMessage<option_error>(HasSubstr(flag)))
+        << value;
 }
 
 TEST(gateway_options, origins_are_as_browsers_write_them) {

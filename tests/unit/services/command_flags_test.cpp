@@ -69,8 +69,26 @@ void expect_known(const std::vector<command_case>& commands) {
   }
 }
 
+/// `troupe placement` with a command, by its first letter.
+template <char First>
+int placement(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = arguments;
+  for (const char* name : {"move", "replicate", "pin", "drain", "wait"}) {
+    if (name[0] == First) {
+      words.insert(words.begin(), name);
+    }
+  }
+  return placement_commands(words);
+}
+
 TEST(command_flags, of_troupe_are_known_to_servers) {
   expect_known({{status_command, "json"}, {quantize_command, "to"}, {tokenize_command, "special-tokens"}});
+  expect_known({{placement_commands, "json"},
+                {placement<'m'>, "from"},
+                {placement<'r'>, "replicas"},
+                {placement<'p'>, "hosts"},
+                {placement<'d'>, "worker"},
+                {placement<'w'>, "timeout"}});
 }
 
 TEST(command_flags, of_troupe_load_are_known_to_servers) {

@@ -120,6 +120,8 @@ inline gateway_actor::behavior_type counter(gateway_actor::stateful_pointer<coun
       },
       [](status_atom) { return scheduler_status{}; },
       [](history_atom, uint32_t) { return history_snapshot{}; },
+      [](const placement_command&) { return placement_change{}; },
+      [](placement_atom) { return rebalancer_status{}; },
   };
 }
 

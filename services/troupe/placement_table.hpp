@@ -1,0 +1,22 @@
+// The page /cluster/placement, and what a command on it answers, for people.
+#pragma once
+
+#include <string>
+
+namespace troupe {
+
+/// What the planner is doing, and what it has been told, as a few lines and a table.
+/// @param page  what GET /cluster/placement answers
+/// @throws std::runtime_error when it is not such a page
+std::string placement_table(const std::string& page);
+
+/// A change that a command has begun, or would begin.
+/// @param answer  what POST /cluster/placement answers
+/// @throws std::runtime_error when it is not such an answer
+std::string change_table(const std::string& answer);
+
+/// How far the change that is under way has come, in one line; empty: none is.
+/// @param page  as for placement_table; @throws likewise
+std::string change_under_way(const std::string& page);
+
+} // namespace troupe
