@@ -74,6 +74,7 @@ TEST_F(scheduler_moves_test, a_fleet_says_who_should_hold_what) {
 
 TEST_F(scheduler_moves_test, a_move_is_answered_when_the_old_host_has_let_go) {
   start_ready();
+  pass(std::chrono::seconds{2});
   const expert_id expert{0, 0};
   const auto from = describe()->target[0][0];
   auto& worker = peers.front();
@@ -94,6 +95,7 @@ TEST_F(scheduler_moves_test, a_move_is_answered_when_the_old_host_has_let_go) {
 
 TEST_F(scheduler_moves_test, moves_that_do_not_fit_are_refused) {
   start_ready();
+  pass(std::chrono::seconds{2});
   const auto from = describe()->target[0][0];
   EXPECT_EQ(move({0, 0}, other_host(from), from).code(), ec::cancelled) << "it is elsewhere";
   EXPECT_EQ(move({0, 0}, from, {{99}}).code(), ec::cancelled) << "nobody has that id";
@@ -111,6 +113,7 @@ TEST_F(scheduler_moves_test, a_scheduler_without_a_placement_moves_nothing) {
 
 TEST_F(scheduler_moves_test, the_death_of_the_new_host_ends_a_move) {
   start_ready();
+  pass(std::chrono::seconds{2});
   const auto from = describe()->target[0][0];
   const auto to = other_host(from);
   auto& target = *std::find_if(peers.begin(), peers.end(),
@@ -127,6 +130,7 @@ TEST_F(scheduler_moves_test, the_death_of_the_new_host_ends_a_move) {
 
 TEST_F(scheduler_moves_test, a_host_that_cannot_load_ends_a_move_and_the_expert_stays) {
   start_ready();
+  pass(std::chrono::seconds{2});
   const auto from = describe()->target[0][0];
   const auto to = other_host(from);
   auto& target = *std::find_if(peers.begin(), peers.end(),
@@ -146,6 +150,7 @@ TEST_F(scheduler_moves_test, a_host_that_cannot_load_ends_a_move_and_the_expert_
 
 TEST_F(scheduler_moves_test, a_drained_worker_holds_nothing_also_after_it_has_joined_again) {
   start_ready();
+  pass(std::chrono::seconds{2});
   pass(std::chrono::seconds{1});
   drain({"expert-12"});
   pass(std::chrono::seconds{2});
