@@ -280,8 +280,15 @@ member_actor::behavior_type member(pointer self, member_config config) {
   schedule_tick(self, std::chrono::milliseconds{0});
   return {
       [self](const shared_view_change& change) {
+        const auto before = self->state.held.view().experts.epoch;
         pass_on(self, *change);
         catch_up(self);
+        // An old host may let go of an expert once every attention worker is known not to send to it any
+        // more: the next move need not wait for the next renewal.
+        const auto& st = self->state;
+        if (st.config.role == worker_role::attention && !change->layers.empty()
+            && st.now == member_state::phase::joined && st.held.view().experts.epoch != before)
+          renew(self);
       },
       [self](const host_order& order) { return on_order(self, order); },
       [self](fence_atom) {
