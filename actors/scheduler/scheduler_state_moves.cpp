@@ -40,7 +40,7 @@ caf::result<void> scheduler_state::move_expert(const expert_move& move) {
     return make_error(ec::not_ready, "the scheduler has no placement yet");
   if (moves_.contains(expert))
     return make_error(ec::cancelled, "the expert is on its way already");
-  if (target_.wants_repair() || target_.hosts(expert) != move.from)
+  if (target_.hosts(expert) != move.from)
     return make_error(ec::cancelled, "the expert has other hosts by now");
   for (auto id : move.to.hosts)
     if (const auto* member = members_.find(id);

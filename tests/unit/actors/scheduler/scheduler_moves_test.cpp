@@ -21,7 +21,7 @@ class scheduler_moves_test : public scheduler_fixture {
     ec code() const { return error ? code_of(error) : ec::none; }
   };
 
-  outcome& move(expert_id expert, ids from, ids to) {
+  outcome& move(expert_id expert, ids from, ids to, bool waits = true) {
     auto& result = outcomes.emplace_back();
     auto asked = std::make_shared<expert_move>();
     asked->to = {expert, std::move(to)};
@@ -34,7 +34,10 @@ class scheduler_moves_test : public scheduler_fixture {
                   result.error = std::move(error);
                 });
     }));
-    settle();
+    if (waits)
+      settle();
+    else
+      run();
     return result;
   }
 
@@ -104,6 +107,21 @@ TEST_F(scheduler_moves_test, moves_that_do_not_fit_are_refused) {
   const auto& first = move({0, 0}, from, other_host(from));
   EXPECT_EQ(move({0, 0}, other_host(from), from).code(), ec::cancelled) << "it is on its way";
   EXPECT_FALSE(first.is_over);
+}
+
+TEST_F(scheduler_moves_test, several_moves_may_begin_at_once) {
+  start_ready();
+  pass(std::chrono::seconds{2});
+  const auto first = describe()->target[0][0];
+  const auto second = describe()->target[2][1];
+  const auto& one = move({0, 0}, first, other_host(first), false);
+  const auto& other = move({2, 1}, second, other_host(second), false);
+  pass(std::chrono::seconds{2});
+  EXPECT_TRUE(one.is_over && other.is_over);
+  EXPECT_EQ(one.code(), ec::none);
+  EXPECT_EQ(other.code(), ec::none);
+  EXPECT_EQ(routed({0, 0}), other_host(first));
+  EXPECT_EQ(routed({2, 1}), other_host(second));
 }
 
 TEST_F(scheduler_moves_test, a_scheduler_without_a_placement_moves_nothing) {
