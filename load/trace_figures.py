@@ -31,6 +31,7 @@ import trace_statistics as statistics  # noqa: E402
 
 LAGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LEAST_WINDOWS = 8  # of which a correlation is told
 PAPER_WASTE = 25.6  # capacity factor times experts of the paper's language model
 MAX_PANELS = 8  # layers or domains that are drawn side by side
 
@@ -154,7 +155,7 @@ def draw_domains(domains, out):
     image = axis.imshow(values, vmin=0, cmap="viridis")
     for row, line in enumerate(values):
         for column, value in enumerate(line):
-            axis.text(column, row, f"{value:.0%}", ha="center", va="center", color="white", fontsize=8)
+            axis.text(column, row, percent(value), ha="center", va="center", color="white", fontsize=8)
     axis.set_xticks(range(len(names)), [title_of(name) for name in names], rotation=45, ha="right")
     axis.set_yticks(range(len(names)), [title_of(name) for name in names])
     figure.colorbar(image, label="share of rows that other experts get")
@@ -189,9 +190,13 @@ def draw_capacity(domains, out):
 
 
 def correlated_share(rows):
-    """Share of pairs of experts whose correlation is beyond a half either way."""
+    """Share of pairs of experts whose correlation is beyond a half either way; nan where too few windows tell."""
     pairs = statistics.off_diagonal(statistics.correlation(rows))
-    return float((abs(pairs) > 0.5).mean()) if len(pairs) else 0.0
+    return float((abs(pairs) > 0.5).mean()) if len(pairs) and len(rows) >= LEAST_WINDOWS else float("nan")
+
+
+def percent(value, digits=0):
+    return "-" if numpy.isnan(value) else f"{value:.{digits}%}"
 
 
 def table(domains, window):
@@ -217,26 +222,25 @@ def table(domains, window):
             len(tokens),
             f"{tokens.mean():.0f}",
             f"{mean(statistics.popularity(rows).max() * rows.shape[1] for rows in layers):.2f}",
-            f"{mean(map(statistics.idle_share, layers)):.1%}",
-            *(f"{expected_idle(windows, batch):.0%}" for batch in (1, 8, 32)),
-            f"{hot_stays(windows, 1):.0%}",
-            f"{hot_stays(windows, 8):.0%}" if len(tokens) > 8 else "-",
-            f"{mean(map(correlated_share, layers)):.0%}",
+            percent(mean(map(statistics.idle_share, layers)), 1),
+            *(percent(expected_idle(windows, batch)) for batch in (1, 8, 32)),
+            *(percent(hot_stays(windows, lag)) for lag in (1, 8)),
+            percent(mean(map(correlated_share, layers))),
             f"{mean(least):.2f}",
             f"{mean(waste.computed for waste in fitting):.1f}",
-            f"{mean(waste.dropped for waste in twice):.1%}",
+            percent(mean(waste.dropped for waste in twice), 1),
             f"{mean(waste.computed for waste in wastes(windows, paper)):.1f}",
         ]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     mixed_share = mean(correlated_share(mixed(domains, at)) for at in range(len(next(iter(domains.values())).rows)))
-    lines += ["", f"Pairs of experts correlated beyond 0.5 over all domains' windows: {mixed_share:.0%}."]
+    lines += ["", f"Pairs of experts correlated beyond 0.5 over all domains' windows: {percent(mixed_share)}."]
     if len(names) > 1:
         pairs = [(difference(domains, a, b), a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
         own = mean(difference(domains, name, name) for name in names)
         (low, *least), (high, *most) = min(pairs), max(pairs)
         lines.append(
             f"From domain to domain {low:.0%} ({' to '.join(least)}) to {high:.0%} ({' to '.join(most)}) of the rows go to"
-            f" other experts; between two halves of the same domain {own:.0%}."
+            f" other experts; between two halves of the same domain {percent(own)}."
         )
     return "\n".join(lines) + "\n"
 

@@ -145,7 +145,9 @@ def off_diagonal(matrix):
 
 
 def difference(rows, others):
-    """Share of rows that other experts get: total variation distance of two popularities, from 0 to 1."""
+    """Share of rows that other experts get: total variation distance of two popularities, from 0 to 1; nan without windows."""
+    if len(rows) == 0 or len(others) == 0:
+        return float("nan")
     return float(abs(popularity(rows) - popularity(others)).sum() / 2)
 
 

@@ -92,6 +92,7 @@ def test_domains():
     assert statistics.difference(array([1, 3], [1, 3]), array([2, 6])) == 0
     assert statistics.difference(array([4, 0]), array([0, 1])) == 1
     assert statistics.difference(array([3, 1]), array([1, 3])) == 0.5
+    assert math.isnan(statistics.difference(*statistics.halves(array([1, 3]))))
     first, second = statistics.halves(array([1, 0], [0, 1], [2, 0]))
     assert (first.tolist(), second.tolist()) == ([[1, 0], [2, 0]], [[0, 1]])
 
