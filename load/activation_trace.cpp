@@ -103,6 +103,9 @@ std::string trace_line(const history_window& window, const std::vector<uint32_t>
   }
   line["domain"] = domain;
   line["tokens"] = window.tokens;
+  if (window.micro_batches > 0) {
+    line["steps"] = window.micro_batches;
+  }
   line["at_s"] = rounded(at_seconds);
   line["duration_s"] = rounded(static_cast<double>(window.duration_ms) / 1e3);
   line["worker"] = window.worker;

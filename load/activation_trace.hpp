@@ -8,9 +8,10 @@
 //    "duration_s": S, "worker": ID, "sequence": N}
 //   …
 //
-// One line a window. "at_s" is when it was read, in seconds since the recording began; the window covers the
-// "duration_s" before it was counted. Members of a window other than "rows" may be missing, and those that
-// nobody knows are ignored.
+// One line a window; "steps" besides, where the history says how many micro-batches its tokens came in.
+// "at_s" is when it was read, in seconds since the recording began; the window covers the "duration_s" before
+// it was counted. Members of a window other than "rows" may be missing, and those that nobody knows are
+// ignored.
 #pragma once
 
 #include <cstdint>

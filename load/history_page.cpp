@@ -60,6 +60,7 @@ history_window take_window(const json& value, const std::vector<uint32_t>& layer
   result.at_ms = number_of("at_ms");
   result.duration_ms = number_of("duration_ms");
   result.tokens = number_of("tokens");
+  result.micro_batches = value.contains("micro_batches") ? number_of("micro_batches") : 0;
   const auto& layers = array(member(value, "rows", where + '.'), where + ".rows");
   if (layers.size() != layer_experts.size()) {
     fail(where + ".rows", "has another number of layers than the model");

@@ -15,6 +15,7 @@ struct history_window {
   uint64_t at_ms = 0;    ///< the history's age when it was counted
   uint64_t duration_ms = 0;
   uint64_t tokens = 0;
+  uint64_t micro_batches = 0; ///< that the tokens came in; 0: not said
   /// [layers] (expert, rows) of the experts that had any, by expert
   std::vector<std::vector<std::pair<uint32_t, uint64_t>>> rows;
 };

@@ -21,7 +21,7 @@ import argparse
 import pathlib
 import sys
 
-import matplotlib
+import matplotlib.ticker
 import numpy
 
 matplotlib.use("Agg")

@@ -118,5 +118,12 @@ TEST(trace, has_a_line_for_the_load_and_one_for_each_window) {
       "\n");
 }
 
+TEST(trace, says_of_how_many_micro_batches_a_window_is_where_that_is_known) {
+  auto window = window_of("a1", 2, 10);
+  window["micro_batches"] = 3;
+  const auto page = parsed(10, {window});
+  EXPECT_EQ(nlohmann::json::parse(trace_line(page.windows.at(0), page.layer_experts, "code", 0))["steps"], 3);
+}
+
 } // namespace
 } // namespace troupe::load
