@@ -12,4 +12,7 @@ int run_command(const std::vector<std::string>& arguments);
 /// `troupe-load eval`: perplexity and bits per byte of held-out text through the REST API.
 int eval_command(const std::vector<std::string>& arguments);
 
+/// `troupe-load trace`: records which experts a cluster uses, window by window.
+int trace_command(const std::vector<std::string>& arguments);
+
 } // namespace troupe::load

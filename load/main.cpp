@@ -12,7 +12,8 @@ int main(int argc, char** argv) {
                "troupe-load",
                {{"run", "", "send requests at a rate; report latencies and throughput",
                  troupe::load::run_command},
-                {"eval", "", "perplexity and bits per byte of held-out text", troupe::load::eval_command}})
+                {"eval", "", "perplexity and bits per byte of held-out text", troupe::load::eval_command},
+                {"trace", "", "record which experts are used", troupe::load::trace_command}})
         .run({argv + 1, argv + argc});
   } catch (const troupe::option_error& error) {
     std::cerr << "troupe-load: " << error.what() << '\n';

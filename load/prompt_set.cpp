@@ -1,5 +1,6 @@
 #include "load/prompt_set.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <fstream>
@@ -83,6 +84,51 @@ std::vector<std::string> read_prompts(const std::filesystem::path& file) {
     throw std::runtime_error(file.string() + ": no prompts");
   }
   return prompts;
+}
+
+std::vector<domain> read_domains(const std::vector<std::string>& files_and_folders) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& path : files_and_folders) {
+    if (!std::filesystem::is_directory(path)) {
+      files.emplace_back(path);
+      continue;
+    }
+    const auto first = static_cast<std::ptrdiff_t>(files.size());
+    for (const auto& entry : std::filesystem::directory_iterator(path)) {
+      if (entry.path().extension() == ".jsonl") {
+        files.push_back(entry.path());
+      }
+    }
+    if (static_cast<std::ptrdiff_t>(files.size()) == first) {
+      throw std::runtime_error("no <domain>.jsonl in " + path);
+    }
+    std::sort(files.begin() + first, files.end());
+  }
+  std::vector<domain> domains;
+  for (const auto& file : files) {
+    const auto name = file.stem().string();
+    if (std::any_of(domains.begin(), domains.end(), [&](const auto& known) { return known.name == name; })) {
+      throw std::runtime_error(file.string() + ": there is a domain " + name + " already");
+    }
+    domains.push_back({name, read_prompts(file)});
+  }
+  return domains;
+}
+
+std::vector<prompt> interleaved(const std::vector<std::vector<prompt>>& lists) {
+  size_t longest = 0;
+  for (const auto& list : lists) {
+    longest = std::max(longest, list.size());
+  }
+  std::vector<prompt> result;
+  for (size_t i = 0; i < longest; ++i) {
+    for (const auto& list : lists) {
+      if (i < list.size()) {
+        result.push_back(list[i]);
+      }
+    }
+  }
+  return result;
 }
 
 std::vector<prompt> make_prompts(const std::vector<std::string>& texts, uint32_t count, uint64_t seed,

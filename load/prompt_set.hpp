@@ -26,6 +26,19 @@ length_range parse_range(const std::string& text, const std::string& flag);
 /// Reads the "prompt" of each line of a JSONL file. @throws std::runtime_error naming file and line
 std::vector<std::string> read_prompts(const std::filesystem::path& file);
 
+/// Prompts that have something in common: a language, a subject.
+struct domain {
+  std::string name;
+  std::vector<std::string> texts;
+};
+
+/// Each file is a domain that has its name without ".jsonl"; a folder is one for each such file in it.
+/// @throws std::runtime_error for what cannot be read, a folder without any, a name that comes twice
+std::vector<domain> read_domains(const std::vector<std::string>& files_and_folders);
+
+/// The requests of several lists in turn: the first of each, the second of each, and so on.
+std::vector<prompt> interleaved(const std::vector<std::vector<prompt>>& lists);
+
 /// `count` requests in the order of a seed: prompts of `texts` drawn with replacement, or, when there are
 /// none, random ids below `vocab_size` of a length drawn from `input`; answer lengths drawn from `output`.
 /// The same arguments give the same requests on every machine.

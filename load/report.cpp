@@ -194,6 +194,7 @@ std::string report_json(const run_settings& settings, const std::vector<request_
   if (settings.max_concurrency > 0) {
     out["max_concurrency"] = settings.max_concurrency;
   }
+  out["start_time"] = settings.start_time;
   out["duration"] = duration;
   out["completed"] = completed;
   out["failed"] = s.failed;
@@ -209,6 +210,12 @@ std::string report_json(const run_settings& settings, const std::vector<request_
   out["output_throughput"] = static_cast<double>(s.output_tokens) / duration;
   out["total_token_throughput"] = static_cast<double>(s.input_tokens + s.output_tokens) / duration;
   add_lists(out, records);
+  if (settings.has_texts) {
+    out["generated_texts"] = nlohmann::ordered_json::array();
+    for (const auto& r : records) {
+      out["generated_texts"].push_back(r.text);
+    }
+  }
   out["max_output_tokens_per_s"] = peak_tokens_per_second(records);
   out["max_concurrent_requests"] = peak_concurrency(records);
   add_statistics(out, "ttft", s.ttft);

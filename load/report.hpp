@@ -21,6 +21,7 @@ struct request_record {
   double ttft = 0.0;        ///< first token
   double latency = 0.0;     ///< last byte
   std::vector<double> gaps; ///< between chunks that carried tokens
+  std::string text;         ///< the answer, where it is kept
 };
 
 /// What was asked for: the same settings give comparable figures.
@@ -32,6 +33,8 @@ struct run_settings {
   uint32_t max_concurrency = 0; ///< 0: no bound
   /// What counts as served well: milliseconds at most of `ttft`, `tpot` or `e2el`; empty: not asked.
   std::map<std::string, double> goodput;
+  double start_time = 0.0; ///< of the run, in seconds of Unix time; `start_times` count from it
+  bool has_texts = false;  ///< the report has `generated_texts`, what was answered
 };
 
 /// Reads "ttft:200", milliseconds. @throws option_error naming `flag` for another name or no number

@@ -43,6 +43,10 @@ void stream_reader::take(const std::string& data, double seconds) {
   if (!chunk.contains("choices") || !chunk["choices"].is_array() || chunk["choices"].empty()) {
     return;
   }
+  const auto& choice = chunk["choices"][0];
+  if (keeps_text_ && choice.is_object() && choice.contains("text") && choice["text"].is_string()) {
+    record_.text += choice["text"].get<std::string>();
+  }
   // Every chunk with a choice is a token, as `vllm bench serve` counts them: text may be held back, and that
   // of an end token is empty.
   if (!begun_) {

@@ -10,8 +10,10 @@ namespace troupe::load {
 /// Takes the events of one stream into its record.
 class stream_reader {
  public:
-  /// @param record  outlives the reader
-  explicit stream_reader(request_record& record) : record_(record) {}
+  /// @param record      outlives the reader
+  /// @param keeps_text  in the record
+  explicit stream_reader(request_record& record, bool keeps_text = false)
+      : record_(record), keeps_text_(keeps_text) {}
 
   /// @param data     of an event
   /// @param seconds  since the request was sent
@@ -22,6 +24,7 @@ class stream_reader {
 
  private:
   request_record& record_;
+  bool keeps_text_;
   double last_ = 0.0; ///< when the last chunk came that carried tokens
   bool begun_ = false;
   bool done_ = false;

@@ -57,6 +57,10 @@ std::vector<double> zipf(generator& random, uint32_t num_experts) {
   return popularity;
 }
 
+bool has_rows(const std::vector<float>& layer) {
+  return std::any_of(layer.begin(), layer.end(), [](float rows) { return rows > 0; });
+}
+
 /// Asks for the popularity of each window and layer in turn.
 activation_trace synthetic(std::string name, const synthetic_shape& shape, generator& random,
                            const std::function<std::vector<double>(uint32_t, uint32_t)>& popularity) {
@@ -72,23 +76,36 @@ activation_trace synthetic(std::string name, const synthetic_shape& shape, gener
 
 } // namespace
 
-activation_trace read_trace(const std::filesystem::path& file) {
+std::vector<activation_trace> read_traces(const std::filesystem::path& file) {
   try {
     std::ifstream in{file};
     std::string line;
     if (!std::getline(in, line))
       throw std::runtime_error("it is empty or cannot be read");
     const auto header = nlohmann::json::parse(line);
-    activation_trace result{header.at("trace"),
-                            std::to_string(header.at("batch").get<int>()) + " requests of "
-                                + std::to_string(header.at("tokens").get<int>()) + " tokens",
-                            {}};
+    if (header.at("format") != "troupe-trace 1")
+      throw std::runtime_error("its format is not 'troupe-trace 1'");
+    const auto name = header.at("trace").get<std::string>();
+    const auto batch = header.contains("window")
+                           ? header["window"].get<std::string>()
+                           : std::to_string(header.at("batch").get<int>()) + " requests of "
+                                 + std::to_string(header.at("tokens").get<int>()) + " tokens";
+    std::vector<activation_trace> traces;
     while (std::getline(in, line)) {
       const auto window = nlohmann::json::parse(line);
-      result.windows.push_back({window.at("rows").get<expert_table<float>>(), window.value("weight", 1.0),
-                                window.value("steps", 0.0)});
+      const auto domain = window.value("domain", name);
+      const auto rows = window.at("rows").get<expert_table<float>>();
+      if (rows.empty() || !std::all_of(rows.begin(), rows.end(), has_rows))
+        continue;
+      auto found = std::find_if(traces.begin(), traces.end(),
+                                [&](const activation_trace& trace) { return trace.name == domain; });
+      if (found == traces.end())
+        found = traces.insert(found, {domain, batch, {}});
+      found->windows.push_back({rows, window.value("weight", 1.0), window.value("steps", 0.0)});
     }
-    return result;
+    if (traces.empty())
+      throw std::runtime_error("no window has any rows");
+    return traces;
   } catch (const std::exception& error) {
     throw std::runtime_error(file.string() + ": " + error.what());
   }

@@ -16,9 +16,10 @@ struct activation_trace {
   std::vector<planner_window> windows;
 };
 
-/// Reads JSON lines as tests/bench/record_activations.py writes them. Throws std::runtime_error that names
-/// the file when it is not one.
-activation_trace read_trace(const std::filesystem::path& file);
+/// Reads JSON lines as `troupe-load trace` (load/activation_trace.hpp) and tests/bench/record_activations.py
+/// write them: a trace for each domain of the file, in the order in which they appear. Windows in which a
+/// layer has no rows are left out. Throws std::runtime_error that names the file when it is none.
+std::vector<activation_trace> read_traces(const std::filesystem::path& file);
 
 /// The traces' windows side by side: window i has the rows of all windows i. As long as the shortest.
 activation_trace mixed(const std::vector<activation_trace>& traces);

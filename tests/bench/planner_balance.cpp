@@ -2,12 +2,12 @@
 //
 //   planner_balance [TRACE.jsonl ...] [--json FILE] [--scale-only]
 //
-// Each trace (recorded ones: tests/bench/traces; made-up ones besides) is cut in half: the first half to
-// place, the second to judge, as in "Towards MoE Deployment", section VII. Load is rows, and nothing else
-// counts: no messages, no bytes moved. Numbers are the load of the busiest of D devices over the mean, 1
-// being perfect; each is the mean over layers. "avg" is over windows with a 95 % interval (bootstrap over
-// windows), "max" the worst window. Hindsight is our search given the half that it is judged by, with the
-// same slots. --json writes what tests/bench/planner_balance.py draws.
+// Each trace (recorded ones: tests/bench/traces, or what troupe-load trace has written; made-up ones besides)
+// is cut in half: the first half to place, the second to judge, as in "Towards MoE Deployment", section VII.
+// Load is rows, and nothing else counts: no messages, no bytes moved. Numbers are the load of the busiest of
+// D devices over the mean, 1 being perfect; each is the mean over layers. "avg" is over windows with a 95 %
+// interval (bootstrap over windows), "max" the worst window. Hindsight is our search given the half that it
+// is judged by, with the same slots. --json writes what tests/bench/planner_balance.py draws.
 //
 // Second table: with the default costs of a step, what a plan from a placement that static made would gain
 // and move. Third table: time of a plan, by size. The program fails when our search is worse than a rival,
@@ -22,6 +22,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -244,7 +245,8 @@ void print_scales() {
 int run(const std::vector<std::string>& files, const std::string& json_file) {
   std::vector<activation_trace> traces;
   for (const auto& file : files)
-    traces.push_back(read_trace(file));
+    for (auto& trace : read_traces(file))
+      traces.push_back(std::move(trace));
   if (traces.size() > 1) {
     const auto recorded = traces;
     traces.push_back(mixed(recorded));

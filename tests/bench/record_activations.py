@@ -10,9 +10,12 @@ expert worker (in `troupe serve` the server's own /metrics, the default). Other 
 prompts are those of load/prompts and load/heldout in an order that --seed shuffles, --passes times.
 
 A trace is JSON lines: first what was recorded, then a window a line,
-    {"trace": "python_code", "model": "...", "batch": 8, "tokens": 32, "top_k": 2, "temperature": 0.8, "seed": 1}
+    {"format": "troupe-trace 1", "trace": "python_code", "model": "...", "batch": 8, "tokens": 32, "top_k": 2,
+     "temperature": 0.8, "seed": 1}
     {"rows": [[rows of each expert] for each layer]}
-A window may also have "weight" (1) and "steps", the micro-batches that its rows are of (unknown when left out).
+load/activation_trace.hpp has the format, which `troupe-load trace` writes, too, from a cluster's history; there a
+window is some seconds. A window may also have "weight" (1) and "steps", the micro-batches that its rows are of
+(unknown when left out).
 """
 
 import argparse
@@ -114,6 +117,7 @@ def main():
             text = (_CHECKOUT / "load" / folder / path.name).read_text(encoding="utf-8")
             prompts += [json.loads(line).get("prompt") or json.loads(line)["text"][:200] for line in text.splitlines()]
         header = {
+            "format": "troupe-trace 1",
             "trace": path.stem,
             "model": arguments.model,
             "batch": arguments.batch,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -37,6 +39,47 @@ TEST(prompt_set, draws_from_texts_when_there_are_some) {
   }
   EXPECT_GT(a, 10U);
   EXPECT_LT(a, 40U);
+}
+
+TEST(domains, are_files_and_folders_of_files) {
+  namespace fs = std::filesystem;
+  const auto root = fs::path(::testing::TempDir()) / "prompt_set_domains";
+  fs::remove_all(root);
+  fs::create_directories(root / "folder");
+  fs::create_directories(root / "empty");
+  for (const auto* name : {"folder/b.jsonl", "folder/a.jsonl", "c.jsonl"}) {
+    std::ofstream(root / name) << R"({"prompt": "of )" << name << "\"}\n";
+  }
+  std::ofstream(root / "folder" / "README.md") << "no prompts";
+  const auto found = read_domains({(root / "folder").string(), (root / "c.jsonl").string()});
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].name, "a");
+  EXPECT_EQ(found[0].texts, std::vector<std::string>{"of folder/a.jsonl"});
+  EXPECT_EQ(found[1].name, "b");
+  EXPECT_EQ(found[2].name, "c");
+  const auto refusal_of = [&](std::vector<std::string> paths) {
+    try {
+      read_domains(paths);
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(refusal_of({(root / "empty").string()}), "no <domain>.jsonl in " + (root / "empty").string());
+  EXPECT_EQ(refusal_of({(root / "missing").string()}), "cannot read " + (root / "missing").string());
+  EXPECT_EQ(refusal_of({(root / "c.jsonl").string(), (root / "c.jsonl").string()}),
+            (root / "c.jsonl").string() + ": there is a domain c already");
+}
+
+TEST(domains, take_turns_when_they_are_interleaved) {
+  const auto list = [](std::string text, size_t count) {
+    return std::vector<prompt>(count, prompt{std::move(text), {}, 1});
+  };
+  std::string order;
+  for (const auto& p : interleaved({list("a", 3), list("b", 1), list("c", 2)})) {
+    order += p.text;
+  }
+  EXPECT_EQ(order, "abcaca");
 }
 
 // Variance (1/rate)² / burstiness of the gaps. The bounds are some five standard errors wide.

@@ -41,6 +41,16 @@ TEST(report, computes_what_vllm_reports_under_the_same_names) {
   EXPECT_DOUBLE_EQ(json["mean_itl_ms"], 10.0);
 }
 
+TEST(report, has_what_was_answered_where_it_is_asked_for) {
+  auto r = answered(0.1, 0.5, 5);
+  r.text = "an answer";
+  run_settings settings;
+  EXPECT_FALSE(nlohmann::json::parse(report_json(settings, {r}, 1.0)).contains("generated_texts"));
+  settings.has_texts = true;
+  EXPECT_EQ(nlohmann::json::parse(report_json(settings, {r}, 1.0))["generated_texts"],
+            nlohmann::json::array({"an answer"}));
+}
+
 TEST(report, has_the_settings_of_the_run) {
   auto of = [](const run_settings& settings) {
     return nlohmann::json::parse(report_json(settings, {answered(0.1, 0.5, 5)}, 1.0));

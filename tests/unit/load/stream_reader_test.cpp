@@ -35,6 +35,19 @@ TEST(stream_reader, counts_gaps_between_tokens_with_text_or_without) {
   EXPECT_EQ(record.error, "");
 }
 
+TEST(stream_reader, keeps_the_text_where_it_is_told_to) {
+  request_record kept;
+  request_record dropped;
+  stream_reader keeps(kept, true);
+  stream_reader drops(dropped);
+  for (const auto* event : {token, silent, token, finish, usage}) {
+    keeps.take(event, 0.5);
+    drops.take(event, 0.5);
+  }
+  EXPECT_EQ(kept.text, "aa");
+  EXPECT_EQ(dropped.text, "");
+}
+
 TEST(stream_reader, knows_the_first_token_of_an_answer_without_text) {
   request_record record;
   stream_reader reader(record);
