@@ -234,8 +234,9 @@ TEST_F(attention_worker_test, counts_which_experts_it_uses) {
   finish_all();
   const auto counts = *ask<activation_counts_ptr>(attention.actor, caf::get_atom_v);
   EXPECT_EQ(counts->tokens, 8U) << "5 prompt tokens and 3 decoded ones";
+  EXPECT_EQ(counts->micro_batches, 4U) << "one for the prompt, and one for each decoded token";
   for (const auto& layer : counts->rows)
-    EXPECT_EQ(num_rows({0, {layer}}), layer.empty() ? 0U : 8U * 2)
+    EXPECT_EQ(num_rows({0, 0, {layer}}), layer.empty() ? 0U : 8U * 2)
         << "two experts each, none in a dense layer";
   EXPECT_EQ(*counts, **ask<activation_counts_ptr>(attention.actor, caf::get_atom_v)) << "since the start";
 }
