@@ -4,6 +4,9 @@ import json
 import time
 
 
+POLL = 0.1  # seconds between two questions to the control interface
+
+
 class Refused(RuntimeError):
     pass
 
@@ -39,7 +42,7 @@ class Control:
         while (state := self.state())["change"] is not None:
             if time.monotonic() > end:
                 raise RuntimeError(f"a change was not done within {timeout:.0f} s: {state['change']}")
-            time.sleep(0.02)  # between two questions to another process
+            time.sleep(POLL)
         return state
 
     def placement(self):
