@@ -19,9 +19,9 @@ constexpr std::array<std::string_view, 31> elsewhere{
     "dry-run", "expert", "from", "hosts", "json", "layer", "out", "special-tokens", "text", "to", "url",
     "worker",
     // flags of troupe-load
-    "burstiness", "goodput", "heldout", "max-concurrency", "model", "num-prompts", "output", "prompts",
-    "random-input-len", "random-output-len", "random-vocab-size", "request-rate", "seed", "temperature",
-    "timeout",
+    "burstiness", "duration", "goodput", "heldout", "max-concurrency", "model", "num-prompts", "output",
+    "prompts", "random-input-len", "random-output-len", "random-vocab-size", "request-rate", "save-detailed",
+    "seed", "temperature", "timeout",
     // no flags: tests/run.sh and the tests of golden answers read these
     "fuzz-seconds", "fuzz-seed", "test-jobs", "write-golden"};
 
