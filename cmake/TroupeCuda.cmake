@@ -1,4 +1,4 @@
-# The CUDA backend: asked for, with -DTROUPE_CUDA=ON. No engine uses its kernels yet, and they have not run on a GPU.
+# The CUDA backend: asked for, with -DTROUPE_CUDA=ON. It has not run on a GPU.
 #
 # nvcc is called by rules of our own: CMake's CUDA language (3.25) does not know C++20 for it, chooses architectures
 # that this code has no use for, and would make nvcc the linker of whatever uses the library.

@@ -67,14 +67,18 @@ endfunction()
 # The programs that the thread sanitizer runs: those in which threads of ours meet.
 add_custom_target(tsan_tests)
 
-# troupe_test(NAME SOURCES file... [PRIVATE target...] [TSAN] [TIMEOUT seconds]): a GoogleTest program; each of its
-# cases is one ctest case with label 'unit'. TSAN: the label is 'unit-tsan', and the target tsan_tests builds it.
+# troupe_test(NAME SOURCES file... [PRIVATE target...] [TSAN] [LABEL label] [TIMEOUT seconds]): a GoogleTest program; each
+# of its cases is one ctest case with label 'unit', or another. TSAN: the label is 'unit-tsan', and the target tsan_tests
+# builds it.
 function(troupe_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TSAN" "TIMEOUT" "SOURCES;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TSAN" "LABEL;TIMEOUT" "SOURCES;PRIVATE")
   if(NOT BUILD_TESTING)
     return()
   endif()
   set(label unit)
+  if(arg_LABEL)
+    set(label ${arg_LABEL})
+  endif()
   if(arg_TSAN)
     set(label unit-tsan) # one label: gtest_discover_tests loses the second of a list
     add_dependencies(tsan_tests ${name})

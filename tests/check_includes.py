@@ -36,6 +36,7 @@ ALLOWED = {
     "actors": [],
     "kernels/cuda": ["kernels"],
     "kernels/model": ["kernels"],
+    "kernels/model/cuda": ["kernels", "kernels/model", "kernels/cuda"],
     "kernels": [],
     "services/options": ["actors"],  # the defaults of flags that actors are configured with
     "services": ["services/options", "actors/", "kernels/"],

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds everything and runs all tests; the one test command.
 #
-#   tests/run.sh               what CI runs: release build, all tests, whole processes, the chart, a minute of each
-#                              fuzzer, the model recipe in miniature
+#   tests/run.sh               what CI runs: release build, all tests, the CUDA backend without a GPU, whole processes,
+#                              the chart, a minute of each fuzzer, the model recipe in miniature
 #   tests/run.sh --full        that, and the sanitizers' builds (clang++ and g++)
 #   tests/run.sh --quick       what a developer's loop needs: format, include rules, dev build, unit tests
 #   tests/run.sh PART...       only these parts (see the list at the end of this file)
@@ -110,6 +110,17 @@ fuzz_one() {
   fi
 }
 
+# The CUDA backend: nvcc compiles all of it for the one chip that it is for, and all but the GPU itself runs on the host.
+# Where there is no nvcc, that is told among the skipped tests; that nothing was run on a GPU, too.
+part_cuda() {
+  if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
+    echo "cuda: this machine has no nvcc, so NO CUDA CODE WAS COMPILED" | tee -a "$skipped"
+    return
+  fi
+  cmake --preset release -DTROUPE_CUDA=ON -B build/cuda >build/cuda.configure.log 2>&1 || { cat build/cuda.configure.log; return 1; }
+  cmake --build build/cuda --target cuda_checks -- -k 0 && run_ctest --test-dir build/cuda -j "$jobs" --output-on-failure -L '^(cuda|gpu)$' --no-tests=error
+}
+
 # clang++ builds the fuzzers alone, with what they read.
 part_fuzz() {
   build clang --preset clang --target fuzzers -- -k 0 || return 1
@@ -142,7 +153,7 @@ part_mutation() { /usr/bin/python3 tests/mutation/run.py --jobs "$jobs"; }
 # The demo model's recipe in miniature: text, tokenizer, training, drafts, evaluation, export.
 part_recipe() { deploy/install-deps.sh train && /usr/bin/python3 deploy/demo-model/train.py --smoke; }
 
-default=(dependencies format includes release system chart fuzz recipe)
+default=(dependencies format includes release cuda system chart fuzz recipe)
 full=("${default[@]}" asan asan_system tsan)
 if [ "${1:-}" = --quick ]; then
   wanted=(format includes dev)

@@ -15,7 +15,6 @@ constexpr unsigned combine_threads = 256;
 
 __global__ void __launch_bounds__(combine_threads) combine_kernel(combine_args args) {
   const std::size_t row = blockIdx.x;
-  const std::uint32_t* positions = args.positions + row * args.top_k;
   const float* weights = args.weights + row * args.top_k;
   float* residual = args.residual + row * args.residual_stride;
   const std::size_t column = std::size_t{blockIdx.y} * combine_threads + threadIdx.x;
@@ -24,7 +23,8 @@ __global__ void __launch_bounds__(combine_threads) combine_kernel(combine_args a
   float sum = 0.0F;
   bool first = true;
   for (std::size_t slot = 0; slot < args.top_k; ++slot) {
-    const std::uint32_t at = positions[slot];
+    const std::size_t place = row * args.top_k + slot;
+    const std::size_t at = args.positions != nullptr ? args.positions[place] : place;
     if (at == no_place)
       continue;
     TROUPE_DEVICE_CHECK(at < args.num_outputs);

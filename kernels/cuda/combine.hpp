@@ -15,7 +15,8 @@ struct combine_args {
   const void* outputs = nullptr;
   dtype type = dtype::bf16;
   std::size_t num_outputs = 0;
-  /// [rows, top_k]: which of them is (row, slot)'s; `no_place` (expert_table.hpp): none.
+  /// [rows, top_k]: which of them is (row, slot)'s; `no_place` (expert_table.hpp): none. Null: output
+  /// row · top_k + slot.
   const std::uint32_t* positions = nullptr;
   /// [rows, top_k], f32.
   const float* weights = nullptr;

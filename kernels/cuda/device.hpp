@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -55,13 +56,32 @@ std::string why_unsuitable(const device_info& device);
 ///         compiled for
 device_info use_device(int ordinal);
 
-/// Memory of the calling thread's device; content undefined. Move-only.
-class device_memory {
+/// The same for a device that has been used before, without looking at it again: at the begin of whatever
+/// any thread may call.
+/// @errors device_error
+void select_device(int ordinal);
+
+/// Where memory lies.
+enum class memory_place : std::uint8_t {
+  device, ///< the calling thread's device
+  pinned, ///< the host, where devices copy from and to by themselves
+};
+
+/// Takes memory; content undefined. @errors device_error when there is not so much
+std::byte* allocate_memory(memory_place place, std::size_t num_bytes);
+
+/// Gives it back, from any thread; waits for work that may use it, except in the emulation.
+void free_memory(memory_place place, std::byte* data) noexcept;
+
+/// Memory in one place; content undefined. Move-only; an empty one has no address.
+template <memory_place Place>
+class owned_memory {
  public:
-  device_memory() = default;
+  owned_memory() = default;
 
   /// @errors device_error when there is not so much
-  explicit device_memory(std::size_t num_bytes);
+  explicit owned_memory(std::size_t num_bytes)
+      : data_(num_bytes == 0 ? nullptr : allocate_memory(Place, num_bytes)), size_(num_bytes) {}
 
   std::byte* data() const { return data_.get(); }
 
@@ -74,38 +94,15 @@ class device_memory {
 
  private:
   struct release {
-    void operator()(std::byte* data) const noexcept;
+    void operator()(std::byte* data) const noexcept { free_memory(Place, data); }
   };
 
   std::unique_ptr<std::byte, release> data_;
   std::size_t size_ = 0;
 };
 
-/// Memory of the host that the device copies from and to by itself; content undefined. Move-only.
-class pinned_memory {
- public:
-  pinned_memory() = default;
-
-  /// @errors device_error when there is not so much
-  explicit pinned_memory(std::size_t num_bytes);
-
-  std::byte* data() const { return data_.get(); }
-
-  std::size_t size() const { return size_; }
-
-  template <class T>
-  T* as() const {
-    return reinterpret_cast<T*>(data_.get());
-  }
-
- private:
-  struct release {
-    void operator()(std::byte* data) const noexcept;
-  };
-
-  std::unique_ptr<std::byte, release> data_;
-  std::size_t size_ = 0;
-};
+using device_memory = owned_memory<memory_place::device>;
+using pinned_memory = owned_memory<memory_place::pinned>;
 
 class event;
 

@@ -97,29 +97,25 @@ device_info use_device(int ordinal) {
   return device;
 }
 
-device_memory::device_memory(std::size_t num_bytes) : size_(num_bytes) {
-  if (num_bytes == 0)
-    return;
+void select_device(int ordinal) {
+  check(cudaSetDevice(ordinal), "use device " + std::to_string(ordinal));
+}
+
+std::byte* allocate_memory(memory_place place, std::size_t num_bytes) {
   void* data = nullptr;
-  check(cudaMalloc(&data, num_bytes), "allocate " + bytes_text(num_bytes) + " on the device");
-  data_.reset(static_cast<std::byte*>(data));
+  if (place == memory_place::device)
+    check(cudaMalloc(&data, num_bytes), "allocate " + bytes_text(num_bytes) + " on the device");
+  else
+    check(cudaHostAlloc(&data, num_bytes, cudaHostAllocDefault),
+          "allocate " + bytes_text(num_bytes) + " of pinned memory");
+  return static_cast<std::byte*>(data);
 }
 
-void device_memory::release::operator()(std::byte* data) const noexcept {
-  cudaFree(data);
-}
-
-pinned_memory::pinned_memory(std::size_t num_bytes) : size_(num_bytes) {
-  if (num_bytes == 0)
-    return;
-  void* data = nullptr;
-  check(cudaHostAlloc(&data, num_bytes, cudaHostAllocDefault),
-        "allocate " + bytes_text(num_bytes) + " of pinned memory");
-  data_.reset(static_cast<std::byte*>(data));
-}
-
-void pinned_memory::release::operator()(std::byte* data) const noexcept {
-  cudaFreeHost(data);
+void free_memory(memory_place place, std::byte* data) noexcept {
+  if (place == memory_place::device)
+    cudaFree(data);
+  else
+    cudaFreeHost(data);
 }
 
 stream::stream() {

@@ -33,17 +33,6 @@ void finish(emulated_event& e) {
     e.on->do_work(1);
 }
 
-std::byte* allocate(std::size_t num_bytes) {
-  if (num_bytes == 0)
-    return nullptr;
-  // malloc, and of just the size: the address sanitizer finds what lies beside it.
-  auto* data = static_cast<std::byte*>(std::malloc(num_bytes));
-  if (data == nullptr)
-    throw device_error("allocate " + std::to_string(num_bytes) + " bytes", "the host has not so much");
-  std::memset(data, poison, num_bytes);
-  return data;
-}
-
 void copy(const stream& on, void* to, const void* from, std::size_t num_bytes) {
   native_of(on).work.emplace_back([=] {
     if (num_bytes != 0)
@@ -87,15 +76,20 @@ device_info use_device(int ordinal) {
   return list_devices().front();
 }
 
-device_memory::device_memory(std::size_t num_bytes) : data_(allocate(num_bytes)), size_(num_bytes) {}
-
-void device_memory::release::operator()(std::byte* data) const noexcept {
-  std::free(data);
+void select_device(int ordinal) {
+  use_device(ordinal);
 }
 
-pinned_memory::pinned_memory(std::size_t num_bytes) : data_(allocate(num_bytes)), size_(num_bytes) {}
+std::byte* allocate_memory(memory_place, std::size_t num_bytes) {
+  // malloc, and of just the size: the address sanitizer finds what lies beside it.
+  auto* data = static_cast<std::byte*>(std::malloc(num_bytes));
+  if (data == nullptr)
+    throw device_error("allocate " + std::to_string(num_bytes) + " bytes", "the host has not so much");
+  std::memset(data, poison, num_bytes);
+  return data;
+}
 
-void pinned_memory::release::operator()(std::byte* data) const noexcept {
+void free_memory(memory_place, std::byte* data) noexcept {
   std::free(data);
 }
 

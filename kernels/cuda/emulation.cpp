@@ -1,7 +1,5 @@
 #include "kernels/cuda/emulation.hpp"
 
-#include <ucontext.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -11,13 +9,8 @@
 #include <random>
 #include <vector>
 
-#if defined(__has_feature)
-#  if __has_feature(address_sanitizer)
-#    define TROUPE_ASAN_FIBERS
-#  endif
-#elif defined(__SANITIZE_ADDRESS__)
-#  define TROUPE_ASAN_FIBERS
-#endif
+#include "kernels/cuda/fiber_switch.hpp"
+
 #ifdef TROUPE_ASAN_FIBERS
 #  include <sanitizer/common_interface_defs.h>
 #endif
@@ -40,12 +33,17 @@ struct warp_meeting {
   const char* kind = nullptr;
   std::size_t value_bytes = 0;
   alignas(16) std::byte values[2][lanes * most_value_bytes];
+
+  void start() {
+    round = 0;
+    arrived = 0;
+  }
 };
 
 enum class waits_for : std::uint8_t { nothing, warp, block };
 
 struct fiber {
-  ucontext_t context{};
+  fiber_place resumes_at;
   std::unique_ptr<std::byte[]> stack;
   thread_place where;
   std::size_t warp = 0;
@@ -66,7 +64,7 @@ struct machine {
   std::byte* shared_start = nullptr;
   const std::function<void()>* kernel = nullptr;
   const char* name = "";
-  ucontext_t scheduler{};
+  fiber_place scheduler;
   void* scheduler_fake_stack = nullptr;
   const void* scheduler_stack = nullptr;
   std::size_t scheduler_stack_bytes = 0;
@@ -91,7 +89,7 @@ void leave(machine& m, fiber& f) {
   __sanitizer_start_switch_fiber(f.ended ? nullptr : &f.fake_stack, m.scheduler_stack,
                                  m.scheduler_stack_bytes);
 #endif
-  swapcontext(&f.context, &m.scheduler);
+  switch_fiber(f.resumes_at, m.scheduler);
   enter_fiber_stack(m, f);
 }
 
@@ -109,7 +107,7 @@ void resume(machine& m, fiber& f) {
 #ifdef TROUPE_ASAN_FIBERS
   __sanitizer_start_switch_fiber(&m.scheduler_fake_stack, f.stack.get(), stack_bytes);
 #endif
-  swapcontext(&m.scheduler, &f.context);
+  switch_fiber(m.scheduler, f.resumes_at);
 #ifdef TROUPE_ASAN_FIBERS
   __sanitizer_finish_switch_fiber(m.scheduler_fake_stack, nullptr, nullptr);
 #endif
@@ -132,7 +130,9 @@ void prepare(machine& m, dimensions grid, dimensions block, dimensions at) {
   const std::size_t threads = std::size_t{block.x} * block.y * block.z;
   if (m.fibers.size() < threads)
     m.fibers.resize(threads);
-  m.warps.assign((threads + lanes - 1) / lanes, {});
+  m.warps.resize((threads + lanes - 1) / lanes);
+  for (warp_meeting& warp : m.warps)
+    warp.start();
   m.block_round = 0;
   m.block_arrived = 0;
   for (std::size_t t = 0; t < threads; ++t) {
@@ -146,11 +146,7 @@ void prepare(machine& m, dimensions grid, dimensions block, dimensions at) {
     f.waiting = waits_for::nothing;
     f.ended = false;
     f.fake_stack = nullptr;
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get();
-    f.context.uc_stack.ss_size = stack_bytes;
-    f.context.uc_link = nullptr;
-    makecontext(&f.context, fiber_main, 0);
+    start_at(f.resumes_at, f.stack.get(), stack_bytes, fiber_main);
   }
 }
 

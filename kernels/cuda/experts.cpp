@@ -31,14 +31,16 @@ void check(const expert_pass_limits& limits, const expert_pass::arguments& args)
 
 } // namespace
 
+expert_pass::many_rows_memory::many_rows_memory(const expert_pass_limits& limits)
+    : products(limits.most_experts),
+      gates(limits.most_rows * limits.ffn * sizeof(bfloat16)),
+      ups(gates.size()) {}
+
 expert_pass::expert_pass(const expert_pass_limits& limits)
     : limits_(limits),
-      many_(limits.most_experts),
       host_items_(2 * most_items_of(limits) * sizeof(row_item)),
       items_(host_items_.size()),
-      hidden_(limits.most_rows * limits.ffn * sizeof(bfloat16)),
-      gates_(limits.most_rows * limits.ffn * sizeof(bfloat16)),
-      ups_(limits.most_rows * limits.ffn * sizeof(bfloat16)) {}
+      hidden_(limits.most_rows * limits.ffn * sizeof(bfloat16)) {}
 
 void expert_pass::run(const stream& on, const arguments& args) {
   check(limits_, args);
@@ -66,6 +68,10 @@ void expert_pass::run(const stream& on, const arguments& args) {
   copied_.record(on);
   if (num_few != 0)
     run_few(on, args, num_few, most_rows);
+  if (many_items_.empty())
+    return;
+  if (!many_)
+    many_.emplace(limits_);
   // As many experts at a time as fit dequantized.
   const std::size_t matrices = args.experts.gated ? 2 : 1;
   const std::size_t at_once = args.experts.format == weight_format::bf16
@@ -114,10 +120,11 @@ const bfloat16* expert_pass::weights_of(const stream& on, const weight_shape& sh
                                         std::size_t place) {
   if (shape.format == weight_format::bf16)
     return static_cast<const bfloat16*>(on_host[first].weights);
-  if (dequantized_.size() == 0)
-    dequantized_ = device_memory(std::max<std::size_t>(limits_.dequantized_matrices, 2) * limits_.ffn
-                                 * limits_.hidden * sizeof(bfloat16));
-  bfloat16* to = dequantized_.as<bfloat16>() + place * limits_.ffn * limits_.hidden;
+  device_memory& dequantized = many_->dequantized;
+  if (dequantized.size() == 0)
+    dequantized = device_memory(std::max<std::size_t>(limits_.dequantized_matrices, 2) * limits_.ffn
+                                * limits_.hidden * sizeof(bfloat16));
+  bfloat16* to = dequantized.as<bfloat16>() + place * limits_.ffn * limits_.hidden;
   dequantize(on, {.shape = shape, .matrices = on_device + first, .num_wanted = 1, .output = to});
   return to;
 }
@@ -128,7 +135,7 @@ void expert_pass::multiply(const stream& on, const many_rows_args& args, std::sp
   groups.reserve(items.size());
   for (std::size_t i = 0; i < items.size(); ++i)
     groups.push_back({weights[i], items[i].first_row, items[i].rows});
-  many_.multiply_groups(on, args, groups);
+  many_->products.multiply_groups(on, args, groups);
 }
 
 void expert_pass::run_many(const stream& on, const arguments& args, std::span<const row_item> items) {
@@ -150,17 +157,17 @@ void expert_pass::run_many(const stream& on, const arguments& args, std::span<co
                           .act = e.act};
   const many_rows_args into{.outputs = e.ffn, .inputs = e.hidden, .input = args.input};
   many_rows_args gates = into;
-  gates.output = gates_.data();
+  gates.output = many_->gates.data();
   take_first(0);
   multiply(on, gates, items, weights);
   if (e.gated) {
     many_rows_args ups = into;
-    ups.output = ups_.data();
+    ups.output = many_->ups.data();
     take_first(1);
     multiply(on, ups, items, weights);
-    finish.up_sums = ups_.data();
+    finish.up_sums = many_->ups.data();
   }
-  finish.sums = gates_.data();
+  finish.sums = many_->gates.data();
   finish.output = hidden_.data();
   finish_rows(on, finish);
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -86,15 +87,22 @@ class expert_pass {
   void multiply(const stream& on, const many_rows_args& args, std::span<const row_item> items,
                 std::span<const bfloat16* const> weights);
 
+  // What experts with many rows take besides: taken when the first of them comes.
+  struct many_rows_memory {
+    explicit many_rows_memory(const expert_pass_limits& limits);
+
+    many_rows products;
+    device_memory gates;       // [most_rows, ffn]
+    device_memory ups;         // [most_rows, ffn]
+    device_memory dequantized; // [dequantized_matrices, ffn · hidden]; where weights are quantized
+  };
+
   expert_pass_limits limits_;
-  many_rows many_;
   pinned_memory host_items_;
   device_memory items_;
-  event copied_;              // the pinned items are free again
-  device_memory hidden_;      // [most_rows, ffn]
-  device_memory gates_;       // [most_rows, ffn]
-  device_memory ups_;         // [most_rows, ffn]
-  device_memory dequantized_; // [dequantized_matrices, ffn · hidden]; taken when first needed
+  event copied_;         // the pinned items are free again
+  device_memory hidden_; // [most_rows, ffn]
+  std::optional<many_rows_memory> many_;
   std::vector<row_item> many_items_;
 };
 

@@ -18,7 +18,7 @@
 
 #  define __global__
 #  define __device__
-#  define __shared__ static
+#  define __shared__ static thread_local // a block runs on one thread of the host
 #  define __launch_bounds__(...)
 #  define threadIdx (::troupe::kernels::cuda::emulation::place().thread)
 #  define blockIdx (::troupe::kernels::cuda::emulation::place().block)

@@ -1,17 +1,9 @@
 // Takes the attention side's weights from their source.
 #include "kernels/model/dense_model.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace troupe::model {
-
-namespace {
-
-// A million tokens of heads of 128 take half of it.
-constexpr std::size_t max_rope_bytes = std::size_t{1} << 30;
-
-} // namespace
 
 class dense_model::loader {
  public:
@@ -121,15 +113,7 @@ dense_model dense_model::load(std::shared_ptr<const cpu_weights> weights, const 
   dense_model model;
   model.weights_ = std::move(weights);
   model.kv_type_ = options.kv_type.value_or(model.type());
-  const auto& config = model.config();
-  const auto wanted = options.max_positions == 0 ? config.max_context : options.max_positions;
-  const auto positions = std::min(wanted, config.max_context);
-  if (const auto table_bytes = positions * config.rope.rotary_dim * sizeof(float);
-      table_bytes > max_rope_bytes)
-    throw model_error("a context of " + std::to_string(positions) + " tokens takes "
-                      + std::to_string(table_bytes) + " bytes of position tables, at most "
-                      + std::to_string(max_rope_bytes) + " are allowed: choose a shorter maximum");
-  loader(progress, model).run(positions);
+  loader(progress, model).run(positions_of(model.config(), options));
   return model;
 }
 

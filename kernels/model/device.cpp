@@ -19,8 +19,4 @@ const char* name_of(device_kind kind) {
 #endif
 }
 
-std::optional<std::string> cuda_problem(std::uint32_t /*number*/) {
-  return "this build computes on the CPU only; choose cpu or auto";
-}
-
 } // namespace troupe::model

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 
 namespace troupe::model {
 
@@ -21,9 +19,5 @@ struct device {
 /// How the numerics class begins: devices of one name give the same bits. "cpu-x86" for every x86 processor,
 /// "cuda-sm90" for the one kind of GPU that there are kernels for.
 const char* name_of(device_kind kind);
-
-/// Why this build or this machine cannot compute on the CUDA device `number`, as a sentence's end, and what
-/// to do about it; nothing: it can.
-std::optional<std::string> cuda_problem(std::uint32_t number);
 
 } // namespace troupe::model

@@ -1,6 +1,7 @@
 // How the attention side of a model is loaded, whatever computes it.
 #pragma once
 
+#include "kernels/model/config.hpp"
 #include "kernels/tensor.hpp"
 
 #include <cstddef>
@@ -18,5 +19,9 @@ struct load_options {
   /// What the KV cache is to hold; nothing: the model's dtype.
   std::optional<kernels::dtype> kv_type{};
 };
+
+/// Positions that RoPE's tables are to cover.
+/// @errors  model_error where they would take more than 1 GiB
+std::size_t positions_of(const model_config& config, const load_options& options);
 
 } // namespace troupe::model

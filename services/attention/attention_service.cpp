@@ -56,6 +56,7 @@ attention_service::attention_service(const service_site& site, const model_sourc
                                      const attention_options& options,
                                      std::shared_ptr<attention_metrics> metrics)
     : site_(site) {
+  log_gpu_refused(source, site.log);
   model::load_options load{.max_positions = model.max_model_len, .kv_type = source.kv_type};
   model_attention_config engine;
   engine.shape = shape_of(source);

@@ -13,6 +13,7 @@ expert_service::expert_service(const service_site& site, const model_source& sou
                                std::shared_ptr<compute_queue> queue, const expert_options& options,
                                expert_peers peers, std::shared_ptr<expert_host_metrics> metrics)
     : site_(site) {
+  log_gpu_refused(source, site.log);
   model_expert_config engine;
   engine.shape = shape_of(source);
   engine.backend = make_backend(source, queue->context())->make_experts();

@@ -48,7 +48,12 @@ model::device choose_device(const model_options& options,
 }
 
 std::unique_ptr<model::compute_backend> make_backend(const model_source& source, kernels::context& ctx) {
-  // choose_device lets no other device through in this build.
+  switch (source.device.kind) {
+  case model::device_kind::cpu:
+    break;
+  case model::device_kind::cuda:
+    return model::make_cuda_backend(ctx, source.tensors, source.device.number);
+  }
   return std::make_unique<model::cpu_backend>(ctx, source.cpu_weights);
 }
 

@@ -11,6 +11,7 @@
 
 #include "actors/engine/compute_queue.hpp"
 #include "kernels/model/compute_backend.hpp"
+#include "kernels/model/cuda/cuda_backend.hpp"
 #include "kernels/model/device.hpp"
 #include "kernels/self_test.hpp"
 #include "services/options/role_options.hpp"

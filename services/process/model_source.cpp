@@ -6,6 +6,7 @@
 
 #include "kernels/model/numerics.hpp"
 #include "kernels/model/open_weights.hpp"
+#include "services/options/device_choice.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/stop_signal.hpp"
 
@@ -37,6 +38,23 @@ void add_names(const char* what, const std::vector<std::string>& names, std::str
   if (names.size() > shown) {
     out += " and " + std::to_string(names.size() - shown) + " more";
   }
+}
+
+/// The checkpoint for a GPU; where there are no kernels for the model, and nobody asked for that GPU, the
+/// device becomes the CPU.
+/// @throws option_error where somebody did
+void open_for_device(const model_options& options, const model::open_options& open, model_source& source) {
+  auto tensors = model::open_tensors(options.model_dir, source.config, open);
+  if (auto problem = model::cuda_model_problem(source.config, tensors->type(), tensors->quant())) {
+    if (parse_device(options.device).kind != device_choice::kind_type::automatic) {
+      throw option_error("--device: '" + options.device + "': " + *problem);
+    }
+    source.gpu_refused = *problem;
+    source.device = {};
+    return;
+  }
+  source.tensors = std::move(tensors);
+  source.weights = source.tensors;
 }
 
 void give_up_when_told() {
@@ -115,12 +133,12 @@ model_source open_model(const model_options& options) {
                                                                                + file.string());
                                              }
                                            }}};
+  if (source.device.kind != model::device_kind::cpu) {
+    open_for_device(options, open, source);
+  }
   if (source.device.kind == model::device_kind::cpu) {
     source.cpu_weights = model::open_weights(options.model_dir, source.config, open);
     source.weights = source.cpu_weights;
-  } else {
-    source.tensors = model::open_tensors(options.model_dir, source.config, open);
-    source.weights = source.tensors;
   }
   source.type = source.weights->type();
   source.fingerprint = source.weights->fingerprint();
@@ -141,6 +159,12 @@ std::string ignored_text(const model_source& source) {
 void log_ignored(const model_source& source, const process_log& log) {
   if (auto text = ignored_text(source); !text.empty()) {
     log.line("model-ignored", text);
+  }
+}
+
+void log_gpu_refused(const model_source& source, const process_log& log) {
+  if (!source.gpu_refused.empty()) {
+    log.line("gpu-refused", source.gpu_refused);
   }
 }
 

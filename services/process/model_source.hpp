@@ -20,6 +20,8 @@ struct model_source {
   model::model_config config;
   model::generation_config generation;
   model::device device; ///< that it was opened for
+  /// Why a GPU that is there was not chosen, as a sentence's end; empty: there is none, or it was.
+  std::string gpu_refused;
   /// As that device's backend takes them: one of the two that follow.
   std::shared_ptr<const model::weight_source> weights;
   std::shared_ptr<const model::cpu_weights> cpu_weights; ///< of the CPU
@@ -37,6 +39,9 @@ std::string ignored_text(const model_source& source);
 
 /// Writes that line to the log, where there is one: one process of a cluster should.
 void log_ignored(const model_source& source, const process_log& log);
+
+/// Says why a GPU that is there is not used, where that is so.
+void log_gpu_refused(const model_source& source, const process_log& log);
 
 /// Tells of a long packing once a second.
 model::pack_progress packing_lines();

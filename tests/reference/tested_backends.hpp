@@ -13,8 +13,15 @@
 
 namespace troupe::test {
 
-/// "cpu", and of the others those that this build has and this machine has a device for.
+/// "cpu", and "cuda" where this build has it and this machine a device; linked with the emulation, "cuda"
+/// alone.
 std::vector<std::string> tested_backends();
+
+/// Whether tests should be few and small: kernels that are emulated take a thousand times as long.
+bool is_slow(const std::string& name);
+
+/// Whether a backend computes in what `dtype` asks for: GPUs do in bfloat16 only.
+bool computes(const std::string& name, kernels::dtype type);
 
 /// A model folder on the backend of that name.
 /// @param ctx  borrowed: where "cpu" computes

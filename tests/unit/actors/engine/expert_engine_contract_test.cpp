@@ -118,12 +118,13 @@ class model_engine_under_test : public engine_under_test {
   /// @param backend  of tested_backends()
   explicit model_engine_under_test(const std::string& backend) {
     auto queue = std::make_shared<compute_queue>(1, kernels::select_isa().chosen);
+    const auto dtype = test::computes(backend, kernels::dtype::f32) ? model::dtype_choice::float32
+                                                                    : model::dtype_choice::bfloat16;
     experts_ = std::make_shared<gated_experts>(
-        test::open_backend(backend, queue->context(), folder_.folder(), model::dtype_choice::float32)
-            ->make_experts());
+        test::open_backend(backend, queue->context(), folder_.folder(), dtype)->make_experts());
     const auto& config = experts_->config();
     model_expert_config settings;
-    settings.shape.row_bytes = static_cast<uint32_t>(config.hidden * sizeof(float));
+    settings.shape.row_bytes = static_cast<uint32_t>(kernels::bytes_of(experts_->type(), config.hidden));
     for (const auto& layer : config.layers) {
       const auto* moe = layer.moe();
       settings.shape.layer_experts.push_back(moe == nullptr ? 0 : static_cast<uint32_t>(moe->num_experts));

@@ -1,0 +1,103 @@
+// The working set of one micro-batch on its way through the attention side on a GPU.
+#pragma once
+
+#include "kernels/cuda/few_rows.hpp"
+#include "kernels/model/attention_backend.hpp"
+#include "kernels/model/cuda/growing_memory.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace troupe::model {
+
+/// Buffers grow to the largest micro-batch seen. Between two calls of the backend none of them is in use.
+class cuda_pass final : public attention_pass {
+ public:
+  routed_rows routed() const override;
+  void read_rows(std::byte* out) const override;
+
+  /// Takes a new micro-batch, and has it copied to the device.
+  /// @param kv_slots  tokens that the KV cache has room for: rows' slots and blocks have to lie below
+  void assign(const kernels::cuda::stream& on, const micro_batch& batch, std::size_t block_tokens,
+              std::size_t kv_slots);
+
+  /// What a layer's experts see and which they are, as `routed` and `read_rows` tell: has it copied to the
+  /// host.
+  /// @param layer  waited for from now on
+  void download_routed(const kernels::cuda::stream& on, std::size_t layer, std::size_t hidden,
+                       const moe_spec& moe);
+
+  std::size_t num_rows() const { return num_rows_; }
+
+  // Of the micro-batch, in device memory.
+  const std::uint32_t* tokens() const { return inputs_.as<std::uint32_t>(); }
+
+  const std::uint32_t* positions() const { return tokens() + num_rows_; }
+
+  const std::uint32_t* slots() const { return tokens() + 2 * num_rows_; }
+
+  const std::uint32_t* sequences() const { return tokens() + 3 * num_rows_; }
+
+  /// [num_sequences, table_width].
+  const std::uint32_t* block_tables() const { return tokens() + 4 * num_rows_; }
+
+  std::size_t num_sequences() const { return num_sequences_; }
+
+  std::size_t table_width() const { return table_width_; }
+
+  std::uint32_t most_position() const { return most_position_; }
+
+  /// All rows as pieces that `few_rows` takes.
+  const kernels::cuda::row_item* items() const { return items_.as<kernels::cuda::row_item>(); }
+
+  std::size_t num_items() const { return num_items_; }
+
+  // Activations in device memory.
+  growing_device residual;   // f32 [rows, hidden]
+  growing_device normed;     // bf16 [rows, hidden]
+  growing_device mlp_output; // bf16 [rows, hidden]: dense MLP or shared expert
+  growing_device chosen;     // [rows, top_k]
+  growing_device weights;    // f32 [rows, top_k]
+  growing_device offsets;    // [experts + 1]
+  growing_device entries;    // [rows · top_k]
+  growing_device answers;    // bf16 [rows · top_k, hidden]
+  growing_pinned given;      // what `answers` is copied from
+
+  // Where the pass stands.
+  std::size_t layer = 0;
+  std::size_t num_topk = 0;
+  bool waits = false; ///< for the experts of `layer`
+  bool has_mlp_output = false;
+
+ private:
+  std::size_t num_rows_ = 0;
+  std::size_t num_sequences_ = 0;
+  std::size_t table_width_ = 0;
+  std::size_t num_items_ = 0;
+  std::uint32_t most_position_ = 0;
+  std::size_t num_experts_ = 0;
+  std::size_t row_bytes_ = 0;
+  growing_pinned host_inputs_;
+  growing_device inputs_; // tokens, positions, slots, sequences, block tables
+  growing_pinned host_items_;
+  growing_device items_;
+  growing_pinned host_rows_;  // bf16 [rows, hidden]
+  growing_pinned host_table_; // offsets, entries
+};
+
+/// A pass of this backend.
+inline cuda_pass& pass_of(attention_pass& pass) {
+  return static_cast<cuda_pass&>(pass);
+}
+
+/// Cuts rows 0 to `count` into pieces that `few_rows` takes, all of matrix 0.
+void cut_into_items(std::size_t count, kernels::cuda::row_item* out);
+
+/// How many pieces that makes.
+constexpr std::size_t items_of(std::size_t count) {
+  return (count + kernels::cuda::most_few_rows - 1) / kernels::cuda::most_few_rows;
+}
+
+} // namespace troupe::model

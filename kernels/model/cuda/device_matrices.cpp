@@ -1,0 +1,57 @@
+#include "kernels/model/cuda/device_matrices.hpp"
+
+namespace troupe::model {
+
+namespace {
+
+using kernels::cuda::weight_matrix;
+
+/// What begins at such addresses can be read in the largest pieces that there are.
+constexpr std::size_t alignment = 256;
+
+constexpr std::size_t aligned(std::size_t num_bytes) {
+  return (num_bytes + alignment - 1) / alignment * alignment;
+}
+
+std::size_t bytes_of_matrix(const kernels::cuda::weight_shape& shape, bool has_bias) {
+  const auto scales = shape.format == kernels::cuda::weight_format::bf16 ? 0 : shape.outputs * sizeof(float);
+  return aligned(shape.weight_bytes()) + aligned(shape.group_scale_words() * sizeof(std::uint32_t))
+         + aligned(scales) + (has_bias ? aligned(shape.outputs * sizeof(float)) : 0);
+}
+
+} // namespace
+
+std::size_t device_matrices::bytes_of(std::span<const kernels::cuda::weight_shape> shapes) {
+  std::size_t total = aligned(shapes.size() * sizeof(weight_matrix));
+  for (const auto& shape : shapes)
+    total += bytes_of_matrix(shape, false);
+  return total;
+}
+
+device_matrices::device_matrices(const kernels::cuda::stream& on, std::span<const matrix_image> images) {
+  std::size_t total = aligned(images.size() * sizeof(weight_matrix));
+  for (const auto& image : images)
+    total += bytes_of_matrix(image.shape, !image.bias.empty());
+  memory_ = kernels::cuda::device_memory(total);
+  auto* next = memory_.data();
+  const auto put = [&]<class T>(const std::vector<T>& values) -> const T* {
+    if (values.empty())
+      return nullptr;
+    auto* to = next;
+    const auto num_bytes = values.size() * sizeof(T);
+    on.copy_to_device(to, values.data(), num_bytes);
+    next += aligned(num_bytes);
+    return reinterpret_cast<const T*>(to);
+  };
+  for (const auto& image : images) {
+    shapes_.push_back(image.shape);
+    matrices_.push_back({.weights = put(image.weights),
+                         .group_scales = put(image.group_scales),
+                         .channel_scales = put(image.channel_scales),
+                         .bias = put(image.bias)});
+  }
+  table_ = put(matrices_);
+  on.synchronize();
+}
+
+} // namespace troupe::model

@@ -1,0 +1,31 @@
+// Numbers that are put into device memory once and stay.
+#pragma once
+
+#include "kernels/cuda/device.hpp"
+
+#include <cstddef>
+#include <span>
+
+namespace troupe::model {
+
+template <class T>
+class device_vector {
+ public:
+  device_vector() = default;
+
+  /// Copies `values`, and waits until they are there. @errors device_error
+  device_vector(const kernels::cuda::stream& on, std::span<const T> values) : memory_(values.size_bytes()) {
+    on.copy_to_device(memory_.data(), values.data(), values.size_bytes());
+    on.synchronize();
+  }
+
+  /// Null where there are none.
+  const T* data() const { return memory_.template as<T>(); }
+
+  std::size_t num_bytes() const { return memory_.size(); }
+
+ private:
+  kernels::cuda::device_memory memory_;
+};
+
+} // namespace troupe::model

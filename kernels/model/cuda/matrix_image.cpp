@@ -1,0 +1,164 @@
+#include "kernels/model/cuda/matrix_image.hpp"
+
+#include "kernels/model/weights.hpp"
+#include "kernels/quantize.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace troupe::model {
+
+namespace {
+
+using kernels::cuda::weight_format;
+
+/// Rows of one tensor after another, as floats.
+class row_reader {
+ public:
+  explicit row_reader(const tensor_ref& tensor)
+      : tensor_(tensor), row_bytes_(tensor.shape.back() * element_bytes(tensor.type)) {}
+
+  std::vector<float> row(std::size_t r) const {
+    return to_floats({tensor_.type, {}, tensor_.data + r * row_bytes_, row_bytes_});
+  }
+
+ private:
+  const tensor_ref& tensor_;
+  std::size_t row_bytes_;
+};
+
+void copy_bf16(const tensor_ref& tensor, std::byte* out) {
+  if (tensor.type == storage_dtype::bfloat16) {
+    std::memcpy(out, tensor.data, tensor.num_bytes);
+    return;
+  }
+  const row_reader rows(tensor);
+  for (std::size_t r = 0; r < tensor.shape.front(); ++r)
+    for (const auto value : rows.row(r)) {
+      const auto rounded = kernels::to_bfloat16(value);
+      std::memcpy(out, &rounded, sizeof rounded);
+      out += sizeof rounded;
+    }
+}
+
+/// A matrix's integers and scales, row by row.
+class quantizer {
+ public:
+  quantizer(const kernels::cuda::weight_shape& shape, device_storage storage, kernels::isa set)
+      : shape_(shape),
+        storage_(storage),
+        set_(set),
+        groups_(storage.group == 0 ? 0 : (shape.inputs + storage.group - 1) / storage.group),
+        integers_(shape.outputs * shape.inputs),
+        group_scales_(shape.outputs * groups_) {}
+
+  void add(const std::vector<float>& row) {
+    auto* out = integers_.data() + channel_scales_.size() * shape_.inputs;
+    auto* scales = group_scales_.data() + channel_scales_.size() * groups_;
+    if (storage_.format == weight_format::int8)
+      channel_scales_.push_back(kernels::quantize_int8(row, out));
+    else if (groups_ == 0)
+      channel_scales_.push_back(kernels::quantize_int4(row, out, set_));
+    else
+      channel_scales_.push_back(kernels::quantize_int4_groups(row, storage_.group, out, scales, set_));
+  }
+
+  matrix_image finish() && {
+    matrix_image image{.shape = shape_,
+                       .weights = std::vector<std::byte>(shape_.weight_bytes()),
+                       .group_scales = std::vector<std::uint32_t>(shape_.group_scale_words()),
+                       .channel_scales = std::move(channel_scales_),
+                       .bias = {}};
+    if (storage_.format == weight_format::int8)
+      kernels::cuda::pack_int8(shape_, integers_, image.weights);
+    else
+      kernels::cuda::pack_int4(shape_, integers_, storage_.group, group_scales_, image.weights,
+                               image.group_scales);
+    return image;
+  }
+
+ private:
+  kernels::cuda::weight_shape shape_;
+  device_storage storage_;
+  kernels::isa set_;
+  std::size_t groups_;
+  std::vector<std::int8_t> integers_;
+  std::vector<std::int8_t> group_scales_;
+  std::vector<float> channel_scales_;
+};
+
+void add_rows(const tensor_ref& tensor, const std::string& name, quantizer& out) {
+  const row_reader rows(tensor);
+  for (std::size_t r = 0; r < tensor.shape.front(); ++r) {
+    const auto row = rows.row(r);
+    check_finite(row, name, r);
+    out.add(row);
+  }
+}
+
+} // namespace
+
+void check_finite(std::span<const float> row, const std::string& tensor, std::size_t index) {
+  if (!std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); }))
+    throw model_error("tensor '" + tensor + "', row " + std::to_string(index)
+                      + " is not finite and cannot be quantized");
+}
+
+device_storage expert_storage(const quantization& quant) {
+  switch (quant.experts) {
+  case expert_quant::none:
+    break;
+  case expert_quant::int8:
+    return {weight_format::int8, 0};
+  case expert_quant::int4_group32:
+    return {weight_format::int4, 32};
+  case expert_quant::int4_group64:
+    return {weight_format::int4, 64};
+  case expert_quant::int4_channel:
+    return {weight_format::int4, 0};
+  }
+  return {};
+}
+
+device_storage dense_storage(const quantization& quant) {
+  switch (quant.dense) {
+  case dense_quant::none:
+    break;
+  case dense_quant::int8:
+    return {weight_format::int8, 0};
+  case dense_quant::int4_group32:
+    return {weight_format::int4, 32};
+  }
+  return {};
+}
+
+matrix_image pack_matrix(const tensor_source& tensors, std::span<const std::string> names,
+                         device_storage storage, kernels::isa set) {
+  std::vector<tensor_ref> parts;
+  kernels::cuda::weight_shape shape{storage.format, 0, 0};
+  for (const auto& name : names) {
+    parts.push_back(tensors.read(name));
+    shape.outputs += parts.back().shape.front();
+    shape.inputs = parts.back().shape.back();
+  }
+  matrix_image image{.shape = shape, .weights = {}, .group_scales = {}, .channel_scales = {}, .bias = {}};
+  if (storage.format == weight_format::bf16) {
+    image.weights.resize(shape.weight_bytes());
+    auto* out = image.weights.data();
+    for (const auto& part : parts) {
+      copy_bf16(part, out);
+      out += part.shape.front() * shape.inputs * sizeof(kernels::bfloat16);
+    }
+  } else {
+    quantizer all(shape, storage, set);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      add_rows(parts[i], names[i], all);
+    image = std::move(all).finish();
+  }
+  for (const auto& part : parts)
+    release_pages({part.data, part.num_bytes});
+  return image;
+}
+
+} // namespace troupe::model

@@ -1,0 +1,155 @@
+// The parts of the CUDA backend that need no GPU, and what it does with experts.
+#include "kernels/model/cuda/cuda_backend.hpp"
+
+#include "kernels/cuda/dequantize.hpp"
+#include "kernels/error.hpp"
+#include "kernels/model/cuda/block_copies.hpp"
+#include "kernels/model/cuda/matrix_image.hpp"
+#include "kernels/model/open_weights.hpp"
+#include "tests/reference/random_model.hpp"
+
+#include <cstring>
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+namespace troupe::model {
+namespace {
+
+class cuda_backend_test : public testing::Test {
+ protected:
+  std::shared_ptr<const tensor_source> open(const quantization& quant = {},
+                                            dtype_choice dtype = dtype_choice::bfloat16) const {
+    return open_tensors(model_.folder(), config_, {.dtype = dtype, .quant = quant});
+  }
+
+  test::random_model model_{"qwen2_dense_layers"}; // layer 1 is routed, the others are dense
+  model_config config_ = load_config(model_.folder());
+  kernels::thread_pool pool_{{.threads = 1}};
+  kernels::context ctx_{pool_};
+};
+
+std::string refusal(const model_config& config, kernels::dtype type = kernels::dtype::bf16,
+                    const quantization& quant = {}) {
+  return cuda_model_problem(config, type, quant).value_or("accepted");
+}
+
+TEST_F(cuda_backend_test, names_what_there_are_no_kernels_for_and_what_to_do) {
+  EXPECT_EQ(refusal(config_), "accepted");
+  EXPECT_EQ(refusal(config_, kernels::dtype::f32),
+            "a GPU computes in bfloat16, and this model is to be computed in float32; choose --dtype "
+            "bfloat16 or --device cpu");
+  EXPECT_EQ(
+      refusal(config_, kernels::dtype::bf16,
+              {.experts = expert_quant::int8, .dense = dense_quant::none, .rows = kernels::row_quant::int8}),
+      "a GPU's kernels take rows in bfloat16; choose --activation-quant none or --device cpu");
+  auto odd = config_;
+  odd.hidden = 60;
+  EXPECT_EQ(refusal(odd), "a hidden size of 60 is not a multiple of 8, as its kernels want it; choose "
+                          "--device cpu");
+  auto wide = config_;
+  wide.layers[2].attention.head_dim = 264;
+  EXPECT_EQ(refusal(wide), "layer 2: a head_dim of 264 is above 256; choose --device cpu");
+  auto many = config_;
+  auto moe = *many.layers[1].moe();
+  moe.num_experts = 2000;
+  many.layers[1].mlp = moe;
+  EXPECT_EQ(refusal(many), "layer 1: its router chooses among at most 1024 experts at most 64, this model 2 "
+                           "of 2000; choose --device cpu");
+}
+
+TEST_F(cuda_backend_test, refuses_a_model_that_it_cannot_compute) {
+  try {
+    make_cuda_backend(ctx_, open({}, dtype_choice::float32), 0);
+    FAIL() << "accepted";
+  } catch (const model_error& error) {
+    EXPECT_NE(std::string{error.what()}.find("choose --dtype bfloat16"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(make_cuda_backend(ctx_, open(), 7), kernels::kernel_error) << "there is one device";
+}
+
+TEST_F(cuda_backend_test, a_device_that_is_not_there_is_named) {
+  EXPECT_EQ(cuda_problem(0), std::nullopt);
+  EXPECT_EQ(cuda_problem(2), "this machine has 1 GPU, number 0; choose one of them, cpu or auto");
+}
+
+TEST_F(cuda_backend_test, matrices_of_one_width_are_packed_as_one) {
+  const auto tensors = open();
+  const std::string prefix = "model.layers.0.self_attn.";
+  const std::vector<std::string> names{prefix + "q_proj.weight", prefix + "k_proj.weight"};
+  const auto image = pack_matrix(*tensors, names, {}, kernels::isa::portable);
+  std::vector<std::byte> want;
+  for (const auto& name : names) {
+    const auto& tensor = tensors->read(name);
+    want.insert(want.end(), tensor.data, tensor.data + tensor.num_bytes);
+  }
+  EXPECT_EQ(image.shape.inputs, config_.hidden);
+  EXPECT_EQ(image.weights, want) << "bf16 is kept as the checkpoint has it";
+  EXPECT_TRUE(image.channel_scales.empty());
+}
+
+TEST_F(cuda_backend_test, int8_weights_are_near_those_of_the_checkpoint) {
+  const auto tensors = open();
+  const std::string name = "model.layers.0.self_attn.o_proj.weight";
+  const auto image =
+      pack_matrix(*tensors, {&name, 1}, {kernels::cuda::weight_format::int8, 0}, kernels::isa::portable);
+  const auto values = tensors->floats(name);
+  const auto& shape = image.shape;
+  for (std::size_t o = 0; o < shape.outputs; ++o)
+    for (std::size_t i = 0; i < shape.inputs; ++i) {
+      const auto at = kernels::cuda::place_of(o, i);
+      const auto block = at.strip * shape.chunks() + at.chunk;
+      const auto index = ((block * 2 + at.half) * 32 + at.lane) * 4 + at.index / 4 * 2 + at.upper;
+      std::uint32_t word = 0;
+      std::memcpy(&word, image.weights.data() + index * sizeof word, sizeof word);
+      const auto pair = kernels::cuda::int8_pair(word, kernels::cuda::pair_of(at.index));
+      const auto q = at.index % 2 == 0 ? kernels::cuda::lower_float(pair) : kernels::cuda::upper_float(pair);
+      EXPECT_NEAR(q * image.channel_scales[o], values[o * shape.inputs + i],
+                  0.5001F * image.channel_scales[o]);
+    }
+}
+
+TEST_F(cuda_backend_test, experts_come_and_go_and_their_memory_is_what_was_said) {
+  for (const auto quant : {expert_quant::none, expert_quant::int8, expert_quant::int4_group32}) {
+    const auto experts = make_cuda_backend(ctx_, open({.experts = quant}), 0)->make_experts();
+    EXPECT_EQ(experts->expert_bytes(0), 0U) << "a dense layer";
+    experts->load(1, 3);
+    experts->load(1, 3);
+    EXPECT_EQ(experts->num_bytes(), experts->expert_bytes(1));
+    experts->load(1, 0);
+    EXPECT_EQ(experts->num_bytes(), 2 * experts->expert_bytes(1));
+    EXPECT_TRUE(experts->unload(1, 3));
+    EXPECT_FALSE(experts->unload(1, 3));
+    EXPECT_FALSE(experts->unload(9, 3));
+    EXPECT_EQ(experts->num_bytes(), experts->expert_bytes(1));
+    EXPECT_THROW(experts->load(0, 0), model_error);
+    EXPECT_THROW(experts->load(1, 99), model_error);
+  }
+}
+
+TEST_F(cuda_backend_test, an_expert_that_is_not_here_is_named_and_nothing_is_written) {
+  const auto experts = make_cuda_backend(ctx_, open(), 0)->make_experts();
+  experts->load(1, 2);
+  const std::vector<std::byte> input(config_.hidden * 2);
+  std::vector<std::byte> output(input.size(), std::byte{0x5a});
+  const auto* in = input.data();
+  auto* out = output.data();
+  const std::vector<expert_rows> batch{{2, {&in, 1}, {&out, 1}}, {5, {&in, 1}, {&out, 1}}};
+  EXPECT_EQ(experts->forward(1, batch), 5U);
+  EXPECT_EQ(output, std::vector<std::byte>(input.size(), std::byte{0x5a}));
+  EXPECT_EQ(experts->forward(1, std::span(batch).first(1)), std::nullopt);
+  EXPECT_EQ(output, std::vector<std::byte>(input.size())) << "no gate opens for zeros";
+  EXPECT_EQ(experts->forward(1, {}), std::nullopt);
+}
+
+TEST(block_copies, go_together_until_one_needs_what_another_writes) {
+  using copies = std::vector<block_copy>;
+  EXPECT_EQ(independent_copies(copies{}), 0U);
+  EXPECT_EQ(independent_copies(copies{{0, 1}, {0, 2}, {3, 4}}), 3U) << "one block may be copied often";
+  EXPECT_EQ(independent_copies(copies{{0, 1}, {1, 2}}), 1U) << "the second reads what the first writes";
+  EXPECT_EQ(independent_copies(copies{{0, 1}, {2, 1}}), 1U) << "both write it";
+  EXPECT_EQ(independent_copies(copies{{0, 1}, {2, 0}}), 1U) << "the second writes what the first reads";
+}
+
+} // namespace
+} // namespace troupe::model
