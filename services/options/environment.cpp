@@ -14,16 +14,16 @@ namespace {
 
 /// What no server reads and people may have in their environment all the same, as flags are named.
 /// tests/unit/services/command_flags_test.cpp compares with what the commands declare.
-constexpr std::array<std::string_view, 31> elsewhere{
-    // flags of troupe status, placement, quantize and tokenize
-    "dry-run", "expert", "from", "hosts", "json", "layer", "out", "special-tokens", "text", "to", "url",
-    "worker",
-    // flags of troupe-load
-    "burstiness", "duration", "goodput", "heldout", "max-concurrency", "model", "num-prompts", "output",
-    "prompts", "random-input-len", "random-output-len", "random-vocab-size", "request-rate", "save-detailed",
-    "seed", "temperature", "timeout",
-    // no flags: tests/run.sh and the tests of golden answers read these
-    "fuzz-seconds", "fuzz-seed", "test-jobs", "write-golden"};
+constexpr auto elsewhere = std::to_array<std::string_view>(
+    {// flags of troupe status, placement, quantize and tokenize
+     "dry-run", "expert", "from", "hosts", "json", "layer", "out", "special-tokens", "text", "to", "url",
+     "worker",
+     // flags of troupe-load
+     "burstiness", "duration", "goodput", "heldout", "max-concurrency", "model", "num-prompts", "output",
+     "prompts", "random-input-len", "random-output-len", "random-vocab-size", "request-rate", "save-detailed",
+     "seed", "temperature", "timeout",
+     // no flags: tests/run.sh and the tests of golden answers read these
+     "fuzz-seconds", "fuzz-seed", "test-jobs", "write-golden"});
 
 /// Takes `end` off `text`. @returns false when it does not end so
 bool take_end(std::string_view& text, std::string_view end) {
