@@ -45,8 +45,10 @@ bool stop_signal::is_pending() noexcept {
 }
 
 void stop_signal::raise_fault() noexcept {
-  has_fault = true;
-  kill(getpid(), SIGTERM);
+  // Once: a second signal would end a process that is stopping already, and its exit status would not tell of
+  // the fault.
+  if (!has_fault.exchange(true))
+    kill(getpid(), SIGTERM);
 }
 
 int stop_signal::exit_status() noexcept {
