@@ -21,7 +21,7 @@ device=cuda
 logs=${OUT:-build/gpu-logs}
 seed=${TROUPE_GPU_SEED:-$RANDOM}
 deadline=410 # seconds from the start: all steps share them
-export TROUPE_TEST_MODELS=$PWD/$carried/models
+export TEST_MODELS_FOLDER=$PWD/$carried/models
 
 # Which random models gpu_model_check asks for.
 variants="mixtral mixtral_tied mixtral_window olmoe olmoe_bias qwen2 qwen2_dense_layers qwen3 qwen3_yarn"

@@ -35,7 +35,7 @@ scratch_folder::~scratch_folder() {
 
 random_model::random_model(const std::string& variant, unsigned seed) {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody sets it
-  if (const auto* made = std::getenv("TROUPE_TEST_MODELS"); made != nullptr && seed == 1) {
+  if (const auto* made = std::getenv("TEST_MODELS_FOLDER"); made != nullptr && seed == 1) {
     std::filesystem::copy(std::filesystem::path(made) / variant, folder());
     return;
   }

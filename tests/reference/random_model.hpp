@@ -26,7 +26,7 @@ class scratch_folder {
 /// One of make_model.py's variants in a folder that disappears with the object.
 class random_model {
  public:
-  /// Where the environment names TROUPE_TEST_MODELS, a copy of its folder `variant` (seed 1): machines
+  /// Where the environment names TEST_MODELS_FOLDER, a copy of its folder `variant` (seed 1): machines
   /// without numpy are given models that were made elsewhere.
   /// @errors  std::runtime_error when the script fails, or there is no such folder
   explicit random_model(const std::string& variant, unsigned seed = 1);
