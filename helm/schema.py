@@ -110,7 +110,8 @@ ROUTE = record(
 
 GATEWAY = record(
     **POD, replicas=COUNT, port=PORT,
-    config=record(maxConnections=or_none(SOME), allowedOrigins=WORDS, trustRequestChatTemplate=FLAG), chatTemplate=TEXT,
+    config=record(maxConnections=or_none(SOME), templateProcesses=or_none(SOME), allowedOrigins=WORDS,
+                  trustRequestChatTemplate=FLAG), chatTemplate=TEXT,
     service=record(type=choice("ClusterIP", "NodePort", "LoadBalancer"), port=PORT, nodePort=or_none(PORT),
                    annotations=TEXTS),
     ingress=record(

@@ -63,7 +63,7 @@ THIRD_PARTY = {
     "cuda": ["kernels/cuda/"],
     "cublas": ["kernels/cuda/"],
     "nccl": ["kernels/cuda/"],
-    "Python.h": ["services/gateway/text/", "tests/unit/text/"],
+    "Python.h": ["services/gateway/template/", "tests/unit/text/"],
     "zlib.h": ["services/gateway/http/", "tests/"],
     "immintrin.h": ["kernels/cpu/", "tests/bench/", "tests/unit/kernels/"],
 }

@@ -8,6 +8,7 @@
 #include "services/gateway/actor_backend.hpp"
 #include "services/gateway/end_tokens.hpp"
 #include "services/gateway/metrics.hpp"
+#include "services/gateway/text/template_processes.hpp"
 #include "services/gateway/text/tokenizer.hpp"
 #include "services/metrics/registry.hpp"
 #include "services/process/descriptor_limit.hpp"
@@ -16,13 +17,17 @@ namespace troupe {
 
 namespace {
 
-std::shared_ptr<const text::chat_template> load_template(const model_options& model,
-                                                         const gateway_options& options) {
+std::shared_ptr<const text::chat_template>
+load_template(const model_options& model, const gateway_options& options, const process_log& log) {
   const auto& file = options.chat_template_file;
   if (!file.empty() && !std::filesystem::is_regular_file(file)) {
     throw option_error("--chat-template: " + file + " is no file that can be read");
   }
-  return std::make_shared<const text::chat_template>(text::chat_template::load(model.model_dir, file));
+  text::template_process_options processes;
+  processes.most = options.template_processes;
+  processes.log = [log](std::string_view event, const std::string& what) { log.line(event, what); };
+  return std::make_shared<const text::chat_template>(text::chat_template::load(
+      std::make_shared<text::template_processes>(std::move(processes)), model.model_dir, file));
 }
 
 openai::request_limits limits_of(const model_source& source, const model_options& model,
@@ -78,9 +83,10 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   config.details = {{"numerics_class", source.numerics_class},
                     {"instruction_set", instruction_set},
                     {"model_fingerprint", source.fingerprint}};
+  config.text_threads = options.text_threads;
   config.limits.max_connections = connections_of(options, site.log);
   config.warn = [log = site.log](const std::string& line) { log.line("request-warning", line); };
-  auto codec = openai::make_text_codec(std::move(tokenizer), load_template(model, options));
+  auto codec = openai::make_text_codec(std::move(tokenizer), load_template(model, options, site.log));
   // The workers may take less than the model was made for: what their KV caches hold, or what their own
   // --max-model-len says. The longest that one of them takes is known once they join.
   auto max_model_len = std::make_shared<std::atomic<uint32_t>>(0);

@@ -49,6 +49,8 @@ struct gateway_options {
   std::string chat_template_file;
   std::string metrics_prefix = "troupe_";
   uint32_t max_connections = 1024;
+  uint32_t text_threads = 4;
+  uint32_t template_processes = 4;
   bool trust_request_chat_template = false;
   std::vector<std::string>
       allowed_origins; ///< for CORS, as browsers write them; "*": all; empty: CORS is off

@@ -296,6 +296,8 @@ int up_command(const std::vector<std::string>& arguments) {
         .add("trust-request-chat-template", gateway.trust_request_chat_template ? "true" : "false")
         .add("metrics-prefix", gateway.metrics_prefix)
         .add_number("max-connections", gateway.max_connections)
+        .add_number("text-threads", gateway.text_threads)
+        .add_number("template-processes", gateway.template_processes)
         .add("allowed-origins", nlohmann::json(gateway.allowed_origins).dump());
     flags.add("scheduler", endpoint);
     child_spec spec = child("troupe-gateway", "gateway-" + std::to_string(i), 0, flags);

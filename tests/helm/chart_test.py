@@ -110,7 +110,8 @@ class CommandLines(unittest.TestCase):
             ' "activationQuant": "int8", "kvCacheDtype": "int8", "weightCoding": "none", "weightsMemory": "copied",'
             ' "maxModelLen": 1000000}', 'model.servedName="m"', 'model.path="a/b"', 'network.netDevices="mlx5_0:1"',
             'weightsCache.type="emptyDir"', 'metrics.prefix="vllm:"',
-            'gateway.config={"maxConnections": 4096, "allowedOrigins": ["a", "b"], "trustRequestChatTemplate": true}',
+            'gateway.config={"maxConnections": 4096, "templateProcesses": 3, "allowedOrigins": ["a", "b"],'
+            ' "trustRequestChatTemplate": true}',
             'scheduler.config={"replicas": 2, "expertWorkers": 3, "maxQueuedBytes": "1G", "maxNumQueuedReqs": 7,'
             ' "allowInexact": true, "history": "/h.json"}',
             'attention.config={"device": "cpu", "threads": 0, "cores": "any", "cpuIsa": "avx2", "maxNumSeqs": 8,'
@@ -124,8 +125,8 @@ class CommandLines(unittest.TestCase):
                    "--data-ports=7100-7199", "--net-devices=mlx5_0:1", "--metrics-prefix=vllm:"]
         scraped = ["--metrics-host=0.0.0.0", "--metrics-port=7080", "--net-devices=eth0"]
         self.assertEqual(args["gateway"], [
-            *model, *cluster, "--host=0.0.0.0", "--port=8000", "--max-connections=4096", "--allowed-origins=a",
-            "--allowed-origins=b", "--trust-request-chat-template", "--net-devices=eth0"])
+            *model, *cluster, "--host=0.0.0.0", "--port=8000", "--max-connections=4096", "--template-processes=3",
+            "--allowed-origins=a", "--allowed-origins=b", "--trust-request-chat-template", "--net-devices=eth0"])
         self.assertEqual(args["scheduler"], [
             "--state-dir=/var/lib/troupe", "--replicas=2", "--expert-workers=3", "--max-queued-bytes=1G",
             "--max-num-queued-reqs=7", "--allow-inexact", "--history=/h.json", *cluster, *scraped])

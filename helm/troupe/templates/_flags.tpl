@@ -87,6 +87,7 @@
 {{- include "troupe.flag" (list "--chat-template" "/etc/troupe/chat-template/chat_template.jinja") -}}
 {{- end -}}
 {{- include "troupe.flag" (list "--max-connections" $config.maxConnections) -}}
+{{- include "troupe.flag" (list "--template-processes" $config.templateProcesses) -}}
 {{- range $config.allowedOrigins -}}
 {{- include "troupe.flag" (list "--allowed-origins" .) -}}
 {{- end -}}

@@ -14,6 +14,7 @@
 #include "services/gateway/http/reply_slot.hpp"
 #include "services/gateway/http/request_target.hpp"
 #include "services/gateway/openai/plan.hpp"
+#include "services/gateway/text/text_error.hpp"
 #include "services/history/history_json.hpp"
 
 namespace troupe::http {
@@ -291,6 +292,8 @@ response answer_to_exception(const api& shared) {
   } catch (const api_error& e) {
     return error_response(e);
   } catch (const background::too_busy& e) {
+    return error_response(refused_for_room(shared, e.what()));
+  } catch (const text::text_unavailable& e) {
     return error_response(refused_for_room(shared, e.what()));
   } catch (const std::exception& e) {
     return error_response(api_error(500, "server_error", std::string("internal error: ") + e.what()));

@@ -2,7 +2,7 @@
 
 #include "services/gateway/text/json_view.hpp"
 #include "services/gateway/text/model_files.hpp"
-#include "services/gateway/text/python_interpreter.hpp"
+#include "services/gateway/text/template_processes.hpp"
 #include "services/gateway/text/text_error.hpp"
 #include "services/gateway/text/tokenizer_config.hpp"
 
@@ -64,17 +64,27 @@ bool has_entries(std::string_view json) {
   return second != std::string_view::npos && json[second] != ']';
 }
 
+[[noreturn]] void fail_template(std::string_view origin, const std::string& what) {
+  throw text_error(std::string(origin) + ": the chat template is not valid: " + what);
+}
+
 } // namespace
 
-chat_template::chat_template(std::string source, const std::map<std::string, std::string>& tokens)
-    : templates_{{"default", {std::move(source), "chat template"}}},
+chat_template::chat_template(std::shared_ptr<template_processes> processes)
+    : processes_(std::move(processes)) {}
+
+chat_template::chat_template(std::shared_ptr<template_processes> processes, std::string source,
+                             const std::map<std::string, std::string>& tokens)
+    : processes_(std::move(processes)),
+      templates_{{"default", {std::move(source), "chat template"}}},
       variables_(nlohmann::json(tokens).dump()) {
   compile();
 }
 
-chat_template chat_template::load(const std::filesystem::path& model_dir,
+chat_template chat_template::load(std::shared_ptr<template_processes> processes,
+                                  const std::filesystem::path& model_dir,
                                   const std::filesystem::path& instead) {
-  chat_template out;
+  chat_template out(std::move(processes));
   const auto config = tokenizer_config::load(model_dir);
   out.variables_ = config.special_tokens().dump();
   if (!instead.empty()) {
@@ -102,7 +112,17 @@ void chat_template::compile() const {
   constexpr std::chrono::seconds time_limit{10};
   for (const auto* name : {"default", "tool_use"}) { // no others are rendered
     if (const auto found = templates_.find(name); found != templates_.end()) {
-      python_interpreter::instance().check(found->second.source, found->second.origin, time_limit);
+      const auto& [source, origin] = found->second;
+      try {
+        const auto answer = processes_->ask({.task = "check", .keep = "1", .source = source}, time_limit);
+        if (answer.kind != "valid") {
+          fail_template(origin, answer.text);
+        }
+      } catch (const template_error& e) { // hung, or took its process with it
+        fail_template(origin, e.what());
+      } catch (const text_unavailable& e) {
+        throw text_error(e.what());
+      }
     }
   }
 }
@@ -113,9 +133,8 @@ bool chat_template::available() const noexcept {
 
 std::string chat_template::render(const chat_request& request) const {
   if (!request.source.empty()) {
-    python_interpreter::instance(); // whether it starts is not the client's business
     try {
-      return run(request, request.source, "the request's template");
+      return run(request, request.source, "the request's template", false);
     } catch (const text_error& e) { // not valid Jinja
       throw template_error(e.what());
     }
@@ -135,23 +154,31 @@ std::string chat_template::render(const chat_request& request) const {
   if (chosen == templates_.end()) {
     throw template_error("the model has several chat templates and none is called 'default'");
   }
-  return run(request, chosen->second.source, chosen->second.origin);
+  return run(request, chosen->second.source, chosen->second.origin, true);
 }
 
-std::string chat_template::run(const chat_request& request, std::string_view source,
-                               std::string_view origin) const {
+std::string chat_template::run(const chat_request& request, std::string_view source, std::string_view origin,
+                               bool keep) const {
   if (request.messages.size() + request.tools.size() + request.extra.size() + request.source.size()
       > longest_conversation) {
     throw template_error("the conversation is over 16 MiB");
   }
-  return python_interpreter::instance().render({.source = source,
-                                                .messages = request.messages,
-                                                .tools = request.tools.empty() ? "null" : request.tools,
-                                                .variables = variables_,
-                                                .extra = request.extra,
-                                                .add_generation_prompt = request.add_generation_prompt,
-                                                .time_limit = request.time_limit},
-                                               origin);
+  auto answer = processes_->ask({.task = "render",
+                                 .keep = keep ? "1" : "0",
+                                 .source = source,
+                                 .messages = request.messages,
+                                 .tools = request.tools.empty() ? "null" : request.tools,
+                                 .variables = variables_,
+                                 .extra = request.extra,
+                                 .add_generation_prompt = request.add_generation_prompt ? "1" : "0"},
+                                request.time_limit);
+  if (answer.kind == "template") {
+    fail_template(origin, answer.text);
+  }
+  if (answer.kind == "request") {
+    throw template_error(answer.text);
+  }
+  return std::move(answer.text);
 }
 
 } // namespace troupe::text

@@ -17,4 +17,11 @@ class template_error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The text side has no room for this request now, or cannot work at all: nobody's fault but ours, answered
+/// as what may be tried again.
+class text_unavailable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 } // namespace troupe::text

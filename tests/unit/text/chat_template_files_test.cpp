@@ -4,6 +4,8 @@
 #include "services/gateway/text/chat_template.hpp"
 #include "services/gateway/text/text_error.hpp"
 
+#include "tests/unit/text/template_programs.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -44,7 +46,7 @@ class chat_template_files : public testing::Test {
 
   std::string write(const std::string& name, const json& value) const { return write(name, value.dump()); }
 
-  chat_template load() const { return chat_template::load(folder_); }
+  chat_template load() const { return chat_template::load(shared_processes(), folder_); }
 
   std::string prompt() const { return load().render({.messages = one_user}); }
 
@@ -94,8 +96,8 @@ TEST_F(chat_template_files, a_file_instead_of_the_models_own_has_the_models_spec
   write("tokenizer_config.json", json{{"chat_template", "one"}, {"bos_token", "<s>"}});
   write("chat_template.jinja", std::string("two"));
   const auto file = write("mine.jinja", std::string("{{ bos_token }}mine"));
-  EXPECT_EQ(chat_template::load(folder_, file).render({.messages = one_user}), "<s>mine");
-  EXPECT_THAT([&] { chat_template::load(folder_, folder_ / "none"); },
+  EXPECT_EQ(chat_template::load(shared_processes(), folder_, file).render({.messages = one_user}), "<s>mine");
+  EXPECT_THAT([&] { chat_template::load(shared_processes(), folder_, folder_ / "none"); },
               ThrowsMessage<text_error>((folder_ / "none").string() + ": no such file"));
 }
 
@@ -117,16 +119,18 @@ TEST_F(chat_template_files, a_broken_template_is_found_when_it_is_loaded) {
   expect_broken(config + ": /chat_template/1/template" + flaw);
   const auto file = write("chat_template.jinja", broken);
   expect_broken(file + flaw);
-  EXPECT_THAT([&] { chat_template::load(folder_, file); }, ThrowsMessage<text_error>(file + flaw));
+  EXPECT_THAT([&] { chat_template::load(shared_processes(), folder_, file); },
+              ThrowsMessage<text_error>(file + flaw));
   write("chat_template.jinja", std::string("fine"));
   const auto tools = write("additional_chat_templates/tool_use.jinja", broken);
   expect_broken(tools + flaw);
-  EXPECT_THAT([&] { chat_template{broken}; }, ThrowsMessage<text_error>("chat template" + flaw));
+  EXPECT_THAT([&] { chat_template(shared_processes(), broken); },
+              ThrowsMessage<text_error>("chat template" + flaw));
 }
 
 TEST_F(chat_template_files, every_kind_of_flaw_is_found_with_its_line) {
   const auto expect_flaw = [](const std::string& source, const std::string& what) {
-    EXPECT_THAT([&] { chat_template{source}; },
+    EXPECT_THAT([&] { chat_template(shared_processes(), source); },
                 ThrowsMessage<text_error>("chat template: the chat template is not valid: " + what));
   };
   expect_flaw("{% for %}", "line 1: Expected an expression, got 'end of statement block'");

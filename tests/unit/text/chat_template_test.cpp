@@ -3,10 +3,11 @@
 #include "services/gateway/text/text_error.hpp"
 #include "tests/unit/text/golden_files.hpp"
 
+#include "tests/unit/text/template_programs.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,7 +26,7 @@ TEST_P(published_template, renders_what_jinja2_renders) {
   if (!dir) {
     TROUPE_SKIP_UNFETCHED("the templates of " + GetParam());
   }
-  const auto chat = chat_template::load(*dir);
+  const auto chat = chat_template::load(shared_processes(), *dir);
   ASSERT_TRUE(chat.available());
   const auto conversations =
       nlohmann::ordered_json::parse(read_file(golden_dir / "chats/conversations.json"));
@@ -60,33 +61,36 @@ constexpr const char* one_user = R"([{"role": "user", "content": "hi"}])";
 
 TEST(chat_template, gives_templates_their_variables) {
   const chat_template chat(
+      shared_processes(),
       "{{ bos_token }}{{ messages[0].content }}|{{ tools is none }}|{{ x }}|{{ documents is none }}",
       {{"bos_token", "<s>"}});
   EXPECT_EQ(chat.render({.messages = one_user, .extra = R"({"x": [1, null]})"}), "<s>hi|True|[1, None]|True");
 }
 
 TEST(chat_template, has_what_transformers_adds_to_jinja) {
-  const chat_template chat("{% for m in messages %}{{ m | tojson }}{% break %}{% endfor %}"
+  const chat_template chat(shared_processes(),
+                           "{% for m in messages %}{{ m | tojson }}{% break %}{% endfor %}"
                            "{% generation %}<a>{% endgeneration %}{{ strftime_now('%Y') | length }}");
   EXPECT_EQ(chat.render({.messages = R"([{"role": "ü<b>", "content": "'"}, {}])"}),
             R"({"role": "ü<b>", "content": "'"}<a>4)");
 }
 
 TEST(chat_template, a_model_without_one_says_so) {
-  const auto chat = chat_template::load(golden_dir / "no such folder");
+  const auto chat = chat_template::load(shared_processes(), golden_dir / "no such folder");
   EXPECT_FALSE(chat.available());
   EXPECT_THAT([&] { chat.render({.messages = one_user}); },
               ThrowsMessage<template_error>(HasSubstr("the model has no chat template")));
 }
 
 TEST(chat_template, what_the_template_raises_is_the_message) {
-  const chat_template chat("{{ raise_exception('only system messages, ' + messages[0].role) }}");
+  const chat_template chat(shared_processes(),
+                           "{{ raise_exception('only system messages, ' + messages[0].role) }}");
   EXPECT_THAT([&] { chat.render({.messages = one_user}); },
               ThrowsMessage<template_error>("only system messages, user"));
 }
 
 TEST(chat_template, a_malformed_request_is_refused_by_name) {
-  const chat_template chat("{{ messages }}");
+  const chat_template chat(shared_processes(), "{{ messages }}");
   const auto refused = [&](chat_request request, const char* what) {
     EXPECT_THAT([&] { chat.render(request); }, ThrowsMessage<template_error>(HasSubstr(what)));
   };
@@ -103,13 +107,13 @@ TEST(chat_template, a_malformed_request_is_refused_by_name) {
 }
 
 TEST(chat_template, half_a_surrogate_pair_is_refused) {
-  const chat_template chat("{{ messages[0] }}");
+  const chat_template chat(shared_processes(), "{{ messages[0] }}");
   EXPECT_THAT([&] { chat.render({.messages = R"(["\ud800"])"}); },
               ThrowsMessage<template_error>(HasSubstr("half of a surrogate pair")));
 }
 
 TEST(chat_template, a_request_may_bring_its_own) {
-  const chat_template chat("of the model", {{"bos_token", "<s>"}});
+  const chat_template chat(shared_processes(), "of the model", {{"bos_token", "<s>"}});
   EXPECT_EQ(chat.render({.messages = one_user, .source = "{{ bos_token }}mine {{ messages[0].content }}"}),
             "<s>mine hi");
   EXPECT_EQ(chat.render({.messages = one_user}), "of the model");
@@ -122,7 +126,7 @@ TEST(chat_template, the_sandbox_holds) {
   for (const char* source :
        {"{{ messages.__class__.__mro__ }}", "{{ messages.append(1) }}", "{{ ''.__class__ }}",
         "{{ cycler.__init__.__globals__.os }}", "{% include '/etc/passwd' %}"}) {
-    const chat_template chat(source);
+    const chat_template chat(shared_processes(), source);
     std::string out;
     try {
       out = chat.render({.messages = one_user});
@@ -133,19 +137,8 @@ TEST(chat_template, the_sandbox_holds) {
   }
 }
 
-TEST(chat_template, an_endless_template_ends_at_the_deadline) {
-  const chat_template endless(
-      "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}");
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_THAT([&] { endless.render({.messages = one_user, .time_limit = std::chrono::milliseconds(200)}); },
-              ThrowsMessage<template_error>(HasSubstr("more than 200 ms")));
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(200));
-  const chat_template next("{{ messages[0].content }}"); // and the interpreter is as good as before
-  EXPECT_EQ(next.render({.messages = one_user}), "hi");
-}
-
 TEST(chat_template, renders_from_many_threads) {
-  const chat_template chat("{% for m in messages %}{{ m.content }};{% endfor %}{{ n }}");
+  const chat_template chat(shared_processes(), "{% for m in messages %}{{ m.content }};{% endfor %}{{ n }}");
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&chat, t] {

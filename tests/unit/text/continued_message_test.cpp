@@ -5,6 +5,8 @@
 #include "services/gateway/text/chat_template.hpp"
 #include "tests/unit/http/fake_codec.hpp"
 
+#include "tests/unit/text/template_programs.hpp"
+
 #include <gtest/gtest.h>
 
 #include <string>
@@ -17,7 +19,7 @@ namespace {
 /// Bytes are tokens, and the template is a real one.
 class template_codec final : public http_test::fake_codec {
  public:
-  explicit template_codec(std::string source) : template_(std::move(source)) {}
+  explicit template_codec(std::string source) : template_(shared_processes(), std::move(source)) {}
 
   std::string render(const chat_request& request) const override { return template_.render(request); }
 

@@ -1,9 +1,8 @@
-// What the embedded interpreter keeps: the model's own templates, and nothing of what comes with requests.
+// What a template process keeps: the model's own templates, and nothing of what comes with requests.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "services/gateway/text/chat_template.hpp"
-#include "services/gateway/text/text_error.hpp"
+#include "services/gateway/template/python_renderer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -41,25 +40,35 @@ long living_templates() {
                   "__import__('gc').get_objects())][1]");
 }
 
+/// What a request comes to, with the conversation of one user who says "hi".
+template_answer ask(const python_renderer& python, const std::string& task, bool keep,
+                    const std::string& source) {
+  return python.answer(
+      {task, keep ? "1" : "0", source, R"([{"role": "user", "content": "hi"}])", "null", "{}", "", "1"});
+}
+
 TEST(kept_templates, are_the_models_whatever_comes_with_requests) {
+  const python_renderer python; // in this process, where the test can look into it
   const std::string own = "the model's: {{ messages[0].content }}";
-  const chat_template chat(own);
+  EXPECT_EQ(ask(python, "check", true, own).kind, "valid");
   const auto identity = "id(kept[\"" + own + "\"])";
   const auto kept = evaluate("len(kept)");
   const auto object = evaluate(identity);
   const auto living = living_templates();
-  constexpr const char* one_user = R"([{"role": "user", "content": "hi"}])";
   for (int i = 0; i < 100; ++i) {
     const auto sent = std::to_string(i) + ": {{ messages[0].content }}";
-    EXPECT_EQ(chat.render({.messages = one_user, .source = sent}), std::to_string(i) + ": hi");
-    EXPECT_THROW(chat.render({.messages = one_user, .source = sent + "{% for %}"}), template_error);
+    EXPECT_EQ(ask(python, "render", false, sent).text, std::to_string(i) + ": hi");
+    EXPECT_EQ(ask(python, "render", false, sent + "{% for %}").kind, "template");
   }
   EXPECT_EQ(evaluate("len(kept)"), kept);
   EXPECT_EQ(evaluate(identity), object);
   EXPECT_EQ(living_templates(), living);
-  EXPECT_EQ(chat.render({.messages = one_user, .source = own}), "the model's: hi");
-  EXPECT_EQ(chat.render({.messages = one_user}), "the model's: hi");
+  EXPECT_EQ(ask(python, "render", false, own).text, "the model's: hi");
+  EXPECT_EQ(ask(python, "render", true, own).text, "the model's: hi");
   EXPECT_EQ(living_templates(), living) << "what is kept is used";
+  const std::string second = "another of the model's";
+  EXPECT_EQ(ask(python, "render", true, second).text, second);
+  EXPECT_EQ(evaluate("len(kept)"), kept + 1) << "a process that never checked it keeps it, too";
 }
 
 } // namespace

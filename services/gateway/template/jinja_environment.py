@@ -1,20 +1,26 @@
 """The Jinja environment and the variables that transformers' apply_chat_template gives to chat templates.
 
-Runs inside the gateway's embedded interpreter: every outcome is a pair of kind and text. Kinds: "prompt", "request"
+Runs inside a template process (main.cpp): every outcome is a pair of kind and text. Kinds: "prompt", "request"
 (the conversation is refused), "template" (the template itself is not valid), "valid".
 """
 
 import datetime
+import importlib
 import json
+import warnings
 
 import jinja2
 import jinja2.ext
 import jinja2.nodes
 import jinja2.sandbox
 
-
-class DeadlineExceeded(BaseException):
-    """Raised into a render that takes too long. Not an Exception, so that nothing in between catches it."""
+# What Jinja2 and Python would import when a template first needs it: by then no file can be opened.
+for name in (
+    "jinja2.constants", "jinja2.debug", "pprint", "textwrap", "traceback", "unicodedata", "encodings.ascii", "encodings.cp1252",
+    "encodings.latin_1", "encodings.raw_unicode_escape", "encodings.unicode_escape", "encodings.utf_16", "encodings.utf_32",
+):
+    importlib.import_module(name)
+warnings.simplefilter("ignore")  # a warning would read the template's source from a file
 
 
 class Generation(jinja2.ext.Extension):
@@ -55,7 +61,7 @@ environment.filters["tojson"] = tojson
 environment.globals["raise_exception"] = raise_exception
 environment.globals["strftime_now"] = strftime_now
 
-# By their source, those that were checked: the model's own. One that comes with a request is compiled for it alone.
+# By their source, those that are to be kept: the model's own. One that comes with a request is compiled for it alone.
 kept = {}
 
 
@@ -67,6 +73,9 @@ def parse(name, text, kind):
     if not isinstance(value, kind):
         raise Refused(f"{name}: {'an array' if kind is list else 'an object'} is expected")
     return value
+
+
+OUT_OF_MEMORY = "it takes more memory than chat templates may have"
 
 
 def one_line(error):
@@ -81,8 +90,8 @@ def compiled(source):
         return environment.from_string(source), None
     except jinja2.exceptions.TemplateSyntaxError as error:
         return None, f"line {error.lineno}: {error.message}"
-    except DeadlineExceeded:
-        raise
+    except MemoryError:
+        return None, OUT_OF_MEMORY
     except Exception as error:
         return None, one_line(error)
 
@@ -95,10 +104,12 @@ def check(source):
     return "valid", ""
 
 
-def render(source, messages, tools, variables, extra, add_generation_prompt, longest):
+def render(source, keep, messages, tools, variables, extra, add_generation_prompt, longest):
     template, flaw = compiled(source)
     if flaw is not None:
         return "template", flaw
+    if keep:
+        kept[source] = template
     try:
         given = {
             "messages": parse("messages", messages, list),
@@ -113,12 +124,20 @@ def render(source, messages, tools, variables, extra, add_generation_prompt, lon
             if name in chosen:
                 raise Refused(f"chat_template_kwargs: '{name}' has its own place in the request")
         prompt = template.render({**given, **chosen})
-        if len(prompt) > longest:
-            return "request", "the rendered prompt is too long"
-        return "prompt", prompt.encode("utf-8")
+        # Before it is encoded, which takes its room once more.
+        prompt = prompt.encode("utf-8") if len(prompt) <= longest else None
+        if prompt is None or len(prompt) > longest:
+            return "request", f"the rendered prompt is over {longest >> 20} MiB"
+        return "prompt", prompt
     except Refused as error:
         return "request", str(error)
     except UnicodeEncodeError:
         return "request", "the conversation has half of a surrogate pair, which is no character"
+    except MemoryError:
+        return "request", f"the chat template cannot render this conversation: {OUT_OF_MEMORY}"
     except Exception as error:
         return "request", f"the chat template cannot render this conversation: {one_line(error)}"
+
+
+# The time zone and the codec of error messages are read now, while files can be.
+assert render("{{ strftime_now('%Y') }}{{ messages | tojson }}", False, "[]", "", "{}", "", True, 99)[0] == "prompt"
