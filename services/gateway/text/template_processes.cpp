@@ -55,12 +55,12 @@ class template_processes::pool {
 
   template_answer ask(const template_request& request, std::chrono::milliseconds time_limit) {
     auto process = take(time_limit);
+    const auto pid = process->pid(); // it has none any more once it is dead
     try {
       auto answer = process->ask(request, time_limit);
       give_back(std::move(process));
       return answer;
     } catch (const template_process_error& e) {
-      const auto pid = process->pid();
       give_back(nullptr);
       log("template-process-ended", std::to_string(pid) + ": " + e.what());
       throw template_error(e.what());
