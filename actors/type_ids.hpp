@@ -10,6 +10,7 @@
 #include "actors/cluster/status_messages.hpp"
 #include "actors/cluster/view_messages.hpp"
 #include "actors/expert/expert_messages.hpp"
+#include "actors/expert/weights_messages.hpp"
 #include "actors/history/history_messages.hpp"
 #include "actors/ids.hpp"
 #include "actors/scheduler/admission_messages.hpp"
@@ -53,6 +54,8 @@ CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors, caf::first_custom_type_id + 40)
   CAF_ADD_ATOM(troupe_actors, troupe, silent_atom, "silent")
   CAF_ADD_ATOM(troupe_actors, troupe, view_atom, "view")
   CAF_ADD_ATOM(troupe_actors, troupe, history_atom, "history")
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::weights_read))
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::weights_chunk))
 CAF_END_TYPE_ID_BLOCK(troupe_actors)
 
 namespace troupe {
