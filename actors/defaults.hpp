@@ -79,6 +79,17 @@ inline constexpr int engine_stall_factor = 20;
 inline constexpr int lone_complaint_factor = 3;
 /// Loading experts from disk.
 inline constexpr auto host_order_timeout = seconds{600};
+/// A worker that is asked for a piece of an expert's weights and says nothing for so long is given up.
+inline constexpr auto weights_chunk_timeout = seconds{2};
+/// One that was given up, or could not be reached, is asked last for so long.
+inline constexpr auto weights_avoid = seconds{10};
+/// Where all workers that have an expert send as many as they may, they are asked again after this pause ...
+inline constexpr auto weights_busy_pause = milliseconds{100};
+/// ... for so long.
+inline constexpr auto weights_busy_wait = seconds{20};
+/// An expert that is being sent and of which nobody has asked for more for so long is not being sent any
+/// more.
+inline constexpr auto weights_idle = seconds{5};
 /// Longest pause before a worker that could not load its experts is asked again; from `reconnect_min` on it
 /// doubles.
 inline constexpr auto host_order_retry_max = seconds{10};
@@ -129,6 +140,13 @@ inline constexpr uint32_t expected_new_tokens = 1024;
 /// Experts that one host order adds at most, so that what is loaded serves early and plans can change
 /// between.
 inline constexpr size_t max_experts_per_order = 64;
+/// Bytes of weights in one message, of which one a fetch is on its way: what an expert batch may wait behind,
+/// a fifth of a millisecond at 10 Gbit/s.
+inline constexpr uint32_t weights_chunk_bytes = 256 * 1024;
+/// Experts that one worker sends at a time; others who ask are told to come again.
+inline constexpr uint32_t max_weights_sent = 4;
+/// Workers that a host is told of for one expert.
+inline constexpr size_t max_weight_sources = 3;
 /// Rows of one micro-batch: prefill is cut into chunks so that decodes never wait for more than this.
 inline constexpr uint32_t max_num_batched_tokens = 512;
 /// Rows that may wait in one expert host; beyond it batches are refused with ec::overloaded.

@@ -10,6 +10,7 @@
 #include "actors/cluster/status_messages.hpp"
 #include "actors/cluster/view_messages.hpp"
 #include "actors/expert/expert_messages.hpp"
+#include "actors/expert/weights_messages.hpp"
 #include "actors/history/history_messages.hpp"
 #include "actors/ids.hpp"
 #include "actors/rebalancer/rebalancer_messages.hpp"
@@ -59,6 +60,8 @@ CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors, caf::first_custom_type_id + 40)
   CAF_ADD_TYPE_ID(troupe_actors, (troupe::placement_change))
   CAF_ADD_TYPE_ID(troupe_actors, (troupe::rebalancer_status))
   CAF_ADD_ATOM(troupe_actors, troupe, placement_atom, "placement")
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::weights_read))
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::weights_chunk))
 CAF_END_TYPE_ID_BLOCK(troupe_actors)
 
 namespace troupe {

@@ -275,6 +275,12 @@ packed_matrix packed_matrix::copy(const packed_shape& shape, std::span<const std
   return result;
 }
 
+packed_matrix packed_matrix::own(const packed_shape& shape, buffer bytes) {
+  packed_matrix result = view(shape, bytes.bytes());
+  result.storage_ = std::move(bytes);
+  return result;
+}
+
 void packed_matrix::unpack_row(std::size_t output, std::span<float> out, std::size_t part) const {
   const std::byte* from = panel(output / panel_columns * shape_.interleave + part);
   const std::size_t column = output % panel_columns;

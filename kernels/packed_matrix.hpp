@@ -139,6 +139,10 @@ class packed_matrix {
   /// @errors kernel_error as `view`
   static packed_matrix copy(const packed_shape& shape, std::span<const std::byte> bytes);
 
+  /// Takes packed bytes over.
+  /// @errors kernel_error as `view`
+  static packed_matrix own(const packed_shape& shape, buffer bytes);
+
   const packed_shape& shape() const { return shape_; }
 
   std::size_t outputs() const { return shape_.outputs; }

@@ -64,6 +64,13 @@ struct held_place {
   bool operator==(const held_place&) const = default;
 };
 
+/// Where an expert worker gets the weights of experts that it is ordered to host.
+enum class weight_origin : uint8_t {
+  files = 0,            ///< from its model folder only
+  peers_then_files = 1, ///< from a worker that has them, or its model folder
+  peers = 2,            ///< it has no files
+};
+
 /// What a worker says of itself when it joins, and again when it joins a restarted scheduler.
 struct worker_hello {
   worker_address address;
@@ -81,6 +88,7 @@ struct worker_hello {
   uint64_t expert_memory_bytes = 0; ///< what it may hold; 0: as much as needed
   uint64_t expert_bytes = 0;        ///< packed size of its largest expert
   std::vector<expert_id> hosted;    ///< experts already loaded
+  weight_origin weights = weight_origin::files;
   // Attention and expert workers.
   engine_progress engine; ///< who joins with a stalled engine is refused
   // Gateways.
@@ -130,11 +138,20 @@ struct cluster_view {
   bool operator==(const cluster_view&) const = default;
 };
 
+/// A worker that has experts loaded which another one is to load.
+struct weight_source {
+  worker_address worker;
+  std::vector<expert_id> experts; ///< ascending
+  bool operator==(const weight_source&) const = default;
+};
+
 /// Scheduler to an expert worker: hold exactly these experts. Answered with host_report once they are loaded.
 struct host_order {
   uint64_t term = 0;
   uint64_t order = 0; ///< grows with each order to this worker; an older one is void
   std::vector<expert_id> experts;
+  /// Who can give it those that it has yet to load, ascending by worker; none to a host that reads files.
+  std::vector<weight_source> sources{};
   bool operator==(const host_order&) const = default;
 };
 
@@ -190,7 +207,7 @@ template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, worker_hello& x) {
   return f(caf::meta::type_name("worker_hello"), x.address, x.fingerprint, x.numerics_class, x.term,
            x.layer_experts, x.max_num_seqs, x.kv_capacity_tokens, x.max_model_len, x.running,
-           x.expert_memory_bytes, x.expert_bytes, x.hosted, x.engine, x.places);
+           x.expert_memory_bytes, x.expert_bytes, x.hosted, x.weights, x.engine, x.places);
 }
 
 template <class Inspector>
@@ -226,8 +243,13 @@ typename Inspector::result_type inspect(Inspector& f, cluster_view& x) {
 }
 
 template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, weight_source& x) {
+  return f(caf::meta::type_name("weight_source"), x.worker, x.experts);
+}
+
+template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, host_order& x) {
-  return f(caf::meta::type_name("host_order"), x.term, x.order, x.experts);
+  return f(caf::meta::type_name("host_order"), x.term, x.order, x.experts, x.sources);
 }
 
 template <class Inspector>

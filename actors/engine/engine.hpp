@@ -5,9 +5,11 @@
 // (virtual time, for tests and simulation).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -160,6 +162,43 @@ struct expert_load_result {
 
 using expert_load_done = std::function<void(expert_load_result)>;
 
+/// An expert that an engine holds, as bytes that another engine of its kind takes. Its bytes stay as long as
+/// this does, dropped or not. Immutable; any thread.
+class expert_image {
+ public:
+  virtual ~expert_image() = default;
+
+  /// Engines that agree on it, and on the model and its numerics class, may exchange the bytes.
+  virtual const std::string& layout() const = 0;
+  virtual uint64_t num_bytes() const = 0;
+  /// Of all bytes. Reads them.
+  virtual uint64_t checksum() const = 0;
+  /// Copies bytes from `offset` on; they lie inside.
+  virtual void read(uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
+/// Where an engine wants the bytes of an expert that come from another one. Used by one thread at a time.
+class expert_sink {
+ public:
+  virtual ~expert_sink() = default;
+
+  /// Makes room; what was written before is forgotten.
+  /// @returns why this engine cannot use such bytes; empty: it can
+  virtual std::string begin(const std::string& layout, uint64_t num_bytes) = 0;
+  /// Bytes from `offset` on, within the room.
+  virtual void write(uint64_t offset, std::span<const std::byte> bytes) = 0;
+  /// Of the whole room, as `expert_image::checksum`.
+  virtual uint64_t checksum() const = 0;
+};
+
+/// Why an expert could not be had; empty: all its bytes are in the sink, and right.
+using expert_fetch_done = std::function<void(std::string error)>;
+
+/// Gets an expert from elsewhere. Calls `done` exactly once, on any thread, before long; touches the sink no
+/// more from then on.
+using expert_fetch =
+    std::function<void(expert_id expert, std::shared_ptr<expert_sink> sink, expert_fetch_done done)>;
+
 class expert_engine {
  public:
   virtual ~expert_engine() = default;
@@ -168,7 +207,11 @@ class expert_engine {
 
   /// Drops what is not in `experts`, then loads what is missing of it, so that no more is held than an order
   /// names; steps go on meanwhile. Reports once.
-  virtual void host(std::vector<expert_id> experts, expert_load_done done) = 0;
+  /// @param fetch  asked for each expert before files are, one after another; none: files only
+  virtual void host(std::vector<expert_id> experts, expert_fetch fetch, expert_load_done done) = 0;
+
+  /// An expert that is loaded, for another engine; null where it is not, or where it is of no use to others.
+  virtual std::shared_ptr<const expert_image> image(expert_id expert) const = 0;
 
   /// Computes one grouped step; all its experts are hosted.
   virtual void submit(expert_step step, expert_done done) = 0;

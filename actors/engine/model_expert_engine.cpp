@@ -6,11 +6,15 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "kernels/model/packed_expert.hpp"
 
 namespace troupe {
 
@@ -57,6 +61,79 @@ class gathered_rows {
   std::vector<model::expert_rows> experts_;
 };
 
+class loaded_image : public expert_image {
+ public:
+  explicit loaded_image(std::shared_ptr<const model::packed_expert> expert) : expert_(std::move(expert)) {}
+
+  const std::string& layout() const override { return expert_->layout(); }
+
+  uint64_t num_bytes() const override { return expert_->num_bytes(); }
+
+  uint64_t checksum() const override { return expert_->checksum(); }
+
+  void read(uint64_t offset, std::span<std::byte> out) const override { expert_->read(offset, out); }
+
+ private:
+  std::shared_ptr<const model::packed_expert> expert_;
+};
+
+/// The memory that the expert will be used in.
+class backend_sink : public expert_sink {
+ public:
+  backend_sink(std::shared_ptr<const model::expert_backend> backend, uint32_t layer)
+      : backend_(std::move(backend)), layer_(layer) {}
+
+  std::string begin(const std::string& layout, uint64_t num_bytes) override {
+    arrived_.reset(); // before there is another one
+    try {
+      arrived_ = backend_->expect(layer_, layout);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    if (arrived_->num_bytes() == num_bytes) {
+      return {};
+    }
+    auto wanted = arrived_->num_bytes();
+    arrived_.reset();
+    return "the expert has " + std::to_string(num_bytes) + " bytes there, and takes " + std::to_string(wanted)
+           + " here";
+  }
+
+  void write(uint64_t offset, std::span<const std::byte> bytes) override { arrived_->write(offset, bytes); }
+
+  uint64_t checksum() const override { return arrived_->checksum(); }
+
+  std::unique_ptr<model::arriving_expert> take() { return std::move(arrived_); }
+
+ private:
+  std::shared_ptr<const model::expert_backend> backend_;
+  uint32_t layer_;
+  std::unique_ptr<model::arriving_expert> arrived_;
+};
+
+/// A fetch that the loading thread waits for. Whoever fetches may outlive the engine.
+class awaited_fetch {
+ public:
+  void finish(std::string error) {
+    std::lock_guard guard(mutex_);
+    if (!error_) {
+      error_ = std::move(error);
+      finished_.notify_all();
+    }
+  }
+
+  std::string wait() {
+    std::unique_lock guard(mutex_);
+    finished_.wait(guard, [this] { return error_.has_value(); });
+    return *error_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  std::optional<std::string> error_;
+};
+
 class model_expert_engine : public expert_engine {
  public:
   explicit model_expert_engine(model_expert_config config)
@@ -65,12 +142,16 @@ class model_expert_engine : public expert_engine {
         backend_(std::move(config.backend)),
         progress_(std::move(config.progress)),
         failed_(std::move(config.failed)),
+        has_files_(config.has_files),
         loader_([this] { load_orders(); }) {}
 
   ~model_expert_engine() override {
     {
       std::lock_guard guard(mutex_);
       stopping_ = true;
+      if (fetch_) {
+        fetch_->finish("the engine ends");
+      }
     }
     arrived_.notify_one();
     loader_.join();
@@ -89,12 +170,17 @@ class model_expert_engine : public expert_engine {
     return largest;
   }
 
-  void host(std::vector<expert_id> experts, expert_load_done done) override {
+  void host(std::vector<expert_id> experts, expert_fetch fetch, expert_load_done done) override {
     {
       std::lock_guard guard(mutex_);
-      orders_.push_back({std::move(experts), std::move(done)});
+      orders_.push_back({std::move(experts), std::move(fetch), std::move(done)});
     }
     arrived_.notify_one();
+  }
+
+  std::shared_ptr<const expert_image> image(expert_id expert) const override {
+    auto packed = backend_->packed(expert.layer, expert.index);
+    return packed ? std::make_shared<const loaded_image>(std::move(packed)) : nullptr;
   }
 
   void submit(expert_step step, expert_done done) override {
@@ -105,6 +191,7 @@ class model_expert_engine : public expert_engine {
  private:
   struct order {
     std::vector<expert_id> experts;
+    expert_fetch fetch;
     expert_load_done done;
   };
 
@@ -153,7 +240,7 @@ class model_expert_engine : public expert_engine {
     for (size_t i = 0; i < wanted.experts.size(); ++i) {
       expert_id id = wanted.experts[i];
       try {
-        backend_->load(id.layer, id.index);
+        load(id, wanted.fetch);
         result.hosted.push_back(id);
       } catch (const std::exception& error) {
         if (!failure) {
@@ -174,6 +261,39 @@ class model_expert_engine : public expert_engine {
     keep_only(result.hosted);
     report(failure, !result.hosted.empty());
     return result;
+  }
+
+  /// From another worker, or from files.
+  void load(expert_id id, const expert_fetch& fetch) {
+    std::string error = "no worker that has it is known";
+    if (fetch && backend_->packed(id.layer, id.index) == nullptr) {
+      auto sink = std::make_shared<backend_sink>(backend_, id.layer);
+      error = run(fetch, id, sink);
+      if (error.empty()) {
+        backend_->take(id.layer, id.index, sink->take());
+        return;
+      }
+    }
+    if (!has_files_ && backend_->packed(id.layer, id.index) == nullptr) {
+      throw std::runtime_error("it cannot be fetched, and there are no files: " + error);
+    }
+    backend_->load(id.layer, id.index);
+  }
+
+  std::string run(const expert_fetch& fetch, expert_id id, const std::shared_ptr<backend_sink>& sink) {
+    auto awaited = std::make_shared<awaited_fetch>();
+    {
+      std::lock_guard guard(mutex_);
+      if (stopping_) {
+        return "the engine ends";
+      }
+      fetch_ = awaited;
+    }
+    fetch(id, sink, [awaited](std::string error) { awaited->finish(std::move(error)); });
+    auto error = awaited->wait();
+    std::lock_guard guard(mutex_);
+    fetch_ = nullptr;
+    return error;
   }
 
   void keep_only(std::vector<expert_id> experts) {
@@ -203,9 +323,11 @@ class model_expert_engine : public expert_engine {
   std::shared_ptr<model::expert_backend> backend_;
   std::function<void(size_t, size_t)> progress_;
   std::function<void(const std::exception&, bool)> failed_;
+  bool has_files_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<order> orders_;
+  std::shared_ptr<awaited_fetch> fetch_; // under way; null: none
   bool stopping_ = false;
   std::thread loader_; // last: runs with everything above in place
 };

@@ -17,6 +17,7 @@ struct model_expert_config {
   model_shape shape;
   std::shared_ptr<model::expert_backend> backend;
   std::shared_ptr<compute_queue> queue;
+  bool has_files = true; ///< false: what cannot be fetched cannot be loaded
   /// Called on the loading thread while an order is carried out: experts loaded of this order, and in all.
   /// May be null.
   std::function<void(size_t loaded, size_t total)> progress;

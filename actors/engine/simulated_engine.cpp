@@ -1,6 +1,7 @@
 #include "actors/engine/simulated_engine.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,8 @@
 #include <caf/scheduler/abstract_coordinator.hpp>
 #include <caf/send.hpp>
 #include <caf/stateful_actor.hpp>
+
+#include "actors/engine/simulated_image.hpp"
 
 namespace troupe {
 
@@ -261,27 +264,72 @@ simulated_expert_engine::simulated_expert_engine(std::shared_ptr<simulated_devic
                                                  std::shared_ptr<simulated_device> loader, config settings)
     : device_(std::move(device)), loader_(std::move(loader)), config_(std::move(settings)) {}
 
-void simulated_expert_engine::host(std::vector<expert_id> experts, expert_load_done done) {
-  orders_.push_back({{experts.begin(), experts.end()}, std::move(done)});
+void simulated_expert_engine::host(std::vector<expert_id> experts, expert_fetch fetch,
+                                   expert_load_done done) {
+  orders_.push_back({{experts.begin(), experts.end()}, std::move(fetch), std::move(done)});
   if (orders_.size() == 1)
     carry_out_first();
 }
 
+std::shared_ptr<const expert_image> simulated_expert_engine::image(expert_id expert) const {
+  if (loaded_.count(expert) == 0)
+    return nullptr;
+  return std::make_shared<const simulated_image>(expert, config_.image_bytes);
+}
+
 void simulated_expert_engine::carry_out_first() {
-  const auto& wanted = orders_.front().experts;
-  std::erase_if(loaded_, [&](expert_id id) { return wanted.count(id) == 0; });
-  const auto missing =
-      std::count_if(wanted.begin(), wanted.end(), [&](expert_id id) { return loaded_.count(id) == 0; });
-  loader_->run(missing * config_.costs.expert_load, [this, keep = shared_from_this()] {
-    auto finished = std::move(orders_.front());
-    orders_.pop_front();
-    if (load_failure_.empty())
-      loaded_ = std::move(finished.experts);
-    expert_load_result result{{loaded_.begin(), loaded_.end()}, load_failure_};
-    if (!orders_.empty())
-      carry_out_first();
-    finished.done(std::move(result));
+  auto& first = orders_.front();
+  std::erase_if(loaded_, [&](expert_id id) { return first.experts.count(id) == 0; });
+  std::set_difference(first.experts.begin(), first.experts.end(), loaded_.begin(), loaded_.end(),
+                      std::inserter(first.missing, first.missing.end()));
+  if (!first.fetch)
+    first.not_fetched.swap(first.missing);
+  fetch_next();
+}
+
+void simulated_expert_engine::fetch_next() {
+  auto& first = orders_.front();
+  if (first.missing.empty()) {
+    read_files();
+    return;
+  }
+  const auto id = first.missing.extract(first.missing.begin()).value();
+  const auto sink = std::make_shared<simulated_sink>(simulated_image{id, config_.image_bytes});
+  first.fetch(id, sink, [this, keep = shared_from_this(), id, sink](std::string error) {
+    if (error.empty() && !sink->is_whole())
+      error = "other bytes than were sent";
+    if (error.empty()) {
+      loaded_.insert(id);
+      ++fetched_;
+    } else {
+      orders_.front().not_fetched.insert(id);
+      orders_.front().fetch_error = std::move(error);
+    }
+    fetch_next();
   });
+}
+
+void simulated_expert_engine::read_files() {
+  const auto& first = orders_.front();
+  if (!config_.has_files && !first.not_fetched.empty()) {
+    finish_first("it cannot be fetched, and there are no files: " + first.fetch_error);
+    return;
+  }
+  const auto missing = static_cast<int64_t>(first.not_fetched.size());
+  loader_->run(missing * config_.costs.expert_load, [this, keep = shared_from_this()] {
+    if (load_failure_.empty())
+      loaded_.merge(orders_.front().not_fetched);
+    finish_first(load_failure_);
+  });
+}
+
+void simulated_expert_engine::finish_first(std::string error) {
+  auto finished = std::move(orders_.front());
+  orders_.pop_front();
+  expert_load_result result{{loaded_.begin(), loaded_.end()}, std::move(error)};
+  if (!orders_.empty())
+    carry_out_first();
+  finished.done(std::move(result));
 }
 
 void simulated_expert_engine::submit(expert_step step, expert_done done) {

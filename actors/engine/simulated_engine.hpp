@@ -119,6 +119,8 @@ class simulated_expert_engine : public expert_engine,
     hash_model model;
     simulated_costs costs;
     uint64_t expert_bytes = 1 << 20;
+    uint64_t image_bytes = 1000; ///< that travel between workers, per expert
+    bool has_files = true;       ///< false: what cannot be fetched cannot be loaded
   };
 
   /// @param loader  where loading runs, so that it does not hold up steps; the same as `device` or another
@@ -129,7 +131,8 @@ class simulated_expert_engine : public expert_engine,
 
   uint64_t expert_bytes() const override { return config_.expert_bytes; }
 
-  void host(std::vector<expert_id> experts, expert_load_done done) override;
+  void host(std::vector<expert_id> experts, expert_fetch fetch, expert_load_done done) override;
+  std::shared_ptr<const expert_image> image(expert_id expert) const override;
   void submit(expert_step step, expert_done done) override;
 
   /// The next `steps` steps fail with this text.
@@ -141,14 +144,24 @@ class simulated_expert_engine : public expert_engine,
   /// The next `steps` steps give outputs one row short.
   void truncate(uint32_t steps) { truncated_steps_ = steps; }
 
+  /// Experts that came from other workers so far.
+  uint64_t fetched() const { return fetched_; }
+
  private:
   struct order {
     std::set<expert_id> experts;
+    expert_fetch fetch;
     expert_load_done done;
+    std::set<expert_id> missing{};     ///< neither fetched nor looked for in files yet
+    std::set<expert_id> not_fetched{}; ///< for files
+    std::string fetch_error{};
   };
 
-  /// Drops, then loads, as the real engine does.
+  /// Drops, then fetches, then loads, as the real engine does.
   void carry_out_first();
+  void fetch_next();
+  void read_files();
+  void finish_first(std::string error);
   expert_step_result compute(const expert_step& step);
 
   std::shared_ptr<simulated_device> device_;
@@ -160,6 +173,7 @@ class simulated_expert_engine : public expert_engine,
   std::string load_failure_;
   uint32_t failing_steps_ = 0;
   uint32_t truncated_steps_ = 0;
+  uint64_t fetched_ = 0;
 };
 
 } // namespace troupe

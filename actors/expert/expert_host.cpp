@@ -93,6 +93,26 @@ bool work_needs_released(const expert_host_state& state, const host_order& order
   return false;
 }
 
+/// How the engine gets experts of an order from other workers; nothing where it reads files.
+expert_fetch fetch_for(const expert_host_state& state, const host_order& order) {
+  if (!state.config.fetcher)
+    return {};
+  std::map<expert_id, std::vector<worker_address>> sources;
+  for (const auto& source : order.sources)
+    for (const auto id : source.experts)
+      sources[id].push_back(source.worker);
+  // Neighbours begin with other workers, so that none of them has to send everything.
+  for (auto& [id, workers] : sources)
+    std::rotate(workers.begin(), workers.begin() + id.index % workers.size(), workers.end());
+  return [fetcher = state.config.fetcher, sources = std::move(sources)](
+             expert_id id, std::shared_ptr<expert_sink> sink, expert_fetch_done done) {
+    const auto found = sources.find(id);
+    auto workers = found == sources.end() ? std::vector<worker_address>{} : found->second;
+    caf::anon_send(fetcher,
+                   std::make_shared<weights_job>(id, std::move(workers), std::move(sink), std::move(done)));
+  };
+}
+
 /// Hands the newest order to the engine once no accepted batch needs what it releases.
 void apply_order(host_pointer self) {
   auto& st = self->state;
@@ -103,11 +123,12 @@ void apply_order(host_pointer self) {
     return;
   pending.loading = true;
   keep_only(st.loaded, pending.order);
-  st.config.engine->host(pending.order.experts, [host = caf::actor_cast<caf::weak_actor_ptr>(self),
-                                                 order = number](expert_load_result result) {
-    post_result<expert_host_actor>(
-        host, std::make_shared<expert_load_done_message>(expert_load_done_message{order, std::move(result)}));
-  });
+  st.config.engine->host(
+      pending.order.experts, fetch_for(st, pending.order),
+      [host = caf::actor_cast<caf::weak_actor_ptr>(self), order = number](expert_load_result result) {
+        post_result<expert_host_actor>(host, std::make_shared<expert_load_done_message>(
+                                                 expert_load_done_message{order, std::move(result)}));
+      });
 }
 
 void start_steps(host_pointer self) {
@@ -325,6 +346,7 @@ worker_hello hello_of(expert_host_state& state, time_point now) {
   result.expert_memory_bytes = state.config.expert_memory_bytes;
   result.expert_bytes = state.config.engine->expert_bytes();
   result.hosted = {state.serving.begin(), state.serving.end()};
+  result.weights = state.config.weights;
   result.engine = state.watch.look(now);
   return result;
 }

@@ -14,6 +14,7 @@
 #include "actors/engine/completion_messages.hpp"
 #include "actors/engine/engine.hpp"
 #include "actors/expert/expert_messages.hpp"
+#include "actors/expert/weights_fetcher.hpp"
 #include "actors/type_ids.hpp"
 
 namespace troupe {
@@ -50,6 +51,8 @@ struct expert_host_config {
   std::chrono::microseconds linger{0};                         ///< how long a lone batch may wait for company
   uint32_t max_steps_in_flight = 1; ///< 2 hides the way to the engine, and merges less
   std::shared_ptr<expert_engine> engine;
+  weight_origin weights = weight_origin::files; ///< where experts come from
+  weights_fetcher_actor fetcher;                ///< null where they come from files
   std::shared_ptr<expert_host_metrics> metrics; ///< may be null
 };
 

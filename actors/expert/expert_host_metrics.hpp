@@ -8,6 +8,18 @@
 
 namespace troupe {
 
+/// How an attempt to get one expert from one worker has ended.
+enum class fetch_outcome : uint8_t {
+  fetched,
+  refused, ///< it does not have the expert, or has another model or layout
+  busy,    ///< it sends as many as it may
+  lost,    ///< it died, could not be reached or said nothing
+  damaged, ///< what came is not what was sent
+};
+
+/// "fetched", "refused", "busy", "lost" or "damaged".
+const char* name_of(fetch_outcome outcome);
+
 /// A listener; called on the actor's thread, so it counts and returns. Every member has an empty default.
 struct expert_host_metrics {
   virtual ~expert_host_metrics() = default;
@@ -25,6 +37,15 @@ struct expert_host_metrics {
 
   /// Whenever it changes: (row, expert) pairs that wait.
   virtual void on_queue(uint64_t /*queued_rows*/) {}
+
+  /// A worker was asked for an expert's weights and has sent them, or not.
+  virtual void on_fetch(fetch_outcome /*outcome*/) {}
+
+  /// A piece of weights was handed to another worker. Called on another actor's thread than the rest.
+  virtual void on_weights_sent(uint64_t /*num_bytes*/) {}
+
+  /// A piece of weights has come from another worker. Likewise, and so is on_fetch().
+  virtual void on_weights_received(uint64_t /*num_bytes*/) {}
 
   /// The hosted experts have changed.
   virtual void on_hosted(uint64_t /*num_experts*/) {}

@@ -166,6 +166,12 @@ struct scheduler_state {
   bool may_order(const contact& to) const { return !to.in_flight && now() >= to.retry_at; }
 
   void settle_if_stuck();
+  /// An expert that nobody has loaded is given to a worker that has files, where only such as have none
+  /// should hold it, and is free to move again once it is loaded.
+  /// @returns whether the target has changed
+  bool rescue_orphans();
+  /// Who can give the host those of these experts that it has yet to load.
+  std::vector<weight_source> sources_for(worker_id id, const std::vector<expert_id>& experts) const;
   void issue_order(worker_id id, contact& to, std::vector<expert_id> experts);
   void order_done(worker_id id, uint64_t order, const host_report* report, const std::string& error);
   void place_requests();
@@ -189,7 +195,8 @@ struct scheduler_state {
   admission_policy admission_{{}};
   std::vector<uint32_t> layer_experts_;                   ///< that target and rollout have been told
   placement_target target_{placement_target::settings{}}; ///< who should hold what
-  placement_rollout rollout_;                             ///< from there to who holds it
+  std::set<expert_id> rescued_; ///< of which it says so because nobody else could load them
+  placement_rollout rollout_;   ///< from there to who holds it
   std::map<worker_id, contact> contacts_;
   std::map<worker_id, departure> departures_;
   std::map<expert_id, pending_move> moves_;

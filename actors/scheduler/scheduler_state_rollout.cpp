@@ -1,5 +1,6 @@
 // scheduler_state: from what has changed to a target, a publication, and orders to the expert hosts.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -39,8 +40,11 @@ void scheduler_state::act() {
   if (is_recovering() || is_doubtful())
     return;
   has_target_ = has_target_ || members_.count(worker_role::expert) >= config_.min_expert_workers;
+  const auto loaded = [this](expert_id expert) { return rollout_.hosts_with(expert); };
   if (has_target_ && target_.wants_repair())
-    rollout_.retarget(target_.repair([this](expert_id expert) { return rollout_.hosts_with(expert); }));
+    rollout_.retarget(target_.repair(loaded));
+  if (has_target_ && rescue_orphans())
+    rollout_.retarget(target_.repair(loaded));
   if (view_changed_ || rollout_.wants_route())
     publish();
   issue_orders();
@@ -78,11 +82,34 @@ void scheduler_state::settle_if_stuck() {
   event("placement-unbalanced", "workers have no room to exchange experts");
 }
 
+std::vector<weight_source> scheduler_state::sources_for(worker_id id,
+                                                        const std::vector<expert_id>& experts) const {
+  if (members_.find(id)->hello.weights == weight_origin::files)
+    return {};
+  std::map<worker_id, std::vector<expert_id>> by_worker;
+  for (auto expert : experts) {
+    const auto hosts = rollout_.hosts_with(expert);
+    if (std::find(hosts.begin(), hosts.end(), id) != hosts.end())
+      continue;
+    // Of many hosts neighbours name other ones.
+    for (size_t i = 0; i < std::min(hosts.size(), defaults::max_weight_sources); ++i)
+      by_worker[hosts[(expert.index + i) % hosts.size()]].push_back(expert);
+  }
+  std::vector<weight_source> result;
+  for (auto& [worker, held] : by_worker)
+    if (const auto* member = members_.find(worker))
+      result.push_back({member->hello.address, std::move(held)});
+  return result;
+}
+
 void scheduler_state::issue_order(worker_id id, contact& to, std::vector<expert_id> experts) {
   auto order = to.order = ++last_order_;
   to.in_flight = true;
   auto self = self_;
-  self_->request(to.member, defaults::host_order_timeout, host_order{term_, order, std::move(experts)})
+  auto sources = sources_for(id, experts);
+  self_
+      ->request(to.member, defaults::host_order_timeout,
+                host_order{term_, order, std::move(experts), std::move(sources)})
       .then([self, id,
              order](const host_report& report) { self->state.order_done(id, order, &report, report.error); },
             [self, id, order](const caf::error& error) {

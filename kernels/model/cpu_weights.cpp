@@ -112,6 +112,15 @@ void cpu_weights::finish(kernels::expert_weights& weights) const {
   weights.act = config().activation;
 }
 
+kernels::expert_weights cpu_weights::assemble(kernels::packed_matrix gate_up,
+                                              kernels::packed_matrix down) const {
+  kernels::expert_weights result;
+  result.gate_up = std::move(gate_up);
+  result.down = std::move(down);
+  finish(result);
+  return result;
+}
+
 checkpoint_source::checkpoint_source(std::shared_ptr<const tensor_source> tensors, kernels::isa set,
                                      weight_coding coding)
     : cpu_weights(tensors->config(), tensors->type(), tensors->quant()),

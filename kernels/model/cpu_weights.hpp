@@ -48,6 +48,9 @@ class cpu_weights : public weight_source {
   /// not let themselves be.
   virtual std::size_t largest_expert(std::size_t layer) const;
 
+  /// An expert from packed bytes that came from elsewhere, in the layout that `expert` would give.
+  kernels::expert_weights assemble(kernels::packed_matrix gate_up, kernels::packed_matrix down) const;
+
   /// Called when an expert that was given is not used any more: pages of a mapped file go.
   virtual void forget(std::size_t layer, std::size_t expert) const noexcept = 0;
 

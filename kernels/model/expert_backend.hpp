@@ -5,10 +5,15 @@
 #include "kernels/tensor.hpp"
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace troupe::model {
+
+class packed_expert;   // packed_expert.hpp
+class arriving_expert; // likewise
 
 /// Rows for one expert.
 struct expert_rows {
@@ -36,6 +41,18 @@ class expert_backend {
   /// @errors  model_error when the model has no such layer or expert, or its bytes are damaged;
   ///          std::bad_alloc; std::runtime_error where a device fails
   virtual void load(std::size_t layer, std::size_t expert) = 0;
+
+  /// The bytes of an expert that is loaded, for another backend of this kind: null where it is not loaded, or
+  /// where experts of this device are of no use to others.
+  virtual std::shared_ptr<const packed_expert> packed(std::size_t layer, std::size_t expert) const;
+
+  /// Room for an expert of `layer` whose bytes come from another backend, which has them as `layout`.
+  /// @errors  model_error where this one would lay it out otherwise; std::bad_alloc
+  virtual std::unique_ptr<arriving_expert> expect(std::size_t layer, const std::string& layout) const;
+
+  /// Loads an expert from bytes that have all arrived. One that is there already is left alone.
+  /// @errors  model_error where they make no sense
+  virtual void take(std::size_t layer, std::size_t expert, std::unique_ptr<arriving_expert> arrived);
 
   /// Forgets an expert; its memory goes when the last computation with it ends. @returns whether it was there
   virtual bool unload(std::size_t layer, std::size_t expert) = 0;

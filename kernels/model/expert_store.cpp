@@ -1,6 +1,7 @@
 #include "kernels/model/expert_store.hpp"
 
 #include "kernels/error.hpp"
+#include "kernels/model/packed_expert.hpp"
 
 #include <utility>
 
@@ -20,19 +21,50 @@ expert_store::expert_store(kernels::context& ctx, std::shared_ptr<const cpu_weig
     experts_.emplace_back(layer.moe() == nullptr ? 0 : layer.moe()->num_experts);
 }
 
-void expert_store::load(std::size_t layer, std::size_t expert) {
+void expert_store::check(std::size_t layer, std::size_t expert) const {
   if (layer >= experts_.size() || expert >= experts_[layer].size())
     throw model_error("the model has no expert " + std::to_string(expert) + " in layer "
                       + std::to_string(layer));
-  if (has(layer, expert))
-    return;
-  auto loaded = std::make_shared<const kernels::expert_weights>(weights_->expert(layer, expert));
+}
+
+void expert_store::put(std::size_t layer, std::size_t expert, kernels::expert_weights weights) {
+  auto loaded = std::make_shared<const kernels::expert_weights>(std::move(weights));
   const std::lock_guard lock{mutex_};
   auto& place = experts_[layer][expert];
   if (place != nullptr)
     return; // another thread was faster
   num_bytes_ += bytes_of(*loaded);
   place = std::move(loaded);
+}
+
+void expert_store::load(std::size_t layer, std::size_t expert) {
+  check(layer, expert);
+  if (!has(layer, expert))
+    put(layer, expert, weights_->expert(layer, expert));
+}
+
+std::shared_ptr<const packed_expert> expert_store::packed(std::size_t layer, std::size_t expert) const {
+  snapshot loaded;
+  {
+    const std::lock_guard lock{mutex_};
+    if (layer < experts_.size() && expert < experts_[layer].size())
+      loaded = experts_[layer][expert];
+  }
+  if (loaded == nullptr)
+    return nullptr;
+  return std::make_shared<const packed_expert>(expert_layout(*weights_, layer, loaded->gate_up.format()),
+                                               std::move(loaded), weights_);
+}
+
+std::unique_ptr<arriving_expert> expert_store::expect(std::size_t layer, const std::string& layout) const {
+  check(layer, 0);
+  return std::make_unique<arriving_expert>(*weights_, layer, layout);
+}
+
+void expert_store::take(std::size_t layer, std::size_t expert, std::unique_ptr<arriving_expert> arrived) {
+  check(layer, expert);
+  if (!has(layer, expert))
+    put(layer, expert, arrived->assemble(*weights_));
 }
 
 bool expert_store::unload(std::size_t layer, std::size_t expert) {

@@ -21,6 +21,9 @@ class expert_store final : public expert_backend {
   expert_store(kernels::context& ctx, std::shared_ptr<const cpu_weights> weights);
 
   void load(std::size_t layer, std::size_t expert) override;
+  std::shared_ptr<const packed_expert> packed(std::size_t layer, std::size_t expert) const override;
+  std::unique_ptr<arriving_expert> expect(std::size_t layer, const std::string& layout) const override;
+  void take(std::size_t layer, std::size_t expert, std::unique_ptr<arriving_expert> arrived) override;
   bool unload(std::size_t layer, std::size_t expert) override;
 
   bool has(std::size_t layer, std::size_t expert) const;
@@ -36,6 +39,10 @@ class expert_store final : public expert_backend {
 
  private:
   using snapshot = std::shared_ptr<const kernels::expert_weights>;
+
+  /// @errors  model_error where the model has no such expert
+  void check(std::size_t layer, std::size_t expert) const;
+  void put(std::size_t layer, std::size_t expert, kernels::expert_weights weights);
 
   kernels::context& ctx_;
   std::shared_ptr<const cpu_weights> weights_;

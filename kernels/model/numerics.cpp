@@ -25,4 +25,19 @@ std::string numerics_class(kernels::dtype type, const quantization& quant,
          + std::to_string(kernels::arithmetic_revision);
 }
 
+std::optional<class_parts> parts_of_class(const std::string& name) {
+  // Few enough to try them all, so that no second place knows how names are made.
+  for (const auto type : {kernels::dtype::f32, kernels::dtype::bf16})
+    for (int experts = 0; experts <= static_cast<int>(last_expert_quant); ++experts)
+      for (int dense = 0; dense <= static_cast<int>(last_dense_quant); ++dense)
+        for (const auto rows : {kernels::row_quant::none, kernels::row_quant::int8})
+          for (const auto kv_type : {type, kernels::dtype::int8}) {
+            const class_parts parts{
+                type, {static_cast<expert_quant>(experts), static_cast<dense_quant>(dense), rows}, kv_type};
+            if (numerics_class(parts.type, parts.quant, parts.kv_type) == name)
+              return parts;
+          }
+  return std::nullopt;
+}
+
 } // namespace troupe::model

@@ -31,4 +31,15 @@ kernels::dtype resolve_dtype(dtype_choice choice, const checkpoint& weights);
 std::string numerics_class(kernels::dtype type, const quantization& quant = {},
                            std::optional<kernels::dtype> kv_type = {}, device_kind kind = device_kind::cpu);
 
+/// What a numerics class of CPUs stands for.
+struct class_parts {
+  kernels::dtype type = kernels::dtype::f32;
+  quantization quant;
+  kernels::dtype kv_type = kernels::dtype::f32;
+};
+
+/// The parts of which `numerics_class` makes `name` on this CPU with this program's arithmetic; nothing where
+/// there are none.
+std::optional<class_parts> parts_of_class(const std::string& name);
+
 } // namespace troupe::model

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include <caf/actor.hpp>
+#include <caf/send.hpp>
+
 #include "actors/engine/model_expert_engine.hpp"
 #include "kernels/model/error.hpp"
 #include "services/process/compute.hpp"
@@ -11,13 +14,16 @@ namespace troupe {
 
 expert_service::expert_service(const service_site& site, const model_source& source,
                                std::shared_ptr<compute_queue> queue, const expert_options& options,
-                               expert_peers peers, std::shared_ptr<expert_host_metrics> metrics)
+                               expert_peers peers, weight_origin origin,
+                               std::shared_ptr<expert_host_metrics> metrics)
     : site_(site) {
   log_gpu_refused(source, site.log);
   model_expert_config engine;
   engine.shape = shape_of(source);
   engine.backend = make_backend(source, queue->context())->make_experts();
   engine.queue = std::move(queue);
+  const bool has_files = origin != weight_origin::peers;
+  engine.has_files = has_files;
   engine.progress = [log = site.log, start = std::chrono::steady_clock::now(),
                      told = std::chrono::steady_clock::time_point{}](size_t loaded, size_t total) mutable {
     // Once a second, and at the end of what took longer than that.
@@ -31,7 +37,11 @@ expert_service::expert_service(const service_site& site, const model_source& sou
       log.line("loading-experts", std::to_string(loaded) + " of " + std::to_string(total));
     }
   };
-  engine.failed = [log = site.log, peers](const std::exception& error, bool has_any) {
+  engine.failed = [log = site.log, peers, has_files](const std::exception& error, bool has_any) {
+    if (!has_files) { // what no worker has now, one may have later
+      log.line("experts-not-fetched", error.what());
+      return;
+    }
     const bool is_written_again = dynamic_cast<const model::cache_damaged*>(&error) != nullptr;
     if (peers == expert_peers::none || !has_any || is_written_again) {
       log.line("experts-unusable", error.what());
@@ -43,8 +53,30 @@ expert_service::expert_service(const service_site& site, const model_source& sou
   host.expert_memory_bytes = options.expert_memory;
   host.linger = std::chrono::microseconds{options.linger_us};
   host.engine = make_model_expert_engine(std::move(engine));
+  host.weights = origin;
+  if (peers == expert_peers::possible) {
+    weights_sender_config sender;
+    sender.engine = host.engine;
+    sender.metrics = metrics;
+    sender_ = spawn_weights_sender(site.system, std::move(sender));
+  }
+  if (origin != weight_origin::files) {
+    weights_fetcher_config fetcher;
+    fetcher.reader = site.address.id;
+    fetcher.fingerprint = source.fingerprint;
+    fetcher.numerics_class = source.numerics_class;
+    fetcher.directory = site.directory;
+    fetcher.has_files = has_files;
+    fetcher.metrics = metrics;
+    fetcher_ = spawn_weights_fetcher(site.system, std::move(fetcher));
+    host.fetcher = fetcher_;
+  }
   host.metrics = std::move(metrics);
   actor_ = spawn_expert_host(site.system, std::move(host));
+}
+
+expert_service::~expert_service() {
+  stop(std::chrono::milliseconds{0});
 }
 
 void expert_service::join() {
@@ -56,6 +88,13 @@ void expert_service::stop(std::chrono::milliseconds patience) {
     membership_->stop(patience);
   }
   actor_ = nullptr;
+  for (const auto& actor : {caf::actor_cast<caf::actor>(sender_), caf::actor_cast<caf::actor>(fetcher_)}) {
+    if (actor) {
+      caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    }
+  }
+  sender_ = nullptr;
+  fetcher_ = nullptr;
 }
 
 } // namespace troupe

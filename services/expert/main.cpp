@@ -1,7 +1,12 @@
 // troupe-expert: an expert worker of a cluster.
+#include <optional>
+
 #include "actors/defaults.hpp"
+#include "actors/expert/weights_sender.hpp"
+#include "kernels/model/peer_weights.hpp"
 #include "services/expert/expert_service.hpp"
 #include "services/metrics/expert_families.hpp"
+#include "services/process/cluster_model.hpp"
 #include "services/process/cluster_process.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/flag_notes.hpp"
@@ -10,6 +15,16 @@
 
 namespace troupe {
 namespace {
+
+weight_origin origin_of(const model_options& model, const expert_options& options) {
+  if (options.weights_from == "files") {
+    return weight_origin::files;
+  }
+  if (!model::has_weights(model.model_dir)) {
+    return weight_origin::peers;
+  }
+  return options.weights_from == "peers" ? weight_origin::peers_then_files : weight_origin::files;
+}
 
 int run(const std::vector<std::string>& arguments) {
   model_options model;
@@ -27,14 +42,32 @@ int run(const std::vector<std::string>& arguments) {
   stop_signal stop;
   process_log log(cluster.name);
   log_unread_variables(parser, log);
-  model_source source = open_model(model);
+  const auto origin = origin_of(model, options);
+  model_source source;
+  if (origin != weight_origin::peers) {
+    source = open_model(model);
+  } else {
+    model::load_config(model.model_dir); // a folder without even that is told of at once
+  }
   auto queue = make_compute_queue(model, log); // outlives the actors
+  // Without a fingerprint, which goes with any: until the scheduler has told it.
   cluster_process process(cluster, source.fingerprint, log);
+  auto site = process.site(worker_role::expert);
+  if (origin == weight_origin::peers) {
+    auto known = ask_cluster_model(site);
+    if (!known) {
+      return stop_signal::exit_status();
+    }
+    source = open_model_of_peers(model, known->fingerprint, known->numerics_class);
+    log.line("weights-from-peers",
+             model.model_dir + " has no weights; model " + known->fingerprint + ", " + known->numerics_class);
+  }
   auto families = std::make_shared<metrics::registry>(cluster.metrics_prefix,
                                                       metrics::labels{{"model_name", model.model_name()}});
-  expert_service expert(process.site(worker_role::expert), source, queue, options, expert_peers::possible,
+  expert_service expert(site, source, queue, options, expert_peers::possible, origin,
                         std::make_shared<metrics::expert_families>(families));
   process.peers().publish(cluster.name, expert.actor());
+  process.peers().publish(weights_service(cluster.name), expert.sender());
   expert.join();
   auto scrapes = process.announce(families);
   stop.wait();

@@ -24,7 +24,12 @@ expert_families::expert_families(std::shared_ptr<registry> families)
       step_seconds_(families_->histogram("expert_step_seconds", "One grouped GEMM over merged batches",
                                          expert_batch_seconds)),
       steps_(families_->counter("expert_steps_total", "Grouped GEMMs computed")),
-      batches_(families_->counter("expert_batches_total", "Expert batches answered with rows")) {}
+      batches_(families_->counter("expert_batches_total", "Expert batches answered with rows")),
+      weights_sent_(families_->counter("expert_weights_sent_bytes_total",
+                                       "Bytes of experts' weights given to other expert workers")),
+      weights_received_(families_->counter("expert_weights_received_bytes_total",
+                                           "Bytes of experts' weights that came from other expert workers")) {
+}
 
 void expert_families::on_batch(uint32_t /*layer*/, uint32_t /*num_rows*/, uint64_t queue_ns,
                                uint64_t compute_ns) {
@@ -64,6 +69,21 @@ void expert_families::on_refusal(ec code) {
 
 void expert_families::on_queue(uint64_t queued_rows) {
   queue_rows_.Set(static_cast<double>(queued_rows));
+}
+
+void expert_families::on_fetch(fetch_outcome outcome) {
+  families_
+      ->counter("expert_fetches_total", "Attempts to get an expert from another worker, by how they ended",
+                {{"outcome", name_of(outcome)}})
+      .Increment();
+}
+
+void expert_families::on_weights_sent(uint64_t num_bytes) {
+  weights_sent_.Increment(static_cast<double>(num_bytes));
+}
+
+void expert_families::on_weights_received(uint64_t num_bytes) {
+  weights_received_.Increment(static_cast<double>(num_bytes));
 }
 
 void expert_families::on_hosted(uint64_t num_experts) {

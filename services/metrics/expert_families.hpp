@@ -20,6 +20,9 @@ class expert_families final : public expert_host_metrics {
   void on_refusal(ec code) override;
   void on_queue(uint64_t queued_rows) override;
   void on_hosted(uint64_t num_experts) override;
+  void on_fetch(fetch_outcome outcome) override;
+  void on_weights_sent(uint64_t num_bytes) override;
+  void on_weights_received(uint64_t num_bytes) override;
 
  private:
   prometheus::Counter& rows_of(size_t layer, size_t expert);
@@ -31,6 +34,8 @@ class expert_families final : public expert_host_metrics {
   prometheus::Histogram& step_seconds_;
   prometheus::Counter& steps_;
   prometheus::Counter& batches_;
+  prometheus::Counter& weights_sent_;
+  prometheus::Counter& weights_received_;
   std::vector<std::vector<prometheus::Counter*>> rows_; ///< [layer][expert]; null until it has had a row
 };
 

@@ -152,11 +152,20 @@ void attention_options::declare(option_parser& parser) {
   parser.bytes("kv-cache-memory", "memory of the KV cache", &kv_cache_memory);
 }
 
-void expert_options::declare(option_parser& parser) {
+void expert_options::declare(option_parser& parser, bool has_peers) {
   parser.bytes("expert-memory", "memory for expert weights on an expert worker; 0: as much as needed",
                &expert_memory);
   parser.number("expert-linger-us", "microseconds that a lone expert batch waits for others of its layer",
                 &linger_us, 0, 100000);
+  if (has_peers) {
+    parser.choice(
+        "weights-from", {"files", "peers", "auto"},
+        "where an expert worker gets the weights that it is ordered to hold: its model folder; another "
+        "expert worker that holds them, or the folder where none can give them; auto: peers where the "
+        "folder has no weights. A folder for peers needs config.json and nothing else: dtype and "
+        "quantization are then the cluster's",
+        &weights_from);
+  }
 }
 
 void scheduler_options::declare(option_parser& parser, expert_worker_count count, bool can_wait) {

@@ -70,8 +70,10 @@ struct attention_options {
 struct expert_options {
   uint64_t expert_memory = 0; ///< 0: as much as needed
   uint32_t linger_us = 0;
+  std::string weights_from = "files";
 
-  void declare(option_parser& parser);
+  /// @param has_peers  there are other workers to get weights from
+  void declare(option_parser& parser, bool has_peers = true);
 };
 
 /// What --expert-workers means to a program.

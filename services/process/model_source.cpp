@@ -6,6 +6,7 @@
 
 #include "kernels/model/numerics.hpp"
 #include "kernels/model/open_weights.hpp"
+#include "kernels/model/peer_weights.hpp"
 #include "services/options/device_choice.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/stop_signal.hpp"
@@ -55,6 +56,26 @@ void open_for_device(const model_options& options, const model::open_options& op
   }
   source.tensors = std::move(tensors);
   source.weights = source.tensors;
+}
+
+/// @throws option_error where a flag asks for something else than the cluster has
+void check_asked(const model_options& options, const model::class_parts& has,
+                 const std::string& numerics_class) {
+  auto asked = quantization_of(options);
+  const char* flag = nullptr;
+  if (options.dtype != "auto"
+      && has.type != (options.dtype == "float32" ? kernels::dtype::f32 : kernels::dtype::bf16)) {
+    flag = "--dtype";
+  } else if (options.expert_quant != "auto" && asked.experts != has.quant.experts) {
+    flag = "--expert-quant";
+  } else if (options.dense_quant != "auto" && asked.dense != has.quant.dense) {
+    flag = "--dense-quant";
+  }
+  if (flag != nullptr) {
+    throw option_error(std::string{flag}
+                       + ": weights that come from other workers are as the cluster has them: '"
+                       + numerics_class + "'");
+  }
 }
 
 void give_up_when_told() {
@@ -145,6 +166,34 @@ model_source open_model(const model_options& options) {
   source.kv_type = options.kv_cache_dtype == "int8" ? kernels::dtype::int8 : source.type;
   source.numerics_class =
       model::numerics_class(source.type, source.weights->quant(), source.kv_type, source.device.kind);
+  return source;
+}
+
+model_source open_model_of_peers(const model_options& options, const std::string& fingerprint,
+                                 const std::string& numerics_class) {
+  options.check();
+  model_source source;
+  source.device = choose_device(options);
+  if (source.device.kind != model::device_kind::cpu) {
+    throw option_error(
+        "--weights-from: only workers that compute on the CPU take weights from others; choose "
+        "--device cpu, or files");
+  }
+  auto parts = model::parts_of_class(numerics_class);
+  if (!parts) {
+    throw option_error("--weights-from: the cluster's experts are computed as '" + numerics_class
+                       + "', which this program on this machine does not");
+  }
+  check_asked(options, *parts, numerics_class);
+  source.config = model::load_config(options.model_dir);
+  source.generation = model::load_generation_config(options.model_dir, source.config);
+  source.cpu_weights = std::make_shared<const model::peer_weights>(source.config, parts->type, parts->quant,
+                                                                   fingerprint, options.model_dir);
+  source.weights = source.cpu_weights;
+  source.type = parts->type;
+  source.kv_type = parts->kv_type;
+  source.fingerprint = fingerprint;
+  source.numerics_class = numerics_class;
   return source;
 }
 

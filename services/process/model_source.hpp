@@ -56,6 +56,13 @@ model::weight_coding coding_of(const model_options& options, kernels::isa set);
 /// @throws model::model_error, option_error
 model_source open_model(const model_options& options);
 
+/// Opens a folder that has config.json and no weights, which other workers of the cluster have.
+/// @param fingerprint     of the cluster's model
+/// @param numerics_class  of its expert workers; flags that ask for another one are an error
+/// @throws model::model_error, option_error
+model_source open_model_of_peers(const model_options& options, const std::string& fingerprint,
+                                 const std::string& numerics_class);
+
 /// What actors must know of it.
 model_shape shape_of(const model_source& source);
 

@@ -59,7 +59,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   gateway_flags.declare(parser);
   model.declare(parser);
   attention_flags.declare(parser);
-  expert_flags.declare(parser);
+  expert_flags.declare(parser, /*has_peers=*/false);
   // The one expert worker of this process: the scheduler would wait for further ones for ever.
   scheduler_flags.declare(parser, expert_worker_count::fixed);
   if (parser.parse(arguments) == option_parser::outcome::help) {
@@ -98,7 +98,8 @@ int serve_command(const std::vector<std::string>& arguments) {
       system, scheduler_flags, std::make_shared<metrics::scheduler_families>(families, events),
       std::make_shared<metrics::rebalancer_families>(families, events), std::move(from));
   expert_service expert(site(worker_role::expert, "expert-0"), source, queue, expert_flags,
-                        expert_peers::none, std::make_shared<metrics::expert_families>(families));
+                        expert_peers::none, weight_origin::files,
+                        std::make_shared<metrics::expert_families>(families));
   attention_service attention(site(worker_role::attention, "attention-0"), source, queue, model,
                               attention_flags, std::make_shared<metrics::attention_families>(families));
   gateway_service gateway(site(worker_role::gateway, "gateway-0"), source, model, gateway_flags,

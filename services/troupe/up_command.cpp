@@ -272,7 +272,9 @@ int up_command(const std::vector<std::string>& arguments) {
     flag_words flags;
     add_model(flags, model, expert_threads,
               processors_of(pinned, i, scheduler.expert_workers, expert_threads));
-    flags.add_number("expert-memory", expert.expert_memory).add_number("expert-linger-us", expert.linger_us);
+    flags.add_number("expert-memory", expert.expert_memory)
+        .add_number("expert-linger-us", expert.linger_us)
+        .add("weights-from", expert.weights_from);
     flags.add("scheduler", endpoint);
     add_metrics(flags);
     start(child("troupe-expert", "expert-" + std::to_string(i), 2, flags));

@@ -58,6 +58,26 @@ TEST(cluster_test, property_requests_survive_the_deaths_of_any_workers_and_the_s
   EXPECT_GT(num_retries, 50U) << "the deaths did not hit what they were meant for";
 }
 
+TEST(cluster_test, property_a_host_without_files_serves_while_any_one_host_dies_again_and_again) {
+  uint64_t num_fetched = 0;
+  for (uint32_t seed = 1; seed <= 40 && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    whole_cluster cluster{seed, 2};
+    plan_disturbed_run(cluster, 0);
+    for (auto when = 0ms; when < 4s; when += 800ms) // each is back, and loaded, before the next one dies
+      cluster.later(when + cluster.up_to(200ms), [&cluster] {
+        cluster.pass_some_messages();
+        cluster.kill_host(cluster.below(3));
+      });
+    finish(cluster);
+    cluster.expect_undisturbed_output();
+    cluster.wait_until_whole();
+    cluster.expect_nothing_left();
+    num_fetched += cluster.num_fetched();
+  }
+  EXPECT_GT(num_fetched, 400U) << "the host without files has got few experts";
+}
+
 TEST(cluster_test, choices_beyond_the_seats_say_the_same_one_after_another) {
   for (uint32_t seed = 1; seed <= 10 && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

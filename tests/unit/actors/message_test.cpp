@@ -118,6 +118,7 @@ worker_hello sample() {
           1U << 30U,
           1U << 20U,
           {sample<expert_id>()},
+          weight_origin::peers,
           {5, 6, 7},
           {{sample<request_id>(), sample<worker_id>(), 2, 300}}};
 }
@@ -155,7 +156,18 @@ worker_welcome sample() {
 
 template <>
 host_order sample() {
-  return {3, 8, {sample<expert_id>(), {1, 2}}};
+  return {3, 8, {sample<expert_id>(), {1, 2}}, {{sample<worker_address>(), {{1, 2}}}}};
+}
+
+template <>
+weights_read sample() {
+  return {sample<worker_id>(), 3, "model", "cpu", sample<expert_id>(), 256, 512};
+}
+
+template <>
+weights_chunk sample() {
+  const std::byte bytes[] = {std::byte{1}, std::byte{2}, std::byte{3}};
+  return {"layout", 259, 77, 256, payload::copy_of(bytes)};
 }
 
 template <>
@@ -276,7 +288,7 @@ using message_types =
                      worker_welcome, cluster_view, host_order, host_report, lease_renewal, admission_request,
                      assignment, expert_host_status, attention_status, scheduler_status, shared_view_change,
                      activation_report, activation_receipt, history_snapshot, placement_command,
-                     placement_change, rebalancer_status>;
+                     placement_change, rebalancer_status, weights_read, weights_chunk>;
 
 TYPED_TEST_SUITE(message_test, message_types);
 

@@ -126,7 +126,7 @@ class serving_system : public deterministic_system {
   }
 
   /// An expert host that holds nothing yet.
-  host add_host(const std::string& name, expert_host_config config = {}) {
+  host add_host(const std::string& name, expert_host_config config = {}, bool has_files = true) {
     host result;
     result.address = {{++last_worker_}, worker_role::expert, name, ""};
     result.device = add_device();
@@ -134,6 +134,7 @@ class serving_system : public deterministic_system {
     simulated_expert_engine::config settings;
     settings.model = model;
     settings.costs = costs;
+    settings.has_files = has_files;
     result.engine = std::make_shared<simulated_expert_engine>(result.device, result.loader, settings);
     result.metrics = std::make_shared<counted_host>();
     config.address = result.address;

@@ -17,6 +17,8 @@
 
 #include "actors/cluster/member.hpp"
 #include "actors/defaults.hpp"
+#include "actors/expert/weights_fetcher.hpp"
+#include "actors/expert/weights_sender.hpp"
 #include "actors/gateway/gateway.hpp"
 #include "actors/gateway/session.hpp"
 #include "actors/history/history.hpp"
@@ -33,7 +35,9 @@ class whole_cluster : public serving_system {
   static constexpr size_t num_hosts = 3;
   static constexpr size_t num_workers = 2;
 
-  explicit whole_cluster(uint32_t seed) : random_(seed), num_replicas_(1 + seed % 2) {
+  /// @param num_with_files  expert hosts that can read weights; the others get theirs from them
+  explicit whole_cluster(uint32_t seed, size_t num_with_files = num_hosts)
+      : random_(seed), num_replicas_(1 + seed % 2), num_with_files_(num_with_files) {
     SetUp();
     // Slow enough for deaths to come in the middle of everything: an iteration takes some 30 ms.
     costs.attention_step = std::chrono::milliseconds{2};
@@ -314,6 +318,14 @@ class whole_cluster : public serving_system {
     return metrics_->waits.size() - std::min(metrics_->waits.size(), requests_.size());
   }
 
+  /// Experts that hosts got from others.
+  uint64_t num_fetched() const {
+    auto result = num_fetched_;
+    for (const auto& one : hosts_)
+      result += one.engine ? one.engine->fetched() : 0;
+    return result;
+  }
+
   /// Expert batches that were sent again.
   uint64_t num_retries() const {
     uint64_t result = 0;
@@ -345,8 +357,9 @@ class whole_cluster : public serving_system {
  private:
   struct process {
     std::string name;
-    std::vector<caf::actor> actors;             ///< the worker first; empty while it is dead
-    std::shared_ptr<simulated_device> device{}; ///< of its engine
+    std::vector<caf::actor> actors;                    ///< the worker first; empty while it is dead
+    std::shared_ptr<simulated_device> device{};        ///< of its engine
+    std::shared_ptr<simulated_expert_engine> engine{}; ///< of an expert host
   };
 
   struct client {
@@ -368,6 +381,7 @@ class whole_cluster : public serving_system {
   /// All actors of a process at once, as `kill -9` ends them: none sees another one go first.
   void die(process& victim, caf::exit_reason reason = caf::exit_reason::kill) {
     publish_service(victim.name, nullptr);
+    publish_service(weights_service(victim.name), nullptr);
     for (const auto& actor : victim.actors)
       caf::anon_send_exit(actor, reason);
     victim.actors.clear();
@@ -401,12 +415,38 @@ class whole_cluster : public serving_system {
 
   void start_host(size_t index) {
     const auto name = "expert-" + std::to_string(index);
-    const auto added = add_host(name);
+    const bool has_files = index < num_with_files_;
+    expert_host_config config;
+    std::vector<caf::actor> others;
+    if (!has_files) {
+      weights_fetcher_config fetcher;
+      fetcher.reader = {++num_fetchers_};
+      fetcher.fingerprint = model.shape.fingerprint;
+      fetcher.numerics_class = model.shape.numerics_class;
+      fetcher.directory = directory;
+      fetcher.chunk_bytes = 300;
+      fetcher.own_thread = false;
+      config.weights = weight_origin::peers;
+      config.fetcher = root(spawn_weights_fetcher(system, std::move(fetcher)));
+      others.push_back(caf::actor_cast<caf::actor>(config.fetcher));
+    }
+    const auto added = add_host(name, config, has_files);
+    weights_sender_config sender_config;
+    sender_config.engine = added.engine;
+    sender_config.own_thread = false;
+    const auto sender = root(spawn_weights_sender(system, std::move(sender_config)));
+    publish_service(weights_service(name), caf::actor_cast<caf::strong_actor_ptr>(sender));
+    others.push_back(caf::actor_cast<caf::actor>(sender));
     const auto member = add_member(worker_role::expert, caf::actor_cast<caf::strong_actor_ptr>(added.actor));
-    hosts_[index] = {name,
-                     {caf::actor_cast<caf::actor>(added.actor), caf::actor_cast<caf::actor>(member),
-                      added.device->executor(), added.loader->executor()},
-                     added.device};
+    auto& entry = hosts_[index];
+    if (entry.engine)
+      num_fetched_ += entry.engine->fetched();
+    entry = {name,
+             {caf::actor_cast<caf::actor>(added.actor), caf::actor_cast<caf::actor>(member),
+              added.device->executor(), added.loader->executor()},
+             added.device,
+             added.engine};
+    entry.actors.insert(entry.actors.end(), others.begin(), others.end());
   }
 
   void start_worker(size_t index) {
@@ -437,6 +477,9 @@ class whole_cluster : public serving_system {
 
   std::mt19937 random_;
   uint32_t num_replicas_;
+  size_t num_with_files_;
+  uint64_t num_fetchers_ = 0;
+  uint64_t num_fetched_ = 0; ///< experts, by hosts that are not there any more
   uint64_t num_members_ = 0;
   std::shared_ptr<recording_metrics> metrics_ = std::make_shared<recording_metrics>();
   process scheduler_process_;

@@ -216,7 +216,7 @@ class expert_engine_contract : public ::testing::TestWithParam<std::string> {
   std::future<expert_load_result> order(std::initializer_list<uint32_t> indices) {
     auto promise = std::make_shared<std::promise<expert_load_result>>();
     under_test->engine().host(
-        of(indices), [promise](expert_load_result result) { promise->set_value(std::move(result)); });
+        of(indices), {}, [promise](expert_load_result result) { promise->set_value(std::move(result)); });
     return promise->get_future();
   }
 

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""An expert worker on a host without weight files gets experts from others, and serves when one of them is killed.
+
+usage: weights_between_workers_test.py BINARIES MODEL_DIR WORK_DIR
+
+Two expert workers read the model folder; a third has a folder with config.json only. Every expert is to have three hosts, so it
+gets all of them. One of the two that have files is killed for good: all answers stay byte-equal. What has come over the network
+is compared by its counters: each byte that was received was sent, none came damaged.
+"""
+import pathlib
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from cluster import Cluster, counters, free_port, total
+
+PATIENCE = 180  # seconds, for all of it
+
+
+class Processes:
+    """Started by hand, as on several hosts."""
+
+    def __init__(self, binaries, work):
+        self.binaries, self.work, self.running = binaries, work, {}
+        self.secret = work / "secret"
+        self.secret.unlink(missing_ok=True)
+        self.secret.touch(mode=0o600)
+        self.secret.write_text(secrets.token_hex(32) + "\n", encoding="utf-8")
+
+    def start(self, program, name, *flags):
+        log = open(self.work / f"{name}.log", "w", encoding="utf-8")
+        self.running[name] = subprocess.Popen(
+            [self.binaries / program, *map(str, flags), "--secret-file", self.secret, "--name", name], stdout=log,
+            stderr=subprocess.STDOUT)
+
+    def log(self, name):
+        return (self.work / f"{name}.log").read_text(encoding="utf-8")
+
+    def wait_for_line(self, name, text):
+        end = time.monotonic() + PATIENCE
+        while text not in self.log(name):
+            assert self.running[name].poll() is None, f"{name} has ended:\n{self.log(name)}"
+            assert time.monotonic() < end, f"{name} has not said '{text}':\n{self.log(name)}"
+            time.sleep(0.02)  # between two looks at another process's log
+        return next(line for line in self.log(name).splitlines() if text in line)
+
+    def end(self):
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+
+
+class Gateway(Cluster):
+    """The client half of `Cluster`, for a gateway that somebody else has started."""
+
+    def __init__(self, port, process):
+        self.port, self.process = port, process
+
+
+
+def main():
+    binaries, model, work = (pathlib.Path(a).resolve() for a in sys.argv[1:4])
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    bare = work / "config_only"
+    bare.mkdir()
+    shutil.copy(model / "config.json", bare)
+    processes = Processes(binaries, work)
+    watchdog = threading.Timer(PATIENCE, processes.end)
+    watchdog.start()
+    ports = {name: free_port() for name in ("files-0", "files-1", "bare")}
+    try:
+        processes.start("troupe-scheduler", "scheduler", "--listen", "127.0.0.1:0", "--replicas", 3, "--expert-workers", 2)
+        endpoint = processes.wait_for_line("scheduler", "listening: ").split("listening: ")[1].strip()
+        joined = ("--scheduler", endpoint, "--threads", 1)
+        # The first one of all waits until the cluster has a model.
+        processes.start("troupe-expert", "bare", bare, *joined, "--weights-from", "peers", "--metrics-port", ports["bare"])
+        processes.wait_for_line("bare", "waiting-for-model")
+        for name in ("files-0", "files-1"):
+            processes.start("troupe-expert", name, model, *joined, "--metrics-port", ports[name])
+        processes.start("troupe-attention", "attention", model, *joined)
+        port = free_port()
+        processes.start("troupe-gateway", "gateway", model, "--scheduler", endpoint, "--port", port)
+        gateway = Gateway(port, processes.running["gateway"])
+        gateway.wait_ready()
+        processes.wait_for_line("scheduler", "worker-joined: bare")
+
+        bodies = [{"prompt": [3 + i, 5, 7 + i, 11], "max_tokens": 12, "seed": i, "temperature": 0.8, "logprobs": 2,
+                   "ignore_eos": True} for i in range(8)]
+
+        def answers():
+            return [gateway.post("/v1/completions", body)["choices"] for body in bodies]
+
+        undisturbed = answers()
+        end = time.monotonic() + PATIENCE
+        everything = total([counters(ports["files-0"])], "experts_hosted")
+        assert everything > 0
+        while total([counters(ports["bare"])], "experts_hosted") != everything:
+            assert time.monotonic() < end, "the worker without files lacks experts:\n" + processes.log("scheduler")
+            assert answers() == undisturbed
+        assert answers() == undisturbed
+        pages = [counters(ports[name]) for name in ports]
+        received = total(pages[2:], "expert_weights_received_bytes_total")
+        assert received > 0
+        assert received == total(pages[:2], "expert_weights_sent_bytes_total"), pages
+        assert not total(pages, "expert_fetches_total", outcome="damaged"), pages
+
+        processes.running["files-0"].send_signal(signal.SIGKILL)
+        processes.wait_for_line("scheduler", "files-0 has died")
+        for _ in range(3):
+            assert answers() == undisturbed, "an answer is another one since a worker was killed"
+        rows = total([counters(ports["bare"])], "expert_rows_total")
+        assert rows > 0, "the worker without files has computed nothing"
+        for name in ("gateway", "attention", "bare", "files-1", "scheduler"):
+            processes.running[name].send_signal(signal.SIGTERM)
+            assert processes.running[name].wait(60) == 0, f"{name} ended badly:\n{processes.log(name)}"
+    except BaseException:
+        for name in processes.running:
+            sys.stderr.write(f"--- {name}\n{processes.log(name)[-3000:]}\n")
+        raise
+    finally:
+        watchdog.cancel()
+        processes.end()
+    print(f"a worker without weight files received {received:.0f} bytes of experts and computed {rows:.0f} rows; "
+          f"the answers stayed byte-equal when a worker with files was killed")
+
+
+if __name__ == "__main__":
+    main()
