@@ -110,7 +110,7 @@ def main():
         assert not total(pages, "expert_fetches_total", outcome="damaged"), pages
 
         processes.running["files-0"].send_signal(signal.SIGKILL)
-        processes.wait_for_line("scheduler", "files-0 has died")
+        processes.wait_for_line("scheduler", "worker-gone: files-0")
         for _ in range(3):
             assert answers() == undisturbed, "an answer is another one since a worker was killed"
         rows = total([counters(ports["bare"])], "expert_rows_total")
