@@ -61,7 +61,6 @@ class Gateway(Cluster):
         self.port, self.process = port, process
 
 
-
 def main():
     binaries, model, work = (pathlib.Path(a).resolve() for a in sys.argv[1:4])
     shutil.rmtree(work, ignore_errors=True)
