@@ -267,7 +267,7 @@ placement_change rebalancer_state::described(const std::string& reason, const fl
 void rebalancer_state::begin_change(placement_change what, const fleet& hosts, const planning_answer& answer,
                                     bool drains) {
   what.id = ++last_change_;
-  auto& change = running_.emplace();
+  auto& change = running_.emplace(running_change{}); // clang++ 14 knows no default of a nested class here
   change.what = std::move(what);
   change.steps = change_steps{answer.steps, room_of(hosts)};
   for (const auto& step : answer.steps)

@@ -93,7 +93,8 @@ void placement_target::set_hosts(expert_id id, const std::vector<worker_id>& hos
     }
   missing_.erase(expert);
   if (table_.hosts_of(expert).size() < wanted(expert))
-    lost(expert); // else nobody is disturbed: a planner's moves are no reason to balance what it has not moved
+    lost(
+        expert); // else nobody is disturbed: a planner's moves are no reason to balance what it has not moved
   wants_repair_ = true;
 }
 

@@ -19,7 +19,8 @@ void expect_round_trip(const activation_window& window) {
 
 TEST(activation_window_test, comes_back_from_its_bytes) {
   expect_round_trip(window_of({{}, {0, 0, 0, 0}, {}, {0, 7, 0, 0, 0, 300}, {1, 2, 3}, {0}}));
-  expect_round_trip({max_window_ms, {max_window_number, max_window_number, {{max_window_number, 0, 0}, {127, 128, 16384}}}});
+  expect_round_trip({max_window_ms,
+                     {max_window_number, max_window_number, {{max_window_number, 0, 0}, {127, 128, 16384}}}});
   std::mt19937 random{7};
   for (int round = 0; round < 200; ++round) {
     auto window = window_of({});
@@ -47,7 +48,8 @@ TEST(activation_window_test, is_small) {
 
 TEST(activation_window_test, numbers_above_their_bound_are_written_as_that) {
   const activation_window window{~0ULL, {~0ULL, ~0ULL, {{~0ULL}}}};
-  const activation_window bounded{max_window_ms, {max_window_number, max_window_number, {{max_window_number}}}};
+  const activation_window bounded{max_window_ms,
+                                  {max_window_number, max_window_number, {{max_window_number}}}};
   EXPECT_EQ(decode_window(encode(window), {1}), bounded);
 }
 

@@ -85,7 +85,8 @@ TEST(search_plan, makes_no_move_that_gains_less_than_it_costs) {
         auto without = draft_of(problem, input, planned);
         const auto now = without.hosts(layer)[expert];
         const auto before = baseline.hosts(layer)[expert];
-        if (now == before || before.size() < std::min<size_t>(now.size(), problem.min_replicas(layer, expert)))
+        if (now == before
+            || before.size() < std::min<size_t>(now.size(), problem.min_replicas(layer, expert)))
           continue;
         for (auto host : now)
           without.remove(host, layer, expert);
