@@ -102,8 +102,9 @@ struct rebalancer_state {
   uint32_t ticks_ = 0;
   bool is_busy_ = false; ///< a round of questions is under way, for a look or a command
   std::deque<std::pair<placement_command, promise>> waiting_;
-  uint64_t known_age_ms_ = 0;  ///< of the history at the last look
-  uint64_t known_windows_ = 0; ///< looks that found new ones
+  std::optional<promise> answering_; ///< of the command that is being dealt with
+  uint64_t known_age_ms_ = 0;        ///< of the history at the last look
+  uint64_t known_windows_ = 0;       ///< looks that found new ones
   std::optional<double> imbalance_;
   std::optional<time_point> grown_at_; ///< when growth was last judged
   double gain_of_one_more_ = 0;

@@ -96,6 +96,7 @@ caf::result<placement_change> rebalancer_state::command(const placement_command&
 
 void rebalancer_state::end_round() {
   is_busy_ = false;
+  answering_.reset();
   if (!waiting_.empty())
     next_command();
 }
@@ -104,6 +105,7 @@ void rebalancer_state::next_command() {
   auto [asked, to] = std::move(waiting_.front());
   waiting_.pop_front();
   is_busy_ = true;
+  answering_ = to;
   if (running_ && !asked.dry_run && changes_placement(asked.action)) {
     to.deliver(make_error(ec::not_ready, "change " + std::to_string(running_->what.id) + " is under way, "
                                              + std::to_string(running_->steps.num_left())
@@ -230,14 +232,14 @@ void rebalancer_state::save_orders(standing_orders orders, std::function<void()>
     return;
   }
   auto* self = self_;
-  const auto drains = std::includes(orders_.drained.begin(), orders_.drained.end(), orders.drained.begin(),
-                                    orders.drained.end());
+  const auto drains_nobody_new = std::includes(orders_.drained.begin(), orders_.drained.end(),
+                                               orders.drained.begin(), orders.drained.end());
   const auto saved = std::make_shared<const standing_orders>(std::move(orders));
   self_->request(worker_, defaults::slow_save, caf::put_atom_v, saved)
       .then(
-          [self, saved, drains, then = std::move(then)] {
+          [self, saved, drains_nobody_new, then = std::move(then)] {
             self->state.orders_ = *saved;
-            if (drains) // none that is new: those are told when they have been relieved
+            if (drains_nobody_new) // who is new is told of when it has been relieved
               self->state.tell_drained();
             then();
           },
@@ -342,8 +344,11 @@ change_progress_status rebalancer_state::progress_of(const running_change& chang
 }
 
 void rebalancer_state::shut_down() {
+  const auto error = make_error(ec::shutting_down, "the scheduler is shutting down");
+  if (answering_ && answering_->pending())
+    answering_->deliver(error);
   for (auto& [asked, to] : waiting_)
-    to.deliver(make_error(ec::shutting_down, "the scheduler is shutting down"));
+    to.deliver(error);
   waiting_.clear();
 }
 

@@ -72,6 +72,11 @@ class placement_target {
   std::vector<worker_id> hosts(expert_id expert) const;
   std::vector<expert_id> experts_of(worker_id host) const;
 
+  /// Does the expert have its hosts by a planner's word?
+  bool is_planned(expert_id expert) const {
+    return table_.is_known(expert) && table_.is_pinned(table_.flat(expert));
+  }
+
   size_t num_hosts() const { return table_.num_hosts(); }
 
   /// For how many hosts the layer is meant; memory may ask for more. As of the last repair.

@@ -87,7 +87,7 @@ struct scheduler_state {
   scheduler_status status() const;
   /// The whole published view, for a worker that has missed a change of it.
   caf::result<shared_view_change> view_of(worker_id id);
-  fleet_ptr describe_fleet() const;
+  fleet_ptr describe_fleet();
   caf::result<void> move_expert(const expert_move& move);
   void set_drained(std::set<std::string> names);
 
@@ -104,8 +104,6 @@ struct scheduler_state {
   void begin_recovery();
   void watch_recovery(const worker_hello& hello);
   bool is_recovering();
-
-  bool is_recovering_now() const { return recovery_end_ && now() < *recovery_end_; }
 
   /// Gives up whom is still missed when it is time.
   void give_up_missed();
@@ -195,8 +193,10 @@ struct scheduler_state {
   admission_policy admission_{{}};
   std::vector<uint32_t> layer_experts_;                   ///< that target and rollout have been told
   placement_target target_{placement_target::settings{}}; ///< who should hold what
-  std::set<expert_id> rescued_; ///< of which it says so because nobody else could load them
-  placement_rollout rollout_;   ///< from there to who holds it
+  /// Experts that are on their way to a host with files because nobody else could load them, and the hosts
+  /// that a planner wants for each; empty: it has not said.
+  std::map<expert_id, std::vector<worker_id>> rescued_;
+  placement_rollout rollout_; ///< from there to who holds it
   std::map<worker_id, contact> contacts_;
   std::map<worker_id, departure> departures_;
   std::map<expert_id, pending_move> moves_;

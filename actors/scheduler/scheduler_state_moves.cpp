@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-fleet_ptr scheduler_state::describe_fleet() const {
+fleet_ptr scheduler_state::describe_fleet() {
   auto result = std::make_shared<fleet>();
   result->num_replicas = config_.num_replicas;
   result->small_cluster = placement_workload{}.small_cluster;
@@ -20,7 +20,7 @@ fleet_ptr scheduler_state::describe_fleet() const {
     result->hosts.push_back({id, hello.address.name, max_experts_of(hello), member.load.work,
                              departures_.contains(id) || drained_.contains(hello.address.name)});
   }
-  if (!has_target_ || is_recovering_now())
+  if (!has_target_ || is_recovering())
     return result; // nobody should plan yet: no layers
   result->layer_experts = layer_experts_;
   result->is_settled = !target_.wants_repair() && moves_.empty();

@@ -10,11 +10,11 @@ namespace troupe {
 bool scheduler_state::rescue_orphans() {
   auto changed = false;
   for (auto rescued = rescued_.begin(); rescued != rescued_.end();) {
-    if (rollout_.hosts_with(*rescued).empty()) {
+    if (rollout_.hosts_with(rescued->first).empty()) {
       ++rescued;
       continue;
     }
-    target_.set_hosts(*rescued, {});
+    target_.set_hosts(rescued->first, rescued->second); // what a planner has said holds again
     rescued = rescued_.erase(rescued);
     changed = true;
   }
@@ -41,8 +41,8 @@ bool scheduler_state::rescue_orphans() {
     const auto best = *std::min_element(readers.begin(), readers.end(), [this](worker_id l, worker_id r) {
       return target_.experts_of(l).size() < target_.experts_of(r).size();
     });
+    rescued_.try_emplace(expert, target_.is_planned(expert) ? hosts : std::vector<worker_id>{});
     target_.set_hosts(expert, {best});
-    rescued_.insert(expert);
     changed = true;
   }
   return changed;

@@ -57,6 +57,15 @@ def total(pages, family, **labels):
                if name == family and set(labels.items()) <= has)
 
 
+def wait_for(what, question, patience=60):
+    """Asks another process until the answer is true. @returns the answer"""
+    end = time.monotonic() + patience
+    while not (answer := question()):
+        assert time.monotonic() < end, f"{what}: not within {patience} s"
+        time.sleep(0.02)  # between two looks at another process
+    return answer
+
+
 class Cluster:
     """A running `troupe serve` or `troupe up`; a context manager that stops it."""
 

@@ -9,9 +9,8 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import time
 
-from cluster import Cluster
+from cluster import Cluster, wait_for
 
 PATIENCE = 60  # seconds
 QUESTION = {"model": "m", "prompt": [1, 2, 3], "max_tokens": 4, "temperature": 0, "ignore_eos": True}
@@ -49,14 +48,6 @@ def main():
         assert done.returncode != 0, done.stderr
         assert f"--history: {another} is of model another, not of" in done.stderr, done.stderr
     print(f"history: {shown['tokens']} tokens and {shown['rows']} rows survived a kill, a new cluster and a restart")
-
-
-def wait_for(what, question):
-    end = time.monotonic() + PATIENCE
-    while not (answer := question()):
-        assert time.monotonic() < end, f"{what}: not within {PATIENCE} s"
-        time.sleep(0.05)  # between two looks at another process
-    return answer
 
 
 def history_of(cluster):

@@ -12,9 +12,8 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 
-from cluster import Cluster, counters, free_ports, run_all, total
+from cluster import Cluster, counters, free_ports, run_all, total, wait_for
 from kill_workers_test import content
 
 NUM_STREAMS = 8
@@ -27,14 +26,6 @@ PATH = "/cluster/placement"
 def body(number):
     return {"prompt": [3 + (number * 37 + i * 11) % 240 for i in range(5 + 5 * number)], "max_tokens": TOKENS,
             "temperature": 0.8, "seed": number, "ignore_eos": True, "logprobs": 2, "return_token_ids": True}
-
-
-def wait_for(what, question):
-    end = time.monotonic() + PATIENCE
-    while not (answer := question()):
-        assert time.monotonic() < end, f"{what}: not within {PATIENCE} s"
-        time.sleep(0.05)  # between two looks at another process
-    return answer
 
 
 class Load:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-from cluster import Cluster, free_ports, run_all
+from cluster import Cluster, free_ports, run_all, wait_for
 from kill_workers_test import TOKENS, body, content
 
 NUM_STREAMS = 8
@@ -24,14 +24,6 @@ TAKE_OVER = 3  # seconds from kill -9 to the first newly admitted request
 TAKE_OVER_STOPPED = 6
 PATIENCE = 60
 NAMES = ("scheduler-0", "scheduler-1")
-
-
-def wait_for(what, question):
-    end = time.monotonic() + PATIENCE
-    while not (answer := question()):
-        assert time.monotonic() < end, f"{what}: not within {PATIENCE} s"
-        time.sleep(0.02)  # between two looks at another process
-    return answer
 
 
 class Schedulers:

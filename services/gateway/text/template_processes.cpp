@@ -64,6 +64,9 @@ class template_processes::pool {
       give_back(nullptr);
       log("template-process-ended", std::to_string(pid) + ": " + e.what());
       throw template_error(e.what());
+    } catch (...) { // what is left of the exchange is unknown, and the place must not be lost
+      give_back(nullptr);
+      throw;
     }
   }
 

@@ -268,6 +268,32 @@ TEST_F(rebalancer_test, nonsense_and_impatience_are_refused) {
   EXPECT_EQ(refusal_of(command(placement_action::rebalance)), ec::not_ready) << "there is no placement yet";
 }
 
+TEST_F(rebalancer_test, commands_that_are_under_way_are_answered_when_it_ends) {
+  start_fleet(2, false);
+  kill(rebalancer);
+  // A history that says nothing holds the first command up, and the second waits for it.
+  history = root(system.spawn([]() -> history_actor::behavior_type {
+    return {[](const activation_report&) { return activation_receipt{}; },
+            [](history_atom, uint32_t) {
+              return caf::result<history_snapshot>{caf::delegated<history_snapshot>{}};
+            },
+            [](caf::tick_atom) {}};
+  }));
+  start_rebalancer();
+  std::vector<ec> codes;
+  for (int i = 0; i < 2; ++i)
+    root(system.spawn([this, &codes](caf::event_based_actor* self) {
+      self->request(rebalancer, std::chrono::minutes{5}, command(placement_action::rebalance))
+          .then([&codes](const placement_change&) { codes.push_back(ec::none); },
+                [&codes](const caf::error& error) { codes.push_back(code_of(error)); });
+    }));
+  run();
+  EXPECT_TRUE(codes.empty());
+  caf::anon_send_exit(rebalancer, caf::exit_reason::user_shutdown);
+  run();
+  EXPECT_EQ(codes, (std::vector<ec>{ec::shutting_down, ec::shutting_down}));
+}
+
 TEST_F(rebalancer_test, an_imbalance_that_lasts_is_mended) {
   start_fleet(2);
   // Both hosts have two experts of each layer; those that are busy are brought together first.

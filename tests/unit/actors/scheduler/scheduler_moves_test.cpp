@@ -166,6 +166,36 @@ TEST_F(scheduler_moves_test, a_host_that_cannot_load_ends_a_move_and_the_expert_
   EXPECT_TRUE(describe()->is_settled);
 }
 
+TEST_F(scheduler_moves_test, an_expert_that_is_left_to_workers_without_files_is_loaded_by_one_that_has_them) {
+  start_ready(1); // expert-11 has files, the other two have none
+  for (uint64_t id : {12U, 13U}) {
+    auto hello = expert_hello(id);
+    hello.weights = weight_origin::peers;
+    join(hello);
+  }
+  pass(std::chrono::seconds{2});
+  const auto from = describe()->target[0][0];
+  const ids wanted = from == ids{{12}} ? ids{{13}} : ids{{12}};
+  ASSERT_EQ(move({0, 0}, from, wanted).code(), ec::none);
+  pass(std::chrono::seconds{2});
+  ASSERT_EQ(routed({0, 0}), wanted);
+  auto& only_host = *std::find_if(peers.begin(), peers.end(), [&wanted](const auto& who) {
+    return who.hello.address.id == wanted.front();
+  });
+  const auto num_orders = peers[1].log->orders.size();
+  die(only_host);
+  pass(std::chrono::seconds{5});
+  const auto target = describe()->target[0][0];
+  ASSERT_EQ(target.size(), 1U);
+  EXPECT_EQ(routed({0, 0}), target) << "it is served again";
+  const auto& orders = peers[1].log->orders; // of expert-11
+  EXPECT_TRUE(std::any_of(
+      orders.begin() + static_cast<std::ptrdiff_t>(num_orders), orders.end(), [](const host_order& order) {
+        return std::find(order.experts.begin(), order.experts.end(), expert_id{0, 0}) != order.experts.end();
+      }));
+  EXPECT_TRUE(describe()->is_settled);
+}
+
 TEST_F(scheduler_moves_test, a_drained_worker_holds_nothing_also_after_it_has_joined_again) {
   start_ready();
   pass(std::chrono::seconds{2});
