@@ -1,5 +1,8 @@
 #include "actors/engine/model_expert_engine.hpp"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -111,6 +114,14 @@ class backend_sink : public expert_sink {
   std::unique_ptr<model::arriving_expert> arrived_;
 };
 
+/// A load by a worker that serves must not take processors from its own steps, nor from those of other
+/// processes on the host. Linux lets a thread lower its priority without any right; it cannot raise it again,
+/// so that the first experts, for which requests may be waiting, are loaded before this.
+void yield_to_computing_threads() {
+  constexpr int lowest = 19;
+  (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), lowest);
+}
+
 /// A fetch that the loading thread waits for. Whoever fetches may outlive the engine.
 class awaited_fetch {
  public:
@@ -218,6 +229,7 @@ class model_expert_engine : public expert_engine {
   }
 
   void load_orders() {
+    bool serves = false; // experts of an earlier order
     while (true) {
       order next;
       {
@@ -229,7 +241,12 @@ class model_expert_engine : public expert_engine {
         next = std::move(orders_.front());
         orders_.pop_front();
       }
-      next.done(carry_out(next));
+      expert_load_result result = carry_out(next);
+      if (!serves && !result.hosted.empty()) {
+        serves = true;
+        yield_to_computing_threads();
+      }
+      next.done(std::move(result));
     }
   }
 
