@@ -201,7 +201,9 @@ int show(const arguments_type& arguments) {
 int wait(const arguments_type& arguments) {
   gateway_address gateway;
   uint32_t timeout = 600;
-  option_parser parser("troupe placement wait", "Waits until no change of the placement is under way.");
+  option_parser parser("troupe placement wait",
+                       "Waits until no change of the placement is under way. Exits with 1 when the last one "
+                       "gave up moves.");
   gateway.declare(parser);
   parser.number("timeout", "seconds after which it gives up", &timeout, 1, 1U << 24);
   if (parser.parse(arguments) == option_parser::outcome::help) {
@@ -215,7 +217,7 @@ int wait(const arguments_type& arguments) {
       under_way = change_under_way(state);
       if (under_way.empty()) {
         std::cout << placement_table(state);
-        return 0;
+        return moves_given_up(state) == 0 ? 0 : 1;
       }
       under_way = "change " + under_way;
     } catch (const refused_by_gateway& refusal) {

@@ -19,7 +19,7 @@ using nlohmann::json;
 constexpr size_t max_listed = 40;
 
 template <class Render>
-std::string rendered(const std::string& page, Render render) {
+auto rendered(const std::string& page, Render render) {
   const auto parsed = json::parse(page, nullptr, /*allow_exceptions=*/false);
   try {
     return render(parsed);
@@ -166,6 +166,13 @@ std::string change_under_way(const std::string& page) {
   return rendered(page, [](const json& state) {
     const auto& change = state.at("change");
     return change.is_null() ? std::string() : progress_text(change);
+  });
+}
+
+uint64_t moves_given_up(const std::string& page) {
+  return rendered(page, [](const json& state) {
+    const auto& last = state.at("last");
+    return last.is_null() ? uint64_t{0} : last.at("moves_given_up").get<uint64_t>();
   });
 }
 

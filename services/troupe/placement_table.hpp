@@ -1,6 +1,7 @@
 // The page /cluster/placement, and what a command on it answers, for people.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace troupe {
@@ -18,5 +19,9 @@ std::string change_table(const std::string& answer);
 /// How far the change that is under way has come, in one line; empty: none is.
 /// @param page  as for placement_table; @throws likewise
 std::string change_under_way(const std::string& page);
+
+/// Moves that the last change has given up; 0 when there was none.
+/// @param page  as for placement_table; @throws likewise
+uint64_t moves_given_up(const std::string& page);
 
 } // namespace troupe

@@ -38,6 +38,7 @@ TEST(placement_table, shows_a_planner_that_has_nothing_to_do) {
             "drained: none\n"
             "pins: none\n");
   EXPECT_EQ(change_under_way(quiet), "");
+  EXPECT_EQ(moves_given_up(quiet), 0U);
 }
 
 TEST(placement_table, shows_progress_and_orders) {
@@ -53,6 +54,14 @@ TEST(placement_table, shows_progress_and_orders) {
             "    3      15  pinned to expert-0, expert-2\n"
             "   11       2  at least 2 hosts\n");
   EXPECT_EQ(change_under_way(busy()), "9 (drain): 1 expert done, 5 left, 2 given up, 1.5 s");
+}
+
+TEST(moves_given_up, are_those_of_the_last_change) {
+  std::string failed = busy();
+  const std::string none = R"("moves_given_up": 0)";
+  failed.replace(failed.find(none), none.size(), R"("moves_given_up": 3)");
+  EXPECT_EQ(moves_given_up(failed), 3U);
+  EXPECT_THROW(moves_given_up("{}"), std::runtime_error);
 }
 
 TEST(change_table, shows_what_moves_and_what_it_is_for) {

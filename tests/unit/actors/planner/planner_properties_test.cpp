@@ -50,6 +50,29 @@ TEST_P(planner_properties, hold_for_any_cluster) {
   }
 }
 
+TEST_P(planner_properties, give_single_experts_the_replicas_they_must_have) {
+  for (uint32_t seed = 1; seed <= num_seeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    auto input = random_case(seed);
+    dice random{seed + 1'000};
+    for (auto& worker : input.workers) { // room for all experts on each
+      worker.max_experts = 1'000;
+      worker.memory_bytes = 1'000'000;
+    }
+    for (uint32_t layer = 0; layer < input.present.size(); ++layer)
+      for (uint32_t expert = 0; expert < input.present[layer].size(); ++expert)
+        if (random.below(4) == 0)
+          input.constraints.more_replicas[{layer, expert}] = 1 + random.below(6);
+    for (const auto& pin : input.constraints.pins)
+      input.constraints.more_replicas.erase(pin.expert);
+    const auto hosts = carried_out(input, plan(input, {GetParam(), {}}));
+    const auto num_hosts = input.workers.size() - input.constraints.drained.size();
+    for (const auto& [expert, count] : input.constraints.more_replicas)
+      EXPECT_GE(hosts[expert.layer][expert.index].size(), std::min<size_t>(count, num_hosts))
+          << "expert " << expert.index << " of layer " << expert.layer;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(strategies, planner_properties, testing::ValuesIn(strategies),
                          [](const auto& strategy) {
                            return std::to_string(static_cast<int>(strategy.param));
