@@ -98,7 +98,7 @@ struct server {
 
   http_server_config config;
   std::shared_ptr<metrics::registry> families = std::make_shared<metrics::registry>("troupe_");
-  http::background work{1, 8 << 20};
+  http::background work{1, 8 << 20, std::chrono::seconds{10}};
   http::api shared{config, std::make_shared<terse_backend>(), std::make_shared<http_test::fake_codec>(),
                    std::make_shared<gateway_metrics>(families), work};
   http::connection_limits limits{config.limits};

@@ -265,10 +265,11 @@ task<response> answer_page(exchange& client, api& shared, const route& where) {
   case route::id::placement_change:
     co_return co_await change_placement(client, shared);
   case route::id::tokenize:
-    co_return co_await shared.work.run(asked.body.size(), [&] { return tokenize_page(asked.body, shared); });
+    co_return co_await run_for(client, shared.work, asked.body.size(),
+                               [&] { return tokenize_page(asked.body, shared); });
   case route::id::detokenize:
-    co_return co_await shared.work.run(asked.body.size(),
-                                       [&] { return detokenize_page(asked.body, shared); });
+    co_return co_await run_for(client, shared.work, asked.body.size(),
+                               [&] { return detokenize_page(asked.body, shared); });
   case route::id::completions:
   case route::id::chat_completions:
     break;
@@ -334,6 +335,9 @@ response answer_to_exception(const api& shared) {
     return error_response(e);
   } catch (const background::too_busy& e) {
     return error_response(refused_for_room(shared, e.what()));
+  } catch (const text::work_cancelled& e) { // nobody reads this
+    shared.metrics->client_gone(false);
+    return error_response(api_error_of(ec::cancelled, e.what()));
   } catch (const text::text_unavailable& e) {
     return error_response(refused_for_room(shared, e.what()));
   } catch (const std::exception& e) {

@@ -56,7 +56,8 @@ class http_server::implementation {
   implementation(http_server_config config, std::shared_ptr<generation_backend> backend,
                  std::shared_ptr<const openai::text_codec> codec, std::shared_ptr<gateway_metrics> metrics)
       : config_(std::move(config)),
-        work_(std::make_unique<http::background>(config_.text_threads, config_.limits.max_background_bytes)),
+        work_(std::make_unique<http::background>(config_.text_threads, config_.limits.max_background_bytes,
+                                                 config_.limits.text)),
         shared_{config_, std::move(backend), std::move(codec), std::move(metrics), *work_},
         limits_{config_.limits},
         io_(static_cast<int>(config_.threads)),

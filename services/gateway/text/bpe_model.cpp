@@ -1,6 +1,7 @@
 #include "services/gateway/text/flat_map.hpp"
 #include "services/gateway/text/model.hpp"
 #include "services/gateway/text/unicode.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
 #include <algorithm>
 #include <array>
@@ -237,7 +238,11 @@ void bpe_model::join_all(work_space& work) const {
       std::push_heap(work.heap.begin(), work.heap.end());
     }
   };
-  while (!work.heap.empty()) {
+  constexpr std::uint32_t looks = 1024; // steps of a long piece, which is one text without a place to cut
+  for (std::uint32_t step = 1; !work.heap.empty(); ++step) {
+    if (step % looks == 0) {
+      check_work_limit();
+    }
     std::pop_heap(work.heap.begin(), work.heap.end());
     const auto top = work.heap.back();
     work.heap.pop_back();

@@ -1,6 +1,7 @@
 #include "services/gateway/text/pipeline.hpp"
 
 #include "services/gateway/text/unicode.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
 #include <utility>
 
@@ -118,7 +119,11 @@ void pipeline::encode_normalized(std::string text, std::size_t from_first, word_
   if (pre_tokenizer_) {
     pre_tokenizer_->apply(cut);
   }
+  std::size_t step = 0;
   for (const auto& p : cut.list) {
+    if (++step % 64 == 0) { // most pieces are a word, and cost less than a look at the clock
+      check_work_limit();
+    }
     if (p.id != piece::to_encode) {
       ids.push_back(p.id);
     } else if (p.begin < p.end) {

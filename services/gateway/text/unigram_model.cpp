@@ -1,6 +1,7 @@
 #include "services/gateway/text/byte_trie.hpp"
 #include "services/gateway/text/model.hpp"
 #include "services/gateway/text/unicode.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
 #include <algorithm>
 #include <array>
@@ -93,7 +94,10 @@ std::int32_t unigram_model::unknown_id() const {
 
 void unigram_model::find_best_path(std::string_view piece, std::vector<path_end>& ends) const {
   ends.assign(piece.size() + 1, {});
-  for (std::size_t at = 0; at < piece.size();) {
+  for (std::size_t at = 0, step = 1; at < piece.size(); ++step) {
+    if (step % 1024 == 0) { // characters of a long piece
+      check_work_limit();
+    }
     const auto size = utf8_size(piece[at]);
     const double score_here = ends[at].score;
     // A tie keeps the earlier start, the longer entry.
