@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "services/gateway/http/exchange.hpp"
+#include "services/gateway/metrics.hpp"
 #include "services/gateway/text/work_limit.hpp"
 
 namespace troupe::http {
@@ -36,12 +38,22 @@ class background {
   /// Set by cancel().
   using cancellation = std::shared_ptr<std::atomic<bool>>;
 
+  using clock = std::chrono::steady_clock;
+
   static constexpr size_t short_bytes = 64 << 10;
+
+  /// How the work goes on.
+  struct progress {
+    std::optional<clock::time_point> running_since; ///< of the jobs that run, the one that began first
+    std::optional<clock::time_point> waiting_since; ///< of those that wait, the one that came first
+    clock::time_point last_end; ///< when the last one ended; at first, when the pool began
+  };
 
   /// @param max_bytes what the jobs that wait or run may hold together; beyond it run() throws too_busy. A
   /// job by itself is always taken
   /// @param time_limit  for a job, from when it begins to run (text::limited_work)
-  background(size_t num_threads, size_t max_bytes, std::chrono::milliseconds time_limit);
+  background(size_t num_threads, size_t max_bytes, std::chrono::milliseconds time_limit,
+             std::shared_ptr<gateway_metrics> metrics);
   ~background();
   background(const background&) = delete;
   background& operator=(const background&) = delete;
@@ -70,6 +82,7 @@ class background {
         } catch (...) {
           failure = std::current_exception();
         }
+        return failure == nullptr;
       };
       push(std::make_unique<job_of<decltype(body), decltype(handler)>>(std::move(body), std::move(handler)),
            charge, cancelled);
@@ -84,18 +97,21 @@ class background {
   /// likewise when it next looks.
   void cancel(const cancellation& which);
 
+  progress now() const;
+
   /// Lets what runs end, at once where it looks at its limit; drops what waits.
   void stop();
 
  private:
   struct job {
     virtual ~job() = default;
-    /// Does the work, or, where it is not wanted, says so.
-    virtual void finish(bool wanted) noexcept = 0;
+    /// Does the work, or, where it is not wanted, says so. False when it throws.
+    virtual bool finish(bool wanted) noexcept = 0;
     /// Lets the coroutine go on. The last call.
     virtual void resume() = 0;
 
     size_t charge = 0;
+    clock::time_point came;
     cancellation cancelled;
   };
 
@@ -103,7 +119,7 @@ class background {
   struct job_of final : job {
     job_of(Body work, Handler then) : body(std::move(work)), handler(std::move(then)) {}
 
-    void finish(bool wanted) noexcept override { body(wanted); }
+    bool finish(bool wanted) noexcept override { return body(wanted); }
 
     void resume() override {
       const auto executor = asio::get_associated_executor(handler);
@@ -114,35 +130,32 @@ class background {
     Handler handler;
   };
 
-  using queue = std::multimap<std::chrono::steady_clock::time_point, std::unique_ptr<job>>;
+  using queue = std::multimap<clock::time_point, std::unique_ptr<job>>;
+
+  struct running_job {
+    cancellation cancelled;
+    clock::time_point since;
+  };
 
   size_t take_room(size_t num_bytes);
+  void free_room(size_t charge);
   void push(std::unique_ptr<job> fresh, size_t charge, cancellation cancelled);
   queue::iterator next_for(bool only_short);
   void work(bool only_short);
+  text_end run_one(job& taken, const cancellation& cancelled) const;
+  void tell_counts() const;
 
   const size_t max_bytes_;
   const std::chrono::milliseconds time_limit_;
+  const std::shared_ptr<gateway_metrics> metrics_;
   std::atomic<size_t> held_bytes_{0};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   queue waiting_; // by when its turn is
-  std::vector<cancellation> running_;
+  std::list<running_job> running_;
+  clock::time_point last_end_ = clock::now();
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };
-
-/// background::run for a client: where it goes away, its job is cancelled.
-template <class Work>
-task<std::invoke_result_t<Work>> run_for(exchange& client, background& pool, size_t num_bytes, Work work) {
-  const auto cancelled = std::make_shared<std::atomic<bool>>(false);
-  client.watch([&client, &pool, cancelled] {
-    if (client.gone())
-      pool.cancel(cancelled);
-  });
-  auto result = co_await pool.run(num_bytes, std::move(work), cancelled);
-  co_await client.unwatch();
-  co_return result;
-}
 
 } // namespace troupe::http

@@ -7,6 +7,7 @@
 
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/event_queue.hpp"
+#include "services/gateway/http/text_work.hpp"
 #include "services/gateway/openai/response.hpp"
 
 namespace troupe::http {
@@ -337,7 +338,7 @@ task<void> generate(exchange& client, api& shared, bool chat) {
   std::string model;
   // The body can be megabytes: reading it is no work for an I/O thread either.
   generation_plan plan =
-      co_await run_for(client, shared.work, client.incoming().body.size(), [&]() -> generation_plan {
+      co_await run_for(client, shared, client.incoming().body.size(), [&]() -> generation_plan {
         const auto limits = limits_now(shared);
         const std::string& body = client.incoming().body;
         if (chat) {

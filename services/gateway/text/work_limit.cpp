@@ -10,12 +10,12 @@ namespace troupe::text {
 
 namespace {
 
-thread_local const limited_work* current = nullptr;
+thread_local limited_work* current = nullptr;
 
-long long coarse_now_ns() {
+std::int64_t coarse_now_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
 } // namespace
@@ -37,9 +37,11 @@ void check_work_limit() {
     return;
   }
   if (current->cancelled_ && current->cancelled_->load(std::memory_order_relaxed)) {
+    current->ended_by_ = limited_work::end::cancelled;
     throw work_cancelled();
   }
   if (coarse_now_ns() > current->deadline_ns_) {
+    current->ended_by_ = limited_work::end::late;
     throw text_error("it takes more than " + std::to_string(current->time_limit_.count()) + " ms");
   }
 }

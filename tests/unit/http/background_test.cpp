@@ -28,7 +28,19 @@ constexpr size_t large = 1 << 20;
 /// Jobs that write their names down, on a pool that a test can hold up.
 class background_test : public testing::Test {
  protected:
-  void start(size_t num_threads) { pool_ = std::make_unique<background>(num_threads, 1 << 30, 10s); }
+  void start(size_t num_threads, size_t max_bytes = 1 << 30, std::chrono::milliseconds time_limit = 10s) {
+    pool_ = std::make_unique<background>(num_threads, max_bytes, time_limit,
+                                         std::make_shared<gateway_metrics>(families_));
+  }
+
+  /// The number behind this line's beginning in the metrics.
+  double metric(const std::string& line) const {
+    const std::string page = families_->text();
+    const size_t at = page.find("\ntroupe_" + line + " ");
+    return at == std::string::npos ? -1 : std::stod(page.substr(at + line.size() + 9));
+  }
+
+  double ended(const std::string& how) const { return metric("text_jobs_ended_total{how=\"" + how + "\"}"); }
 
   /// @returns when the job has ended: its name, or what it threw
   std::future<std::string> add(const std::string& name, size_t num_bytes, std::function<void()> work = {},
@@ -77,6 +89,7 @@ class background_test : public testing::Test {
     co_return co_await pool_->run(num_bytes, std::move(job), std::move(cancelled));
   }
 
+  std::shared_ptr<metrics::registry> families_ = std::make_shared<metrics::registry>("troupe_");
   asio::io_context io_;
   std::unique_ptr<background> pool_;
   std::mutex mutex_;
@@ -120,7 +133,7 @@ TEST_F(background_test, one_of_several_threads_is_kept_for_short_jobs) {
 }
 
 TEST_F(background_test, a_job_that_nobody_wants_never_runs_and_holds_no_room) {
-  pool_ = std::make_unique<background>(1, 10'000, 10s);
+  start(1, 10'000);
   std::promise<void> begun, gate;
   auto first = add("first", 1, [&] {
     begun.set_value();
@@ -138,6 +151,43 @@ TEST_F(background_test, a_job_that_nobody_wants_never_runs_and_holds_no_room) {
   await(first);
   await(next);
   EXPECT_EQ(order(), (std::vector<std::string>{"first", "next"}));
+  EXPECT_EQ(ended("cancelled"), 1);
+  EXPECT_EQ(ended("done"), 2);
+}
+
+TEST_F(background_test, tells_what_waits_and_runs) {
+  start(1, 1 << 30);
+  EXPECT_EQ(metric("text_bytes_limit"), 1 << 30);
+  const auto idle = pool_->now();
+  EXPECT_FALSE(idle.running_since);
+  EXPECT_FALSE(idle.waiting_since);
+  std::promise<void> begun, gate;
+  auto first = add("first", 1000, [&] {
+    begun.set_value();
+    gate.get_future().wait();
+    throw std::runtime_error("refused");
+  });
+  begun.get_future().wait();
+  auto longer = add("longer", large);
+  auto second = add("second", 2000);
+  EXPECT_EQ(metric("text_jobs{state=\"running\"}"), 1);
+  EXPECT_EQ(metric("text_jobs{state=\"waiting\"}"), 2);
+  EXPECT_EQ(metric("text_bytes"), 3000 + large + 3 * 1024);
+  const auto busy = pool_->now();
+  ASSERT_TRUE(busy.running_since);
+  ASSERT_TRUE(busy.waiting_since);
+  EXPECT_LE(*busy.running_since, *busy.waiting_since) << "the longer one, although it has its turn last";
+  EXPECT_EQ(busy.last_end, idle.last_end);
+  gate.set_value();
+  EXPECT_EQ(await(first), "refused");
+  await(longer);
+  await(second);
+  EXPECT_GT(pool_->now().last_end, idle.last_end);
+  EXPECT_EQ(metric("text_jobs{state=\"running\"}"), 0);
+  EXPECT_EQ(metric("text_jobs{state=\"waiting\"}"), 0);
+  EXPECT_EQ(metric("text_bytes"), 0);
+  EXPECT_EQ(ended("failed"), 1);
+  EXPECT_EQ(ended("done"), 2);
 }
 
 TEST_F(background_test, a_job_that_runs_ends_when_it_looks) {
@@ -158,12 +208,13 @@ TEST_F(background_test, a_job_that_runs_ends_when_it_looks) {
 }
 
 TEST_F(background_test, a_job_has_its_time) {
-  pool_ = std::make_unique<background>(1, 1 << 20, 50ms);
+  start(1, 1 << 20, 50ms);
   auto job = add("job", 1, [] {
     while (true)
       text::check_work_limit();
   });
   EXPECT_EQ(await(job), "it takes more than 50 ms");
+  EXPECT_EQ(ended("timed_out"), 1);
 }
 
 TEST_F(background_test, stopping_ends_what_looks_at_its_limit) {

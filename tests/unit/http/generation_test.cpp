@@ -391,47 +391,6 @@ TEST_F(generation_test, a_chat_without_max_tokens_gets_what_the_workers_hold) {
   EXPECT_NE(beyond.body.find("maximum context length is 100 tokens"), std::string::npos) << beyond.body;
 }
 
-TEST_F(generation_test, a_prompt_whose_client_has_gone_is_not_tokenized) {
-  std::mutex gate;
-  std::unique_lock closed{gate};
-  std::mutex guard;
-  std::vector<std::string> tokenized;
-  codec->before_encode = [&](std::string_view text) {
-    {
-      const std::lock_guard lock{guard};
-      tokenized.emplace_back(text);
-    }
-    const std::lock_guard pass{gate};
-  };
-  play = [](fake_job& job) { job.finish(0, finish_reason::length); };
-  serve();
-  const auto ask_for = [](raw_client& client, const std::string& prompt) {
-    client.request("POST", "/v1/completions", R"({"prompt":")" + prompt + R"(","max_tokens":1})",
-                   "Content-Type: application/json\r\n");
-  };
-  raw_client first{port}, last{port};
-  ask_for(first, "first");
-  const auto has_begun = [&] {
-    const std::lock_guard lock{guard};
-    return !tokenized.empty();
-  };
-  while (!has_begun())
-    std::this_thread::yield();
-  const std::string gone = "troupe_http_clients_gone_total{how=\"left\"}";
-  {
-    raw_client leaving{port};
-    ask_for(leaving, "left");
-  }
-  EXPECT_EQ(get("/health").status, 200);
-  ask_for(last, "last");
-  for (int i = 0; i < 10000 && metric(gone) < 1; ++i)
-    continue;
-  closed.unlock();
-  EXPECT_EQ(first.read().status, 200);
-  EXPECT_EQ(last.read().status, 200);
-  EXPECT_EQ(tokenized, (std::vector<std::string>{"first", "last"}));
-}
-
 TEST_F(generation_test, hundreds_at_once_wait_for_the_tokenizer) {
   const std::string body = R"({"prompt":"a","max_tokens":1})";
   // Room for exactly so many: one more is refused while all of these wait, and only then.
