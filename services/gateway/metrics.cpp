@@ -14,6 +14,24 @@ constexpr const char* rejections_name = "admission_rejections_total";
 constexpr const char* rejections_help = "Requests refused or failed by the cluster, by reason";
 constexpr const char* gone_name = "http_clients_gone_total";
 constexpr const char* gone_help = "Clients that left or were cut before their answer was complete";
+constexpr const char* text_jobs_name = "text_jobs";
+constexpr const char* text_jobs_help = "Requests whose text waits for a thread, or is worked on";
+constexpr const char* text_ends_name = "text_jobs_ended_total";
+constexpr const char* text_ends_help = "Text work that has ended, by how";
+
+const char* name_of(text_end how) {
+  switch (how) {
+  case text_end::done:
+    return "done";
+  case text_end::failed:
+    return "failed";
+  case text_end::cancelled:
+    return "cancelled";
+  case text_end::timed_out:
+    break;
+  }
+  return "timed_out";
+}
 
 } // namespace
 
@@ -39,13 +57,23 @@ gateway_metrics::gateway_metrics(std::shared_ptr<metrics::registry> families)
       generation_tokens_(families_->counter("generation_tokens_total", "New tokens received from workers")),
       connections_(families_->gauge("http_connections", "Open client connections")),
       connections_refused_(families_->counter("http_connections_refused_total",
-                                              "Connections turned away because too many are open")) {
+                                              "Connections turned away because too many are open")),
+      text_waiting_(families_->gauge(text_jobs_name, text_jobs_help, {{"state", "waiting"}})),
+      text_running_(families_->gauge(text_jobs_name, text_jobs_help, {{"state", "running"}})),
+      text_bytes_(families_->gauge("text_bytes", "Bytes of the requests that text work holds")),
+      tokenize_seconds_(
+          families_->histogram("tokenize_seconds", "To tokenize one text", metrics::text_seconds)),
+      template_seconds_(families_->histogram("chat_template_seconds",
+                                             "To render one conversation, with the wait for a process",
+                                             metrics::text_seconds)) {
   // Alerts on rates need the series before the first event.
   for (const char* reason : {"stop", "length"})
     families_->counter(success_name, success_help, {{"finished_reason", reason}});
   families_->counter(rejections_name, rejections_help, {{"reason", "overloaded"}});
   for (const char* how : {"left", "too_slow"})
     families_->counter(gone_name, gone_help, {{"how", how}});
+  for (const text_end how : {text_end::done, text_end::failed, text_end::cancelled, text_end::timed_out})
+    families_->counter(text_ends_name, text_ends_help, {{"how", name_of(how)}});
 }
 
 void gateway_metrics::prompt_started(size_t prompt_tokens) {
@@ -95,6 +123,31 @@ void gateway_metrics::connection_closed() {
 
 void gateway_metrics::connection_refused() {
   connections_refused_.Increment();
+}
+
+void gateway_metrics::text_jobs(size_t waiting, size_t running) {
+  text_waiting_.Set(static_cast<double>(waiting));
+  text_running_.Set(static_cast<double>(running));
+}
+
+void gateway_metrics::text_bytes(double change) {
+  text_bytes_.Increment(change);
+}
+
+void gateway_metrics::text_bytes_limit(size_t bytes) {
+  families_->gauge("text_bytes_limit", "What text_bytes may be").Set(static_cast<double>(bytes));
+}
+
+void gateway_metrics::text_ended(text_end how) {
+  families_->counter(text_ends_name, text_ends_help, {{"how", name_of(how)}}).Increment();
+}
+
+void gateway_metrics::tokenized(seconds duration) {
+  tokenize_seconds_.Observe(duration.count());
+}
+
+void gateway_metrics::rendered(seconds duration) {
+  template_seconds_.Observe(duration.count());
 }
 
 void gateway_metrics::client_gone(bool too_slow) {

@@ -10,6 +10,9 @@
 
 namespace troupe {
 
+/// How a piece of text work ended: `failed` is a request that was refused.
+enum class text_end : uint8_t { done, failed, cancelled, timed_out };
+
 /// The gateway's families, under the names, labels and bucket edges that vLLM's users know. Thread-safe.
 class gateway_metrics {
  public:
@@ -37,6 +40,18 @@ class gateway_metrics {
   /// A client left, or read too slowly, before its answer was complete.
   void client_gone(bool too_slow);
 
+  /// Text work that waits for a thread, and that runs.
+  void text_jobs(size_t waiting, size_t running);
+  /// Bytes of requests that text work holds, in a change.
+  void text_bytes(double change);
+  /// What they may be together.
+  void text_bytes_limit(size_t bytes);
+  void text_ended(text_end how);
+  /// A text was tokenized, or could not be.
+  void tokenized(seconds duration);
+  /// A conversation was rendered, or could not be; waiting for a process counts.
+  void rendered(seconds duration);
+
   const metrics::registry& families() const noexcept { return *families_; }
 
  private:
@@ -51,6 +66,11 @@ class gateway_metrics {
   prometheus::Counter& generation_tokens_;
   prometheus::Gauge& connections_;
   prometheus::Counter& connections_refused_;
+  prometheus::Gauge& text_waiting_;
+  prometheus::Gauge& text_running_;
+  prometheus::Gauge& text_bytes_;
+  prometheus::Histogram& tokenize_seconds_;
+  prometheus::Histogram& template_seconds_;
 };
 
 } // namespace troupe

@@ -16,6 +16,9 @@ inline const bucket_edges inter_token_seconds{.0005, .001, .002, .003, .005, .00
 /// Seconds of whole requests and of their waits: vLLM's.
 inline const bucket_edges request_seconds{.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
                                           30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+/// Seconds of tokenizing a text or rendering a conversation: from one word to the 10 s that a request has.
+inline const bucket_edges text_seconds{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05,
+                                       .1,    .2,    .5,    1,    2,    5,    10,  20};
 /// Token counts: vLLM's 1-2-5 series, to 200,000.
 inline const bucket_edges token_counts{1,    2,    5,    10,    20,    50,    100,    200,   500,
                                        1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000};

@@ -130,8 +130,10 @@ void gateway_options::declare(option_parser& parser) {
   parser.toggle("trust-request-chat-template",
                 "let requests bring a chat template of their own (`chat_template`)",
                 &trust_request_chat_template);
-  parser.number("text-threads", "threads that tokenize prompts, and wait for chat templates to be rendered",
-                &text_threads, 1, 64);
+  parser.number(
+      "text-threads",
+      "threads that tokenize prompts and wait for chat templates; of several one is kept for short requests",
+      &text_threads, 1, 64);
   parser.number("template-processes", "processes that render chat templates, at most; they start when needed",
                 &template_processes, 1, 64);
   parser.number("max-connections", "open HTTP connections; further ones are told 503", &max_connections, 1,

@@ -98,9 +98,14 @@ struct server {
 
   http_server_config config;
   std::shared_ptr<metrics::registry> families = std::make_shared<metrics::registry>("troupe_");
-  http::background work{1, 8 << 20};
-  http::api shared{config, std::make_shared<terse_backend>(), std::make_shared<http_test::fake_codec>(),
-                   std::make_shared<gateway_metrics>(families), work};
+  std::shared_ptr<gateway_metrics> told = std::make_shared<gateway_metrics>(families);
+  http::background work{1, 8 << 20, std::chrono::seconds{10}, told};
+  http::health vitals{
+      {std::chrono::seconds{30}, std::chrono::seconds{60}, std::chrono::seconds{5}, std::chrono::seconds{1}},
+      [this] { return work.now(); }};
+  http::api shared{
+      config, std::make_shared<terse_backend>(), std::make_shared<http_test::fake_codec>(), told, work,
+      vitals};
   http::connection_limits limits{config.limits};
 };
 

@@ -15,6 +15,7 @@
 #include "services/gateway/http/placement_page.hpp"
 #include "services/gateway/http/reply_slot.hpp"
 #include "services/gateway/http/request_target.hpp"
+#include "services/gateway/http/text_work.hpp"
 #include "services/gateway/openai/plan.hpp"
 #include "services/gateway/text/text_error.hpp"
 #include "services/history/history_json.hpp"
@@ -111,6 +112,17 @@ task<std::optional<last_view>> view_of(exchange& client, api& shared) {
   if (!answer || !std::holds_alternative<last_view>(*answer))
     co_return std::nullopt;
   co_return std::get<last_view>(*answer);
+}
+
+/// Of this process alone, and without the pool: it must be answered while that is stuck.
+response health_page(const api& shared) {
+  const std::string flaw = shared.vitals.flaw();
+  if (flaw.empty())
+    return json_response(200, R"({"status":"ok"})");
+  ordered_json page;
+  page["status"] = "stuck";
+  page["reason"] = flaw;
+  return json_response(503, render(page));
 }
 
 task<response> ready_page(exchange& client, api& shared) {
@@ -245,7 +257,7 @@ task<response> answer_page(exchange& client, api& shared, const route& where) {
   const request& asked = client.incoming();
   switch (where.what) {
   case route::id::health:
-    co_return json_response(200, R"({"status":"ok"})");
+    co_return health_page(shared);
   case route::id::ready:
     co_return co_await ready_page(client, shared);
   case route::id::version:
@@ -265,10 +277,11 @@ task<response> answer_page(exchange& client, api& shared, const route& where) {
   case route::id::placement_change:
     co_return co_await change_placement(client, shared);
   case route::id::tokenize:
-    co_return co_await shared.work.run(asked.body.size(), [&] { return tokenize_page(asked.body, shared); });
+    co_return co_await run_for(client, shared, asked.body.size(),
+                               [&] { return tokenize_page(asked.body, shared); });
   case route::id::detokenize:
-    co_return co_await shared.work.run(asked.body.size(),
-                                       [&] { return detokenize_page(asked.body, shared); });
+    co_return co_await run_for(client, shared, asked.body.size(),
+                               [&] { return detokenize_page(asked.body, shared); });
   case route::id::completions:
   case route::id::chat_completions:
     break;
@@ -356,6 +369,8 @@ task<void> handle(exchange& client, api& shared, const route& where) {
   std::optional<response> refusal;
   try {
     co_await answer(client, shared, where);
+  } catch (const text::work_cancelled&) { // nobody reads an answer
+    shared.metrics->client_gone(client.too_slow());
   } catch (const std::exception&) {
     refusal = answer_to_exception(shared);
   }

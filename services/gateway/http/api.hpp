@@ -12,6 +12,7 @@
 
 #include "services/gateway/http/background.hpp"
 #include "services/gateway/http/exchange.hpp"
+#include "services/gateway/http/health.hpp"
 #include "services/gateway/http/http_server.hpp"
 #include "services/gateway/metrics.hpp"
 #include "services/gateway/openai/api_error.hpp"
@@ -50,6 +51,7 @@ struct api {
   std::shared_ptr<const openai::text_codec> codec;
   std::shared_ptr<gateway_metrics> metrics;
   background& work;
+  const health& vitals;
   std::time_t started = std::time(nullptr); ///< when the models became available, for /v1/models
   std::atomic<bool> draining{false};
 };

@@ -7,6 +7,7 @@
 
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/event_queue.hpp"
+#include "services/gateway/http/text_work.hpp"
 #include "services/gateway/openai/response.hpp"
 
 namespace troupe::http {
@@ -336,19 +337,20 @@ task<void> generate(exchange& client, api& shared, bool chat) {
   const auto arrival = clock::now();
   std::string model;
   // The body can be megabytes: reading it is no work for an I/O thread either.
-  generation_plan plan = co_await shared.work.run(client.incoming().body.size(), [&]() -> generation_plan {
-    const auto limits = limits_now(shared);
-    const std::string& body = client.incoming().body;
-    if (chat) {
-      auto asked = openai::parse_chat_completion_request(body, limits);
-      model = served_model(shared, asked.options.model);
-      warn_of_arguments(asked.chat, client.incoming().id, shared);
-      return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
-    }
-    auto asked = openai::parse_completion_request(body, limits);
-    model = served_model(shared, asked.options.model);
-    return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
-  });
+  generation_plan plan =
+      co_await run_for(client, shared, client.incoming().body.size(), [&]() -> generation_plan {
+        const auto limits = limits_now(shared);
+        const std::string& body = client.incoming().body;
+        if (chat) {
+          auto asked = openai::parse_chat_completion_request(body, limits);
+          model = served_model(shared, asked.options.model);
+          warn_of_arguments(asked.chat, client.incoming().id, shared);
+          return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
+        }
+        auto asked = openai::parse_completion_request(body, limits);
+        model = served_model(shared, asked.options.model);
+        return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
+      });
   client.drop_body();
   run answering{client, shared, std::move(plan), std::move(model), arrival};
   co_await answering.execute();

@@ -10,6 +10,7 @@
 #include "services/gateway/http/connection.hpp"
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/request_id.hpp"
+#include "services/gateway/http/timed_codec.hpp"
 #include "services/metrics/http_date.hpp"
 #include "services/options/listen_address.hpp"
 #include "services/options/option_parser.hpp"
@@ -56,14 +57,20 @@ class http_server::implementation {
   implementation(http_server_config config, std::shared_ptr<generation_backend> backend,
                  std::shared_ptr<const openai::text_codec> codec, std::shared_ptr<gateway_metrics> metrics)
       : config_(std::move(config)),
-        work_(std::make_unique<http::background>(config_.text_threads, config_.limits.max_background_bytes)),
-        shared_{config_, std::move(backend), std::move(codec), std::move(metrics), *work_},
+        work_(std::make_unique<http::background>(config_.text_threads, config_.limits.max_background_bytes,
+                                                 config_.limits.text, metrics)),
+        health_({config_.limits.text + config_.limits.text_margin, config_.limits.text_stall,
+                 config_.limits.late_loop, config_.limits.beat},
+                [this] { return work_->now(); }),
+        shared_{config_, std::move(backend), http::timed_codec(std::move(codec), metrics), metrics, *work_,
+                health_},
         limits_{config_.limits},
         io_(static_cast<int>(config_.threads)),
         guard_(io_.get_executor()),
         acceptor_(asio::make_strand(io_)) {
     validate(config_);
     listen();
+    health_.watch(io_);
     asio::co_spawn(acceptor_.get_executor(), accept(), asio::detached);
     for (unsigned i = 0; i < config_.threads; ++i)
       threads_.emplace_back([this] { io_.run(); });
@@ -179,6 +186,7 @@ class http_server::implementation {
 
   const http_server_config config_;
   std::unique_ptr<http::background> work_;
+  http::health health_;
   http::api shared_;
   http::connection_limits limits_;
   std::mutex stopping_;

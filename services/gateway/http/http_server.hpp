@@ -35,7 +35,13 @@ struct http_limits {
   std::chrono::milliseconds header{10000};    ///< from a request's first byte to the end of its header
   std::chrono::milliseconds body{60000};      ///< from there to the end of its body
   std::chrono::milliseconds write{30000};     ///< for one part of an answer to be taken
+  std::chrono::milliseconds text{10000};      ///< for one request to be tokenized, from when its turn comes
   std::chrono::milliseconds request{3600000}; ///< for a whole answer
+  // What /health takes for a process that is stuck.
+  std::chrono::milliseconds text_margin{20000}; ///< beyond `text`: for one match, or for a chat template
+  std::chrono::milliseconds text_stall{60000};  ///< a text waits, and none has been done
+  std::chrono::milliseconds late_loop{5000};    ///< an event loop does not turn
+  std::chrono::milliseconds beat{500};          ///< how often it says that it does
 };
 
 struct http_server_config {
@@ -43,7 +49,7 @@ struct http_server_config {
       "127.0.0.1"; ///< an address, of IPv6 in brackets or not, or a name; "0.0.0.0" and "::" listen on all
   uint16_t port = 8000;      ///< 0: any free one
   unsigned threads = 1;      ///< that read, write and format
-  unsigned text_threads = 1; ///< that tokenize and render
+  unsigned text_threads = 1; ///< that tokenize and render; of several one is kept for what is short
   std::vector<std::string>
       model_names;        ///< that requests may use; answers carry the one asked for, or the first
   std::string model_root; ///< where the model came from, for /v1/models

@@ -14,15 +14,29 @@ namespace {
 /// OpenAI's default for completions.
 constexpr uint32_t default_completion_tokens = 16;
 
+api_error beyond_context(const std::string& text, bool chat, const request_limits& limits) {
+  return invalid_request("This model's maximum context length is " + std::to_string(limits.max_model_len)
+                             + " tokens. However, " + text,
+                         chat ? "messages" : "prompt", "context_length_exceeded");
+}
+
+/// Before a prompt is tokenized: one that has too many bytes for the context would only keep others waiting.
+/// @throws api_error when it cannot fit, and is not to be cut either
+void check_size(const std::string& text, const generation_options& options, bool chat,
+                const text_codec& codec, const request_limits& limits) {
+  if (options.truncate_prompt)
+    return;
+  if (const size_t fewest = codec.fewest_tokens(text); fewest >= limits.max_model_len)
+    throw beyond_context("your prompt has at least " + std::to_string(fewest)
+                             + " tokens, which leaves no room for a new one.",
+                         chat, limits);
+}
+
 /// How many new tokens this prompt gets.
 /// @throws api_error when prompt and new tokens exceed the context
 uint32_t resolve_max_tokens(size_t prompt_tokens, const generation_options& options, bool chat,
                             const request_limits& limits) {
-  const std::string context = std::to_string(limits.max_model_len);
-  const auto beyond = [&](const std::string& text) {
-    return invalid_request("This model's maximum context length is " + context + " tokens. However, " + text,
-                           chat ? "messages" : "prompt", "context_length_exceeded");
-  };
+  const auto beyond = [&](const std::string& text) { return beyond_context(text, chat, limits); };
   const std::string prompt = std::to_string(prompt_tokens);
   if (prompt_tokens >= limits.max_model_len)
     throw beyond("your prompt has " + prompt + " tokens, which leaves no room for a new one.");
@@ -190,8 +204,7 @@ std::vector<int32_t> encode_text(const std::string& text, bool add_special_token
   }
 }
 
-std::vector<int32_t> encode_conversation(const conversation& chat, bool add_special_tokens,
-                                         const text_codec& codec) {
+std::string render_conversation(const conversation& chat, const text_codec& codec) {
   if (!codec.has_chat_template() && chat.chat_template.empty())
     throw unsupported("this model has no chat template: use /v1/completions", "messages");
   std::string prompt;
@@ -204,7 +217,12 @@ std::vector<int32_t> encode_conversation(const conversation& chat, bool add_spec
   }
   if (chat.continue_final_message)
     prompt = cut_at_mark(std::move(prompt));
-  return encode_text(prompt, add_special_tokens, codec, "messages");
+  return prompt;
+}
+
+std::vector<int32_t> encode_conversation(const conversation& chat, bool add_special_tokens,
+                                         const text_codec& codec) {
+  return encode_text(render_conversation(chat, codec), add_special_tokens, codec, "messages");
 }
 
 sampling_params sampling_of(const generation_plan& plan, const planned_prompt& prompt) {
@@ -217,6 +235,8 @@ generation_plan make_plan(completion_request request, const text_codec& codec, c
                           int64_t drawn_seed) {
   generation_plan plan = begin_plan(std::move(request.options), false, codec, drawn_seed);
   for (prompt_input& input : request.prompts) {
+    if (input.text)
+      check_size(*input.text, plan.options, false, codec, limits);
     std::vector<int32_t> tokens =
         input.text ? encode_text(*input.text, plan.options.add_special_tokens, codec, "prompt")
                    : std::move(input.tokens);
@@ -238,7 +258,9 @@ generation_plan make_plan(completion_request request, const text_codec& codec, c
 generation_plan make_plan(chat_completion_request request, const text_codec& codec,
                           const request_limits& limits, int64_t drawn_seed) {
   generation_plan plan = begin_plan(std::move(request.options), true, codec, drawn_seed);
-  std::vector<int32_t> tokens = encode_conversation(request.chat, plan.options.add_special_tokens, codec);
+  const std::string prompt = render_conversation(request.chat, codec);
+  check_size(prompt, plan.options, true, codec, limits);
+  std::vector<int32_t> tokens = encode_text(prompt, plan.options.add_special_tokens, codec, "messages");
   truncate(tokens, plan.options, limits);
   plan.prompts.push_back(plan_prompt(std::move(tokens), plan.options, true, limits));
   return plan;

@@ -41,6 +41,10 @@ generation_plan make_plan(chat_completion_request request, const text_codec& cod
 /// What the engine is asked for this prompt: a copy of the plan's sampling, complete.
 sampling_params sampling_of(const generation_plan& plan, const planned_prompt& prompt);
 
+/// A conversation's prompt.
+/// @throws api_error as make_plan
+std::string render_conversation(const conversation& chat, const text_codec& codec);
+
 /// The tokens of a conversation's prompt.
 /// @throws api_error as make_plan
 std::vector<int32_t> encode_conversation(const conversation& chat, bool add_special_tokens,

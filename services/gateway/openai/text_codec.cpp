@@ -33,6 +33,8 @@ class tokenizer_codec final : public text_codec {
     return tokenizer_->encode(text, add_special_tokens);
   }
 
+  size_t fewest_tokens(std::string_view text) const override { return tokenizer_->fewest_ids(text); }
+
   std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const override {
     return tokenizer_->decode(tokens, skip_special_tokens);
   }

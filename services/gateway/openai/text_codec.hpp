@@ -32,6 +32,8 @@ class text_codec {
   virtual ~text_codec() = default;
   /// @throws text::text_error when the text is too long or too hard for the tokenizer
   virtual std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const = 0;
+  /// A number of tokens that encode gives at least, found without encoding; 0 where nothing is known.
+  virtual size_t fewest_tokens(std::string_view text) const = 0;
   virtual std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const = 0;
   /// @param before  the tokens of what the sequence continues
   virtual std::unique_ptr<text_stream> stream(bool skip_special_tokens,

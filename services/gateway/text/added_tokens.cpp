@@ -1,6 +1,7 @@
 #include "services/gateway/text/added_tokens.hpp"
 
 #include "services/gateway/text/unicode.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
 #include <algorithm>
 #include <unordered_set>
@@ -110,10 +111,23 @@ std::optional<std::int32_t> added_tokens::id_of(std::string_view content) const 
   return found == ids_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::optional<std::size_t> added_tokens::longest() const {
+  std::size_t most = 0;
+  for (const auto& [id, token] : by_id_) {
+    if (token.strip_left || token.strip_right) {
+      return std::nullopt;
+    }
+    most = std::max({most, token.content.size(), token.decoded.size()});
+  }
+  return most;
+}
+
 std::vector<piece> added_tokens::split(const byte_trie& tokens, std::string_view text) const {
   std::vector<piece> out;
   std::size_t done = 0;
+  limited_steps steps(64); // each walks along the longest tokens
   for (std::size_t at = 0; !tokens.empty() && at < text.size();) {
+    steps.step();
     std::size_t length = 0;
     std::int32_t id = 0;
     tokens.for_each_prefix(text, at, [&](std::size_t found_length, std::int32_t found_id) {
@@ -124,6 +138,7 @@ std::vector<piece> added_tokens::split(const byte_trie& tokens, std::string_view
       ++at;
       continue;
     }
+    check_work_limit(); // blanks around it may be megabytes
     const auto& token = by_id_.at(id);
     auto begin = at;
     auto end = at + length;

@@ -43,6 +43,10 @@ class added_tokens {
   const added_token* find(std::int32_t id) const noexcept;
   std::optional<std::int32_t> id_of(std::string_view content) const;
 
+  /// Bytes of the longest one, as it is written or normalized; nothing when one takes blanks around it with
+  /// it, of which there may be any number.
+  std::optional<std::size_t> longest() const;
+
   std::int32_t end_id() const noexcept { return end_id_; }
 
  private:

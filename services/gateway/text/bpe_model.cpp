@@ -1,6 +1,8 @@
+#include "services/gateway/text/byte_alphabet.hpp"
 #include "services/gateway/text/flat_map.hpp"
 #include "services/gateway/text/model.hpp"
 #include "services/gateway/text/unicode.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
 #include <algorithm>
 #include <array>
@@ -50,11 +52,34 @@ struct work_space {
   std::vector<candidate> heap;
 };
 
+/// One long text must not pin its memory to the thread, however its encoding ends.
+class shrinking {
+ public:
+  explicit shrinking(work_space& work) : work_(work) {}
+
+  shrinking(const shrinking&) = delete;
+  shrinking& operator=(const shrinking&) = delete;
+
+  ~shrinking() {
+    constexpr std::size_t kept = 1UL << 16U;
+    if (work_.symbols.capacity() > kept || work_.heap.capacity() > kept) {
+      work_ = {};
+    }
+  }
+
+ private:
+  work_space& work_;
+};
+
+/// Steps within one piece, which may be a whole text without a place to cut, between two looks at the limit.
+constexpr std::uint32_t steps_of_a_look = 1024;
+
 class bpe_model final : public model {
  public:
   explicit bpe_model(const json_view& json);
 
   void encode(std::string_view piece, std::vector<std::int32_t>& ids) const override;
+  bool covers_all(bool byte_level) const override;
 
  private:
   void read_vocabulary(const json_view& json);
@@ -180,7 +205,9 @@ void bpe_model::split_to_symbols(std::string_view piece, std::vector<symbol>& sy
   // An unknown character is held back until a known one: until then it may be fused with those that follow.
   // Bytes do not count as known, exactly as in Hugging Face's implementation.
   bool unknown_pending = false;
+  limited_steps steps(steps_of_a_look);
   for (std::size_t at = 0; at < piece.size();) {
+    steps.step();
     const auto size = utf8_size(piece[at]);
     const auto character = piece.substr(at, size);
     const bool first = at == 0;
@@ -225,7 +252,9 @@ void bpe_model::join_all(work_space& work) const {
     const auto& s = symbols[static_cast<std::size_t>(left)];
     return s.next < 0 ? nullptr : merges_.find(pair_key(s.id, symbols[static_cast<std::size_t>(s.next)].id));
   };
+  limited_steps steps(steps_of_a_look);
   for (std::int32_t i = 0; i + 1 < static_cast<std::int32_t>(symbols.size()); ++i) {
+    steps.step();
     if (const auto* m = find(i)) {
       work.heap.push_back({m->rank, i, m->joined});
     }
@@ -238,6 +267,7 @@ void bpe_model::join_all(work_space& work) const {
     }
   };
   while (!work.heap.empty()) {
+    steps.step();
     std::pop_heap(work.heap.begin(), work.heap.end());
     const auto top = work.heap.back();
     work.heap.pop_back();
@@ -263,6 +293,25 @@ void bpe_model::join_all(work_space& work) const {
   }
 }
 
+bool bpe_model::covers_all(bool byte_level) const {
+  const auto is_known = [](std::int32_t id) { return id >= 0; };
+  if (byte_fallback_ && std::all_of(byte_tokens_.begin(), byte_tokens_.end(), is_known)) {
+    return true;
+  }
+  if (byte_level && prefix_.empty() && suffix_.empty()) {
+    bool complete = true;
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      std::string character;
+      append_byte_level(character, std::string(1, static_cast<char>(byte)));
+      complete = complete && entries_.id_of(character);
+    }
+    if (complete) {
+      return true;
+    }
+  }
+  return unknown_ && !fuse_unknown_; // one id for each unknown character
+}
+
 void bpe_model::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
   if (whole_word_first_) {
     if (const auto id = entries_.id_of(piece)) {
@@ -271,16 +320,13 @@ void bpe_model::encode(std::string_view piece, std::vector<std::int32_t>& ids) c
     }
   }
   thread_local work_space work;
+  const shrinking afterwards(work);
   split_to_symbols(piece, work.symbols);
   join_all(work);
   for (const auto& s : work.symbols) {
     if (!s.gone) {
       ids.push_back(s.id);
     }
-  }
-  constexpr std::size_t kept_symbols = 1UL << 16U; // one long text must not pin its memory to the thread
-  if (work.symbols.capacity() > kept_symbols) {
-    work = {};
   }
 }
 

@@ -19,6 +19,11 @@ class model {
   /// write in no way.
   virtual void encode(std::string_view piece, std::vector<std::int32_t>& ids) const = 0;
 
+  /// Whether no id stands for more of a piece than the longest entry, or than one character: where characters
+  /// are dropped, or a run of unknown ones is one id, there is no such bound.
+  /// @param byte_level  pieces are made of the byte-level alphabet
+  virtual bool covers_all(bool byte_level) const = 0;
+
   const vocabulary& entries() const noexcept { return entries_; }
 
  protected:

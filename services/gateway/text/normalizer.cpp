@@ -5,6 +5,7 @@
 #include "services/gateway/text/pattern.hpp"
 #include "services/gateway/text/regex.hpp"
 #include "services/gateway/text/unicode.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -24,7 +25,9 @@ void rewrite_characters(std::string& text, std::size_t& from_first, F&& put) {
   std::string out;
   out.reserve(text.size());
   std::size_t first_part = 0;
+  limited_steps steps(1024);
   for (std::size_t at = 0; at < text.size();) {
+    steps.step();
     const auto c = decode_at(text, at);
     put(out, c.value);
     if (at < from_first) {
@@ -50,6 +53,10 @@ class unicode_form final : public normalizer {
     text = normalize(text, form_);
   }
 
+  /// Mathematical letters become ASCII's, and a Greek vowel of seven bytes becomes one of two. A test goes
+  /// through all characters.
+  std::size_t most_shrinkage(bool& ascii) const override { return ascii ? 1 : 4; }
+
  private:
   normal_form form_;
 };
@@ -58,6 +65,9 @@ class lowercase final : public normalizer {
   void apply(std::string& text, std::size_t& from_first) const override {
     rewrite_characters(text, from_first, append_lowercase);
   }
+
+  /// KELVIN SIGN becomes k.
+  std::size_t most_shrinkage(bool& ascii) const override { return ascii ? 1 : 3; }
 };
 
 class strip_accents final : public normalizer {
@@ -68,6 +78,8 @@ class strip_accents final : public normalizer {
       }
     });
   }
+
+  std::size_t most_shrinkage(bool& /*ascii*/) const override { return 0; }
 };
 
 /// The clean-up of SentencePiece's "nmt" rules: control characters go, unusual blanks become spaces.
@@ -84,6 +96,8 @@ class nmt final : public normalizer {
       }
     });
   }
+
+  std::size_t most_shrinkage(bool& /*ascii*/) const override { return 0; }
 };
 
 class strip final : public normalizer {
@@ -111,6 +125,8 @@ class strip final : public normalizer {
     from_first = std::min(from_first - std::min(begin, from_first), text.size());
   }
 
+  std::size_t most_shrinkage(bool& /*ascii*/) const override { return 0; }
+
  private:
   bool left_;
   bool right_;
@@ -127,6 +143,11 @@ class prepend final : public normalizer {
     }
   }
 
+  std::size_t most_shrinkage(bool& ascii) const override {
+    ascii = ascii && is_ascii(prefix_);
+    return 1;
+  }
+
  private:
   std::string prefix_;
 };
@@ -140,6 +161,15 @@ class replace final : public normalizer {
       from_first = replaced_size(text, from_first);
     }
     text = replace_all(pattern_, text, content_);
+  }
+
+  std::size_t most_shrinkage(bool& ascii) const override {
+    const auto& literal = pattern_.literal();
+    if (literal.empty() || content_.empty()) { // an expression may match any number of bytes
+      return 0;
+    }
+    ascii = ascii && is_ascii(content_);
+    return (literal.size() + content_.size() - 1) / content_.size();
   }
 
  private:
@@ -172,7 +202,9 @@ class precompiled final : public normalizer {
   void apply(std::string& text, std::size_t& from_first) const override {
     result out{.text = {}, .from_first = 0};
     out.text.reserve(text.size());
+    limited_steps steps(1024);
     for (std::size_t at = 0; at < text.size();) {
+      steps.step();
       const auto size = grapheme_size(text, at);
       append_mapped(out, std::string_view(text).substr(at, size), from_first - std::min(at, from_first));
       at += size;
@@ -180,6 +212,9 @@ class precompiled final : public normalizer {
     from_first = out.from_first;
     text = std::move(out.text);
   }
+
+  /// Its map may remove characters.
+  std::size_t most_shrinkage(bool& /*ascii*/) const override { return 0; }
 
  private:
   struct result {
@@ -231,6 +266,13 @@ class byte_level final : public normalizer {
     from_first = first_part;
     text = std::move(out);
   }
+
+  std::size_t most_shrinkage(bool& ascii) const override {
+    ascii = false;
+    return 1;
+  }
+
+  bool is_byte_level() const override { return true; }
 };
 
 class sequence final : public normalizer {
@@ -243,9 +285,22 @@ class sequence final : public normalizer {
 
   void apply(std::string& text, std::size_t& from_first) const override {
     for (const auto& step : steps_) {
+      check_work_limit(); // each may double the text
       step->apply(text, from_first);
     }
   }
+
+  std::size_t most_shrinkage(bool& ascii) const override {
+    constexpr std::size_t beyond_use = 1000;
+    std::size_t most = 1;
+    for (const auto& step : steps_) {
+      most = std::min(most * step->most_shrinkage(ascii), beyond_use);
+    }
+    return most == beyond_use ? 0 : most;
+  }
+
+  /// What comes behind may write other characters.
+  bool is_byte_level() const override { return !steps_.empty() && steps_.back()->is_byte_level(); }
 
  private:
   std::vector<std::unique_ptr<const normalizer>> steps_;

@@ -1,7 +1,9 @@
 #include "services/gateway/text/pipeline.hpp"
 
 #include "services/gateway/text/unicode.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace troupe::text {
@@ -11,6 +13,11 @@ namespace {
 const nlohmann::json& empty_array() {
   static const nlohmann::json instance = nlohmann::json::array();
   return instance;
+}
+
+std::size_t count_characters(std::string_view utf8) {
+  return static_cast<std::size_t>(std::count_if(
+      utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
 } // namespace
@@ -33,6 +40,34 @@ pipeline::pipeline(const json_view& json, const tokenizer_config& config)
             .pad = id_named("pad_token"),
             .unk = id_named("unk_token")};
   add_ends(config);
+  const auto longest = longest_id();
+  bool ascii = false;
+  longest_id_ = longest * (normalizer_ ? normalizer_->most_shrinkage(ascii) : 1);
+  ascii = true;
+  longest_ascii_id_ = longest * (normalizer_ ? normalizer_->most_shrinkage(ascii) : 1);
+}
+
+/// Bytes of a normalized text that one id stands for, at most; 0: any number.
+std::size_t pipeline::longest_id() const {
+  const bool byte_level =
+      (pre_tokenizer_ && pre_tokenizer_->is_byte_level()) || (normalizer_ && normalizer_->is_byte_level());
+  const auto longest_added = added_.longest();
+  if (!longest_added || (pre_tokenizer_ && !pre_tokenizer_->keeps_all()) || !model_->covers_all(byte_level)
+      || !post_.keeps_sequence()) {
+    return 0;
+  }
+  constexpr std::size_t longest_character = 4; // an unknown one is an id
+  // In the byte-level alphabet a character stands for a byte, although it may have two.
+  const auto longest_entry = model_->entries().longest(
+      [byte_level](std::string_view entry) { return byte_level ? count_characters(entry) : entry.size(); });
+  return std::max({longest_character, longest_entry, *longest_added});
+}
+
+std::size_t pipeline::fewest_ids(std::string_view text) const {
+  const bool ascii =
+      std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  const auto longest = ascii ? longest_ascii_id_ : longest_id_;
+  return longest == 0 ? 0 : (text.size() + longest - 1) / longest;
 }
 
 /// What tokenizer_config.json says of BOS and EOS goes before tokenizer.json's post-processor.
@@ -118,7 +153,9 @@ void pipeline::encode_normalized(std::string text, std::size_t from_first, word_
   if (pre_tokenizer_) {
     pre_tokenizer_->apply(cut);
   }
+  limited_steps steps(64); // most pieces are a word
   for (const auto& p : cut.list) {
+    steps.step();
     if (p.id != piece::to_encode) {
       ids.push_back(p.id);
     } else if (p.begin < p.end) {
@@ -128,7 +165,9 @@ void pipeline::encode_normalized(std::string text, std::size_t from_first, word_
 }
 
 std::vector<std::int32_t> pipeline::encode(std::string_view text) const {
-  auto cache = take_cache();
+  // Given back however the encoding ends.
+  const auto give = [this](word_cache* used) { give_back(std::unique_ptr<word_cache>(used)); };
+  const std::unique_ptr<word_cache, decltype(give)> cache(take_cache().release(), give);
   std::vector<std::int32_t> ids;
   ids.reserve(text.size() / 3);
   for (const auto& p : added_.split_raw(text)) {
@@ -143,7 +182,6 @@ std::vector<std::int32_t> pipeline::encode(std::string_view text) const {
     }
     encode_normalized(std::move(part), from_first, *cache, ids);
   }
-  give_back(std::move(cache));
   return ids;
 }
 

@@ -29,6 +29,9 @@ class pipeline {
   /// Ids of @p text, valid UTF-8, without the post-processor's.
   std::vector<std::int32_t> encode(std::string_view text) const;
 
+  /// A number of ids that encode gives for @p text at least; 0 where nothing is known.
+  std::size_t fewest_ids(std::string_view text) const;
+
   /// What the decoder is given for @p id; null outside the vocabulary.
   const std::string* decoder_token(std::int32_t id) const noexcept;
 
@@ -56,6 +59,7 @@ class pipeline {
   void encode_normalized(std::string text, std::size_t from_first, word_cache& cache,
                          std::vector<std::int32_t>& ids) const;
   void encode_piece(std::string_view piece, word_cache& cache, std::vector<std::int32_t>& ids) const;
+  std::size_t longest_id() const;
   std::unique_ptr<word_cache> take_cache() const;
   void give_back(std::unique_ptr<word_cache> cache) const;
 
@@ -66,6 +70,9 @@ class pipeline {
   post_processor post_;
   decoder decoder_;
   named_ids named_;
+  // Bytes of a text that one id stands for, at most; 0: any number.
+  std::size_t longest_id_ = 0;
+  std::size_t longest_ascii_id_ = 0; // of an ASCII text
 
   // One for each encode at the same time: no lock is held while one is in use.
   mutable std::mutex mutex_;

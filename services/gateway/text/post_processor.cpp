@@ -1,5 +1,6 @@
 #include "services/gateway/text/post_processor.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace troupe::text {
@@ -65,6 +66,12 @@ void post_processor::read_template(const json_view& json) {
     }
   }
   templates_.push_back(std::move(out));
+}
+
+bool post_processor::keeps_sequence() const {
+  return std::all_of(templates_.begin(), templates_.end(), [](const auto& one) {
+    return std::find(one.begin(), one.end(), sequence_slot) != one.end();
+  });
 }
 
 std::vector<std::int32_t> post_processor::apply(std::vector<std::int32_t> ids) const {

@@ -21,6 +21,9 @@ class post_processor {
   /// @throws text_error naming what is missing, malformed or unsupported.
   explicit post_processor(const json_view& json);
 
+  /// Whether the sequence itself stays.
+  bool keeps_sequence() const;
+
   /// @p ids with their special tokens.
   std::vector<std::int32_t> apply(std::vector<std::int32_t> ids) const;
 

@@ -5,7 +5,9 @@
 #include "services/gateway/text/regex.hpp"
 #include "services/gateway/text/split_behavior.hpp"
 #include "services/gateway/text/unicode.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -80,6 +82,7 @@ void rewrite_pieces(pieces& text, F&& put) {
     if (p.id != piece::to_encode) {
       continue;
     }
+    check_work_limit();
     const auto begin = out.size();
     p.from_first = put(out, text.view(p), p);
     p.begin = begin;
@@ -98,6 +101,8 @@ class split final : public pre_tokenizer {
       find_stretches(pattern_, view, inverted_, out);
     });
   }
+
+  bool keeps_all() const override { return behavior_ != split_behavior::removed; }
 
  private:
   regex pattern_;
@@ -135,6 +140,10 @@ class byte_level final : public pre_tokenizer {
       return from_first;
     });
   }
+
+  bool keeps_all() const override { return true; }
+
+  bool is_byte_level() const override { return true; }
 
  private:
   bool add_prefix_space_;
@@ -181,6 +190,8 @@ class metaspace final : public pre_tokenizer {
     }
   }
 
+  bool keeps_all() const override { return true; }
+
  private:
   prefix scheme_;
   bool cut_;
@@ -199,6 +210,8 @@ class character_split final : public pre_tokenizer {
       find_characters(view, matches_, out);
     });
   }
+
+  bool keeps_all() const override { return behavior_ != split_behavior::removed; }
 
  private:
   bool (*matches_)(char32_t) noexcept;
@@ -227,6 +240,8 @@ class whitespace final : public pre_tokenizer {
       }
     });
   }
+
+  bool keeps_all() const override { return false; }
 };
 
 class sequence final : public pre_tokenizer {
@@ -241,6 +256,14 @@ class sequence final : public pre_tokenizer {
     for (const auto& step : steps_) {
       step->apply(text);
     }
+  }
+
+  bool keeps_all() const override {
+    return std::all_of(steps_.begin(), steps_.end(), [](const auto& step) { return step->keeps_all(); });
+  }
+
+  bool is_byte_level() const override {
+    return std::any_of(steps_.begin(), steps_.end(), [](const auto& step) { return step->is_byte_level(); });
   }
 
  private:

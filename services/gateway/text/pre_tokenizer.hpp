@@ -15,6 +15,12 @@ class pre_tokenizer {
 
   /// Cuts or rewrites every piece of @p text that is not a token already; empty ones vanish.
   virtual void apply(pieces& text) const = 0;
+
+  /// Whether all of a text ends up in pieces, none of it shortened.
+  virtual bool keeps_all() const = 0;
+
+  /// Whether the pieces are made of the byte-level alphabet.
+  virtual bool is_byte_level() const { return false; }
 };
 
 /// @throws text_error naming what is missing, malformed or unsupported.

@@ -3,6 +3,7 @@
 #include "services/gateway/text/regex_syntax.hpp"
 #include "services/gateway/text/text_error.hpp"
 #include "services/gateway/text/unicode.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -15,7 +16,7 @@ namespace troupe::text {
 namespace {
 
 // Generous for the published patterns on megabytes of text; ends catastrophic backtracking within about a
-// second.
+// second, between two looks at the work's own limit.
 constexpr std::uint32_t match_limit = 10'000'000;
 constexpr std::size_t heap_limit_kib = 256UL << 10U;
 constexpr std::size_t jit_stack_start = 32UL << 10U;
@@ -135,6 +136,7 @@ std::optional<match_range> regex::search(std::string_view text, std::size_t from
 
 std::optional<match_range> regex::next(std::string_view text, cursor& at) const {
   while (at.from <= text.size()) {
+    check_work_limit();
     const auto found = search(text, at.from);
     if (!found) {
       at.from = text.size() + 1;

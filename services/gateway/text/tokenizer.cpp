@@ -5,6 +5,7 @@
 #include "services/gateway/text/text_error.hpp"
 #include "services/gateway/text/tokenizer_config.hpp"
 #include "services/gateway/text/unicode.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -53,10 +54,16 @@ std::vector<std::int32_t> tokenizer::encode(std::string_view utf8, bool add_spec
   return add_special_tokens ? parts_->processing().apply(std::move(ids)) : ids;
 }
 
+std::size_t tokenizer::fewest_ids(std::string_view utf8) const {
+  return parts_->fewest_ids(utf8);
+}
+
 std::string tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const {
   decoder_stream stream(parts_->decoding());
   std::string out;
+  limited_steps steps(64);
   for (const auto id : ids) {
+    steps.step();
     const auto* token = parts_->decoder_token(id);
     if (token != nullptr && !(skip_special_tokens && is_special(id))) {
       stream.push(*token, out);

@@ -37,9 +37,13 @@ class tokenizer {
   /// Token ids of @p utf8. Malformed UTF-8 is read as U+FFFD, one for each maximal malformed part.
   /// @p add_special_tokens runs the post-processor, which adds BOS, EOS or whatever the model wants. Special
   /// tokens written out inside the text become their ids either way.
-  /// @throws text_error when a text makes a regular expression of the tokenizer exceed its match limits, or
-  /// is longer than 64 MiB.
+  /// @throws text_error when a text makes a regular expression of the tokenizer exceed its match limits, is
+  /// longer than 64 MiB, or takes longer than the thread's limited_work; work_cancelled.
   std::vector<std::int32_t> encode(std::string_view utf8, bool add_special_tokens) const;
+
+  /// A number of ids that encode gives for @p utf8 at least, found without encoding it: its bytes over those
+  /// of the longest token, and over how much the normalizer may shorten it. 0 where there is no such bound.
+  std::size_t fewest_ids(std::string_view utf8) const;
 
   /// Text of @p ids, always valid UTF-8. Ids outside the vocabulary stand for nothing.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const;

@@ -1,12 +1,12 @@
 #include "services/gateway/text/unicode.hpp"
 
 #include "services/gateway/text/text_error.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -187,6 +187,59 @@ void append_lowercase(std::string& out, char32_t value) {
   append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(value))));
 }
 
+namespace {
+
+int combining_class(char32_t value) noexcept {
+  return utf8proc_get_property(static_cast<utf8proc_int32_t>(value))->combining_class;
+}
+
+/// What utf8proc_map does, but for the order of marks: utf8proc's takes the square of their number, which may
+/// be millions in a row.
+std::vector<utf8proc_int32_t> normalized(std::string_view text, utf8proc_option_t options) {
+  std::array<utf8proc_int32_t, 32> parts{}; // the longest decomposition has 18
+  const auto check = [](utf8proc_ssize_t size) {
+    if (size < 0) {
+      throw text_error(std::string("Unicode normalization failed: ") + utf8proc_errmsg(size));
+    }
+    return static_cast<std::size_t>(size);
+  };
+  std::vector<utf8proc_int32_t> out;
+  out.reserve(text.size());
+  limited_steps steps(1024);
+  int boundary = 0; // between graphemes, which nobody asks for
+  for (std::size_t at = 0; at < text.size();) {
+    steps.step();
+    const auto c = decode_at(text, at);
+    const auto size = check(utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c.value), parts.data(),
+                                                    parts.size(), options, &boundary));
+    out.insert(out.end(), parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(size));
+    at += c.size;
+  }
+  const auto is_starter = [](utf8proc_int32_t c) { return combining_class(static_cast<char32_t>(c)) == 0; };
+  for (auto begin = std::find_if_not(out.begin(), out.end(), is_starter); begin != out.end();) {
+    const auto end = std::find_if(begin, out.end(), is_starter);
+    if (end - begin > 1) {
+      std::stable_sort(begin, end, [](utf8proc_int32_t a, utf8proc_int32_t b) {
+        return combining_class(static_cast<char32_t>(a)) < combining_class(static_cast<char32_t>(b));
+      });
+    }
+    begin = std::find_if_not(end, out.end(), is_starter);
+  }
+  out.resize(check(utf8proc_normalize_utf32(out.data(), static_cast<utf8proc_ssize_t>(out.size()), options)));
+  return out;
+}
+
+std::string encode_utf32(const std::vector<utf8proc_int32_t>& characters) {
+  std::string out;
+  out.reserve(characters.size());
+  for (const auto c : characters) {
+    append_utf8(out, static_cast<char32_t>(c));
+  }
+  return out;
+}
+
+} // namespace
+
 std::string normalize(std::string_view text, normal_form form) {
   unsigned options = UTF8PROC_STABLE;
   switch (form) {
@@ -203,15 +256,7 @@ std::string normalize(std::string_view text, normal_form form) {
     options |= static_cast<unsigned>(UTF8PROC_DECOMPOSE) | static_cast<unsigned>(UTF8PROC_COMPAT);
     break;
   }
-  utf8proc_uint8_t* mapped = nullptr;
-  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                 static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                                 static_cast<utf8proc_option_t>(options));
-  const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(mapped, std::free);
-  if (size < 0) {
-    throw text_error(std::string("Unicode normalization failed: ") + utf8proc_errmsg(size));
-  }
-  return {reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size)};
+  return encode_utf32(normalized(text, static_cast<utf8proc_option_t>(options)));
 }
 
 namespace {
@@ -222,10 +267,6 @@ struct normal_character {
   int combining_class;
   std::size_t taken; ///< characters of the text that it replaces; 0: more of what the one before became
 };
-
-int combining_class(char32_t value) noexcept {
-  return utf8proc_get_property(static_cast<utf8proc_int32_t>(value))->combining_class;
-}
 
 std::vector<normal_character> decompose(std::string_view text, bool compatibly) {
   std::vector<normal_character> out;

@@ -1,6 +1,7 @@
 #include "services/gateway/text/byte_trie.hpp"
 #include "services/gateway/text/model.hpp"
 #include "services/gateway/text/unicode.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,6 +22,7 @@ class unigram_model final : public model {
   explicit unigram_model(const json_view& json);
 
   void encode(std::string_view piece, std::vector<std::int32_t>& ids) const override;
+  bool covers_all(bool byte_level) const override;
 
  private:
   /// The best way to write the text up to here: its last entry, where that starts, the sum of log
@@ -29,6 +31,37 @@ class unigram_model final : public model {
     double score = 0.0;
     std::int32_t id = 0;
     std::int64_t starts = -1; // -1: not reached yet
+  };
+
+  /// Part of a piece, and the entry that it becomes.
+  struct part {
+    std::size_t begin;
+    std::size_t end;
+    std::int32_t id;
+  };
+
+  struct work_space {
+    std::vector<path_end> ends;
+    std::vector<part> parts;
+  };
+
+  /// One long text must not pin its memory to the thread, however its encoding ends.
+  class shrinking {
+   public:
+    explicit shrinking(work_space& work) : work_(work) {}
+
+    shrinking(const shrinking&) = delete;
+    shrinking& operator=(const shrinking&) = delete;
+
+    ~shrinking() {
+      constexpr std::size_t kept = 1UL << 16U;
+      if (work_.ends.capacity() > kept) {
+        work_ = {};
+      }
+    }
+
+   private:
+    work_space& work_;
   };
 
   void find_best_path(std::string_view piece, std::vector<path_end>& ends) const;
@@ -93,7 +126,9 @@ std::int32_t unigram_model::unknown_id() const {
 
 void unigram_model::find_best_path(std::string_view piece, std::vector<path_end>& ends) const {
   ends.assign(piece.size() + 1, {});
+  limited_steps steps(64); // each walks along the longest entries
   for (std::size_t at = 0; at < piece.size();) {
+    steps.step();
     const auto size = utf8_size(piece[at]);
     const double score_here = ends[at].score;
     // A tie keeps the earlier start, the longer entry.
@@ -131,18 +166,19 @@ void unigram_model::append_unknown(std::string_view run, std::vector<std::int32_
   ids.push_back(unknown_id());
 }
 
+bool unigram_model::covers_all(bool /*byte_level*/) const {
+  // Without them a run of unknown characters is one id, however long it is.
+  return byte_fallback_
+         && std::all_of(byte_tokens_.begin(), byte_tokens_.end(), [](std::int32_t id) { return id >= 0; });
+}
+
 void unigram_model::encode(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  thread_local std::vector<path_end> ends;
+  thread_local work_space work;
+  const shrinking afterwards(work);
+  auto& [ends, parts] = work;
   find_best_path(piece, ends);
 
   // Backwards along the path; runs of unknown characters are one.
-  struct part {
-    std::size_t begin;
-    std::size_t end;
-    std::int32_t id;
-  };
-
-  thread_local std::vector<part> parts;
   parts.clear();
   for (std::size_t end = piece.size(); end > 0;) {
     const auto& node = ends[end];
@@ -160,11 +196,6 @@ void unigram_model::encode(std::string_view piece, std::vector<std::int32_t>& id
     } else {
       ids.push_back(p->id);
     }
-  }
-  constexpr std::size_t kept = 1UL << 16U; // one long text must not pin its memory to the thread
-  if (ends.capacity() > kept) {
-    ends = {};
-    parts = {};
   }
 }
 

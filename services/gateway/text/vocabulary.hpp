@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -50,6 +51,16 @@ class vocabulary {
   }
 
   std::size_t size() const noexcept { return ids_.size(); }
+
+  /// The longest entry. @p length_of says how long one is.
+  template <class F>
+  std::size_t longest(F&& length_of) const {
+    std::size_t most = 0;
+    for (const auto& [token, id] : ids_) {
+      most = std::max(most, static_cast<std::size_t>(length_of(std::string_view(token))));
+    }
+    return most;
+  }
 
   std::int32_t end_id() const noexcept { return static_cast<std::int32_t>(tokens_.size()); }
 

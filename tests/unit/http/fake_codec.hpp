@@ -18,6 +18,11 @@ inline constexpr int32_t vocab_size = 259;
 class fake_codec : public openai::text_codec {
  public:
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const override;
+
+  size_t fewest_tokens(std::string_view text) const override {
+    return longest_token == 0 ? 0 : (text.size() + longest_token - 1) / longest_token;
+  }
+
   std::string decode(std::span<const int32_t> tokens, bool skip_special_tokens) const override;
   std::unique_ptr<openai::text_stream> stream(bool skip_special_tokens,
                                               std::span<const int32_t> before) const override;
@@ -32,6 +37,7 @@ class fake_codec : public openai::text_codec {
   /// Writes messages, tools and extra behind one another; refuses conversations that hold "refuse me".
   std::string render(const text::chat_request& request) const override;
 
+  size_t longest_token = 0; ///< what fewest_tokens counts with; 0: it knows nothing
   bool has_template = true;
   bool adds_end = false;         ///< encode puts the end token behind a text, too
   bool splits_ligatures = false; ///< "ﬁ" is two tokens, as a normalizer makes it two letters

@@ -19,6 +19,8 @@ using nlohmann::json;
 
 class http_server_test : public testing::Test {
  protected:
+  using text_side = std::shared_ptr<const openai::text_codec>;
+
   http_server_test() {
     config.port = 0;
     config.model_names = {"tiny", "org/other"};
@@ -33,8 +35,8 @@ class http_server_test : public testing::Test {
     backend = std::make_shared<fake_backend>();
     if (play)
       backend->play = play;
-    server =
-        std::make_unique<http_server>(config, backend, codec, std::make_shared<gateway_metrics>(families));
+    server = std::make_unique<http_server>(config, backend, served_codec ? served_codec : text_side(codec),
+                                           std::make_shared<gateway_metrics>(families));
     port = server->port();
   }
 
@@ -64,6 +66,7 @@ class http_server_test : public testing::Test {
   fake_backend::script play;
   std::shared_ptr<metrics::registry> families = std::make_shared<metrics::registry>("troupe_");
   std::shared_ptr<fake_codec> codec = std::make_shared<fake_codec>();
+  text_side served_codec; ///< instead of `codec`, where it is set
   std::shared_ptr<fake_backend> backend;
   std::unique_ptr<http_server> server;
   uint16_t port = 0;

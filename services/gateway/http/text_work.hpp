@@ -1,0 +1,41 @@
+// Text work for one client: it ends with the client.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+
+#include "actors/error.hpp"
+#include "services/gateway/http/api.hpp"
+#include "services/gateway/http/error_status.hpp"
+
+namespace troupe::http {
+
+/// background::run for a client: where it goes away, or the server has waited for it as long as it will, the
+/// job is cancelled.
+/// @throws text::work_cancelled when the client has gone; api_error 503 when the server stops; what `work`
+/// and background::run throw
+template <class Work>
+task<std::invoke_result_t<Work>> run_for(exchange& client, api& shared, size_t num_bytes, Work work) {
+  const auto cancelled = std::make_shared<std::atomic<bool>>(false);
+  client.watch([&client, &pool = shared.work, cancelled] {
+    if (client.gone() || client.time_is_up())
+      pool.cancel(cancelled);
+  });
+  std::optional<std::invoke_result_t<Work>> result;
+  try {
+    auto done = co_await shared.work.run(num_bytes, std::move(work), cancelled);
+    result.emplace(std::move(done));
+  } catch (const text::work_cancelled&) { // below is told why
+  }
+  co_await client.unwatch();
+  if (client.gone())
+    throw text::work_cancelled();
+  if (!result) {
+    shared.metrics->rejected(reason_of(ec::shutting_down));
+    throw api_error_of(ec::shutting_down, "the gateway is shutting down");
+  }
+  co_return std::move(*result);
+}
+
+} // namespace troupe::http
