@@ -86,7 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto& all = all_served();
   const std::string prompt =
       text::to_valid_utf8({reinterpret_cast<const char*>(data) + 1, size - 1}); // as JSON carries it
-  const text::limited_work limit(std::chrono::seconds(2), nullptr);             // libFuzzer's own is 30 s
+  const text::limited_work limit(std::chrono::milliseconds(200), nullptr);
   try {
     check_prompt(all[data[0] % all.size()], prompt, limit);
   } catch (const text::text_error&) { // too hard, or too long
