@@ -38,8 +38,9 @@ class gateway_service {
   /// Joins the cluster. Call once the actor is published.
   void join();
 
-  /// Accepts no more connections, lets running requests end, leaves.
-  void stop(std::chrono::milliseconds patience);
+  /// Is not ready any more, but serves on for `lame_duck`, so that load balancers hear of it; then accepts no
+  /// more connections, lets running requests end for as long as `patience`, and leaves.
+  void stop(std::chrono::seconds lame_duck, std::chrono::seconds patience);
 
  private:
   service_site site_;

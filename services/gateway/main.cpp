@@ -1,5 +1,7 @@
 // troupe-gateway: the REST API of a cluster.
-#include "actors/defaults.hpp"
+#include <chrono>
+#include <csignal>
+
 #include "services/gateway/gateway_service.hpp"
 #include "services/process/cluster_entry.hpp"
 #include "services/process/cluster_process.hpp"
@@ -42,9 +44,12 @@ int run(const std::vector<std::string>& arguments) {
   std::string url = "http://" + host_port_text(options.host, gateway.http_port());
   log.line("listening", url + ", peers at " + process.peers().endpoint());
   report_ready(cluster, url);
-  stop.wait();
-  log.line("stopping", "running requests may end");
-  gateway.stop(defaults::drain);
+  const bool at_terminal = stop.wait() == SIGINT; // no load balancer has to hear of it
+  const std::chrono::seconds lame_duck{at_terminal ? 0 : options.lame_duck};
+  log.line("stopping", "serves on for " + std::to_string(lame_duck.count())
+                           + " s, then running requests have " + std::to_string(options.drain_timeout)
+                           + " s to end");
+  gateway.stop(lame_duck, std::chrono::seconds{options.drain_timeout});
   return stop_signal::exit_status();
 }
 

@@ -1,3 +1,6 @@
+#include <chrono>
+#include <csignal>
+
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
 #include <caf/send.hpp>
@@ -116,11 +119,15 @@ int serve_command(const std::vector<std::string>& arguments) {
   attention.join();
   gateway.join();
   log.line("listening", "http://" + host_port_text(gateway_flags.host, gateway.http_port()));
-  stop.wait();
-  log.line("stopping", "running requests may end");
+  const bool at_terminal = stop.wait() == SIGINT; // no load balancer has to hear of it
+  const bool fault = stop_signal::exit_status() != 0;
+  const std::chrono::seconds lame_duck{at_terminal || fault ? 0 : gateway_flags.lame_duck};
+  const std::chrono::seconds drain{fault ? 0 : gateway_flags.drain_timeout};
+  log.line("stopping", "serves on for " + std::to_string(lame_duck.count())
+                           + " s, then running requests have " + std::to_string(drain.count()) + " s to end");
   // From the edge inwards: what still runs needs everything behind it.
   // After a fault nothing that waits can end.
-  gateway.stop(stop_signal::exit_status() == 0 ? defaults::drain : std::chrono::seconds{0});
+  gateway.stop(lame_duck, drain);
   attention.stop(std::chrono::seconds{1});
   expert.stop(std::chrono::milliseconds{0});
   scheduler.stop();

@@ -54,9 +54,10 @@ std::string exit_text(int status) {
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-// SIGTERM ends a child that is too young to wait for it.
+// The signal ends a child that is too young to wait for it.
 bool obeyed(int status) {
-  return WIFEXITED(status) ? WEXITSTATUS(status) == 0 : WTERMSIG(status) == SIGTERM;
+  return WIFEXITED(status) ? WEXITSTATUS(status) == 0
+                           : WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT;
 }
 
 } // namespace
@@ -206,6 +207,10 @@ void supervisor::read_signals() {
     } else if (info.ssi_signo == SIGHUP) {
       pass_on_reload();
     } else {
+      impatient_ = stopping_;
+      if (!stopping_) {
+        stop_with_ = static_cast<int>(info.ssi_signo);
+      }
       stopping_ = true;
     }
   }
@@ -320,15 +325,17 @@ bool supervisor::stop_all(std::chrono::milliseconds grace) {
     };
     for (auto& entry : children_) {
       if (in_phase(entry)) {
-        kill(entry.second.pid, SIGTERM);
+        kill(entry.second.pid, stop_with_);
       }
     }
-    while (std::any_of(children_.begin(), children_.end(), in_phase) && clock::now() < deadline) {
+    while (std::any_of(children_.begin(), children_.end(), in_phase) && clock::now() < deadline
+           && !impatient_) {
       poll_once(deadline);
     }
     for (auto& entry : children_) {
       if (in_phase(entry)) {
-        log_(entry.first + " did not stop in time; killing it");
+        log_(entry.first
+             + (impatient_ ? " is killed: a second signal came" : " did not stop in time; killing it"));
         stopped_cleanly_ = false;
         kill(entry.second.pid, SIGKILL);
         int status = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -54,8 +55,8 @@ class supervisor {
   /// ready dies for the third time or refuses its command line (status 2), which no further start would mend
   std::optional<std::string> wait_ready(const std::string& name, std::chrono::milliseconds deadline);
 
-  /// Supervises until SIGTERM or SIGINT, then stops all children: SIGTERM phase by phase, SIGKILL for what is
-  /// left `grace` after the first.
+  /// Supervises until SIGTERM or SIGINT, then stops all children: the same signal phase by phase, SIGKILL for
+  /// what is left `grace` after the first, or when a second signal comes.
   /// @returns 0, or 1 when a child had to be killed or ended badly while stopping
   int run(std::chrono::milliseconds grace);
 
@@ -94,6 +95,8 @@ class supervisor {
   log_function log_;
   int signal_fd_ = -1;
   bool stopping_ = false;
+  bool impatient_ = false; // a second signal has come
+  int stop_with_ = SIGTERM;
   bool stopped_cleanly_ = true;
   std::map<std::string, child> children_;
 };
