@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "services/gateway/actor_backend.hpp"
@@ -11,6 +12,7 @@
 #include "services/gateway/text/template_processes.hpp"
 #include "services/gateway/text/tokenizer.hpp"
 #include "services/metrics/registry.hpp"
+#include "services/options/listen_address.hpp"
 #include "services/process/descriptor_limit.hpp"
 
 namespace troupe {
@@ -61,30 +63,54 @@ size_t connections_of(const gateway_options& options, const process_log& log) {
   return fit;
 }
 
+/// Names under which the server answers; a line in the log where anybody may use it.
+http::host_policy hosts_of(const gateway_options& options, bool needs_key, const process_log& log) {
+  bool loopback = false;
+  try {
+    loopback = listen_address(options.host, 0).address().is_loopback();
+  } catch (const boost::system::system_error&) {
+    // The server says so when it cannot listen there.
+  }
+  if (!loopback && !needs_key) {
+    log.line("no-api-key", "anybody who reaches " + options.host
+                               + " may use this server: it asks for no key (--api-key-file)");
+  }
+  return options.allowed_hosts.empty() && (needs_key || !loopback) ? http::host_policy{}
+                                                                   : http::host_policy(options.allowed_hosts);
+}
+
 } // namespace
 
 gateway_service::gateway_service(const service_site& site, const model_source& source,
                                  const model_options& model, const gateway_options& options,
                                  const std::string& instruction_set,
-                                 std::shared_ptr<metrics::registry> families)
+                                 std::shared_ptr<metrics::registry> families,
+                                 [[maybe_unused]] reload_signal& reload)
     : site_(site) {
   http_server_config config;
   config.host = options.host;
   config.port = static_cast<uint16_t>(options.port);
   config.model_names = {model.model_name()};
-  config.model_root = model.model_dir;
   auto tokenizer = text::tokenizer::load(model.model_dir);
   config.requests = limits_of(source, model, options, *tokenizer);
   if (!options.api_key_file.empty()) {
     config.keys = http::api_keys::load(options.api_key_file);
+  }
+  config.hosts = hosts_of(options, config.keys.required(), site.log);
+  config.trusted_proxies = address_ranges(options.trusted_proxies, "--trusted-proxies");
+  config.management_host = options.management_host;
+  if (options.management_port != 0) {
+    config.management_port = static_cast<uint16_t>(options.management_port);
   }
   config.allowed_origins = options.allowed_origins;
   config.version = program_version();
   config.details = {{"numerics_class", source.numerics_class},
                     {"instruction_set", instruction_set},
                     {"model_fingerprint", source.fingerprint}};
+  config.threads = options.io_threads;
   config.text_threads = options.text_threads;
   config.limits.max_connections = connections_of(options, site.log);
+  config.limits.max_connections_per_peer = options.max_connections_per_peer;
   config.warn = [log = site.log](const std::string& line) { log.line("request-warning", line); };
   auto codec = openai::make_text_codec(std::move(tokenizer), load_template(model, options, site.log));
   // The workers may take less than the model was made for: what their KV caches hold, or what their own
@@ -112,8 +138,12 @@ void gateway_service::join() {
   membership_.emplace(site_, caf::actor_cast<caf::strong_actor_ptr>(actor_));
 }
 
-void gateway_service::stop(std::chrono::milliseconds patience) {
+void gateway_service::stop(std::chrono::seconds lame_duck, std::chrono::seconds patience) {
+  server_->leave();
+  // Here, so that a second signal ends the process at once.
+  std::this_thread::sleep_for(lame_duck);
   server_->stop(patience);
+  reloads_.clear();
   server_.reset();
   if (membership_) {
     membership_->stop(std::chrono::seconds{1});

@@ -1,9 +1,12 @@
 // troupe-gateway: the REST API of a cluster.
-#include "actors/defaults.hpp"
+#include <chrono>
+#include <csignal>
+
 #include "services/gateway/gateway_service.hpp"
 #include "services/process/cluster_entry.hpp"
 #include "services/process/cluster_process.hpp"
 #include "services/process/flag_notes.hpp"
+#include "services/process/reload_signal.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
 
@@ -26,6 +29,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   stop_signal stop;
   process_log log(cluster.name);
+  reload_signal reload(log);
   log_unread_variables(parser, log);
   model_source source = open_model(model);
   log_ignored(source, log);
@@ -34,15 +38,18 @@ int run(const std::vector<std::string>& arguments) {
   auto families = std::make_shared<metrics::registry>(options.metrics_prefix,
                                                       metrics::labels{{"model_name", model.model_name()}});
   gateway_service gateway(process.site(worker_role::gateway), source, model, options, "none",
-                          std::move(families));
+                          std::move(families), reload);
   process.peers().publish(cluster.name, gateway.actor());
   gateway.join();
   std::string url = "http://" + host_port_text(options.host, gateway.http_port());
   log.line("listening", url + ", peers at " + process.peers().endpoint());
   report_ready(cluster, url);
-  stop.wait();
-  log.line("stopping", "running requests may end");
-  gateway.stop(defaults::drain);
+  const bool at_terminal = stop.wait() == SIGINT; // no load balancer has to hear of it
+  const std::chrono::seconds lame_duck{at_terminal ? 0 : options.lame_duck};
+  log.line("stopping", "serves on for " + std::to_string(lame_duck.count())
+                           + " s, then running requests have " + std::to_string(options.drain_timeout)
+                           + " s to end");
+  gateway.stop(lame_duck, std::chrono::seconds{options.drain_timeout});
   return stop_signal::exit_status();
 }
 

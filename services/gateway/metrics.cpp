@@ -12,6 +12,11 @@ constexpr const char* success_name = "request_success_total";
 constexpr const char* success_help = "Choices completed, by how they ended";
 constexpr const char* rejections_name = "admission_rejections_total";
 constexpr const char* rejections_help = "Requests refused or failed by the cluster, by reason";
+constexpr const char* refused_name = "http_connections_refused_total";
+constexpr const char* refused_help = "Connections turned away because too many are open, in all or of a peer";
+constexpr const char* requests_refused_name = "http_requests_refused_total";
+constexpr const char* requests_refused_help =
+    "Requests refused for their client's number of requests, or their Host";
 constexpr const char* gone_name = "http_clients_gone_total";
 constexpr const char* gone_help = "Clients that left or were cut before their answer was complete";
 constexpr const char* text_jobs_name = "text_jobs";
@@ -56,8 +61,8 @@ gateway_metrics::gateway_metrics(std::shared_ptr<metrics::registry> families)
       prompt_tokens_(families_->counter("prompt_tokens_total", "Prompt tokens taken in")),
       generation_tokens_(families_->counter("generation_tokens_total", "New tokens received from workers")),
       connections_(families_->gauge("http_connections", "Open client connections")),
-      connections_refused_(families_->counter("http_connections_refused_total",
-                                              "Connections turned away because too many are open")),
+      idle_connections_closed_(families_->counter("http_idle_connections_closed_total",
+                                                  "Idle connections closed to make room for new ones")),
       text_waiting_(families_->gauge(text_jobs_name, text_jobs_help, {{"state", "waiting"}})),
       text_running_(families_->gauge(text_jobs_name, text_jobs_help, {{"state", "running"}})),
       text_bytes_(families_->gauge("text_bytes", "Bytes of the requests that text work holds")),
@@ -70,6 +75,10 @@ gateway_metrics::gateway_metrics(std::shared_ptr<metrics::registry> families)
   for (const char* reason : {"stop", "length"})
     families_->counter(success_name, success_help, {{"finished_reason", reason}});
   families_->counter(rejections_name, rejections_help, {{"reason", "overloaded"}});
+  for (const char* reason : {"all", "peer"})
+    families_->counter(refused_name, refused_help, {{"reason", reason}});
+  for (const char* reason : {"client", "host"})
+    families_->counter(requests_refused_name, requests_refused_help, {{"reason", reason}});
   for (const char* how : {"left", "too_slow"})
     families_->counter(gone_name, gone_help, {{"how", how}});
   for (const text_end how : {text_end::done, text_end::failed, text_end::cancelled, text_end::timed_out})
@@ -121,8 +130,16 @@ void gateway_metrics::connection_closed() {
   connections_.Decrement();
 }
 
-void gateway_metrics::connection_refused() {
-  connections_refused_.Increment();
+void gateway_metrics::connection_refused(const std::string& reason) {
+  families_->counter(refused_name, refused_help, {{"reason", reason}}).Increment();
+}
+
+void gateway_metrics::idle_connection_closed() {
+  idle_connections_closed_.Increment();
+}
+
+void gateway_metrics::request_refused(const std::string& reason) {
+  families_->counter(requests_refused_name, requests_refused_help, {{"reason", reason}}).Increment();
 }
 
 void gateway_metrics::text_jobs(size_t waiting, size_t running) {

@@ -35,8 +35,12 @@ class gateway_metrics {
   void responded(const std::string& route, unsigned status);
   void connection_opened();
   void connection_closed();
-  /// A connection beyond the bound was turned away.
-  void connection_refused();
+  /// A connection was turned away; `reason`: "all" places are taken, or all of this "peer".
+  void connection_refused(const std::string& reason);
+  /// An idle connection was closed to make room for a new one.
+  void idle_connection_closed();
+  /// A request was refused before it was looked at; `reason`: "client" has too many, unknown "host".
+  void request_refused(const std::string& reason);
   /// A client left, or read too slowly, before its answer was complete.
   void client_gone(bool too_slow);
 
@@ -65,7 +69,7 @@ class gateway_metrics {
   prometheus::Counter& prompt_tokens_;
   prometheus::Counter& generation_tokens_;
   prometheus::Gauge& connections_;
-  prometheus::Counter& connections_refused_;
+  prometheus::Counter& idle_connections_closed_;
   prometheus::Gauge& text_waiting_;
   prometheus::Gauge& text_running_;
   prometheus::Gauge& text_bytes_;

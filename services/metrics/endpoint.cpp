@@ -17,6 +17,7 @@
 #include <boost/beast/http.hpp>
 
 #include "services/metrics/http_date.hpp"
+#include "services/metrics/page_source.hpp"
 #include "services/options/listen_address.hpp"
 #include "services/options/option_parser.hpp"
 
@@ -36,13 +37,41 @@ constexpr size_t max_clients = 32;
 /// After a failed accept (out of descriptors), before the next.
 constexpr auto accept_pause = std::chrono::milliseconds{100};
 
+/// The pages of a worker or a scheduler.
+class process_pages final : public page_source {
+ public:
+  process_pages(std::shared_ptr<const registry> families, std::function<std::string()> why_not_ready)
+      : families_(std::move(families)), why_not_ready_(std::move(why_not_ready)) {}
+
+  asio::awaitable<page> answer(std::string path) override {
+    page shown;
+    if (path == "/metrics") {
+      shown.content_type = text_content_type;
+      shown.body = families_->text();
+    } else if (path == "/health") {
+      shown.body = "ok\n";
+    } else if (path == "/ready") {
+      const std::string why_not = why_not_ready_();
+      shown.status = why_not.empty() ? 200 : 503;
+      shown.body = why_not.empty() ? "ready\n" : "not ready: " + why_not + "\n";
+    } else {
+      shown.status = 404;
+      shown.body = "try /metrics, /health or /ready\n";
+    }
+    co_return shown;
+  }
+
+ private:
+  std::shared_ptr<const registry> families_;
+  std::function<std::string()> why_not_ready_;
+};
+
 } // namespace
 
 class endpoint::listener {
  public:
-  listener(const endpoint_config& config, std::shared_ptr<const registry> families,
-           std::function<std::string()> why_not_ready)
-      : families_(std::move(families)), why_not_ready_(std::move(why_not_ready)), acceptor_(io_) {
+  listener(const endpoint_config& config, std::shared_ptr<page_source> pages)
+      : pages_(std::move(pages)), acceptor_(io_) {
     try {
       const tcp::endpoint address = listen_address(config.host, config.port);
       acceptor_.open(address.protocol());
@@ -90,7 +119,7 @@ class endpoint::listener {
       stream.expires_after(io_deadline);
       co_await bhttp::async_read(stream, buffer, parser, use_awaitable);
       const bhttp::request<bhttp::string_body> request = parser.release();
-      bhttp::response<bhttp::string_body> response = answer(request);
+      bhttp::response<bhttp::string_body> response = co_await answer(request);
       response.version(request.version());
       response.keep_alive(request.keep_alive());
       response.prepare_payload();
@@ -102,33 +131,28 @@ class endpoint::listener {
     stream.socket().shutdown(tcp::socket::shutdown_send);
   }
 
-  bhttp::response<bhttp::string_body> answer(const bhttp::request<bhttp::string_body>& request) const {
-    bhttp::response<bhttp::string_body> response;
-    response.set(bhttp::field::date, http_date());
-    response.set(bhttp::field::content_type, "text/plain; charset=utf-8");
+  asio::awaitable<bhttp::response<bhttp::string_body>>
+  answer(const bhttp::request<bhttp::string_body>& request) {
     const auto target = request.target().substr(0, request.target().find('?'));
+    page shown;
     if (request.method() != bhttp::verb::get && request.method() != bhttp::verb::head) {
-      response.result(bhttp::status::method_not_allowed);
-      response.set(bhttp::field::allow, "GET, HEAD");
-      response.body() = "only GET and HEAD\n";
-    } else if (target == "/metrics") {
-      response.set(bhttp::field::content_type, text_content_type);
-      response.body() = families_->text();
-    } else if (target == "/health") {
-      response.body() = "ok\n";
-    } else if (target == "/ready") {
-      const std::string why_not = why_not_ready_();
-      response.result(why_not.empty() ? bhttp::status::ok : bhttp::status::service_unavailable);
-      response.body() = why_not.empty() ? "ready\n" : "not ready: " + why_not + "\n";
+      shown.status = 405;
+      shown.headers = {{"allow", "GET, HEAD"}};
+      shown.body = "only GET and HEAD\n";
     } else {
-      response.result(bhttp::status::not_found);
-      response.body() = "try /metrics, /health or /ready\n";
+      shown = co_await pages_->answer(std::string(target));
     }
-    return response;
+    bhttp::response<bhttp::string_body> response;
+    response.result(shown.status);
+    response.set(bhttp::field::date, http_date());
+    response.set(bhttp::field::content_type, shown.content_type);
+    for (const auto& [name, value] : shown.headers)
+      response.set(name, value);
+    response.body() = std::move(shown.body);
+    co_return response;
   }
 
-  std::shared_ptr<const registry> families_;
-  std::function<std::string()> why_not_ready_;
+  std::shared_ptr<page_source> pages_; // outlives io_, in which answers may be in progress
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
   uint16_t port_ = 0;
@@ -138,7 +162,10 @@ class endpoint::listener {
 
 endpoint::endpoint(const endpoint_config& config, std::shared_ptr<const registry> families,
                    std::function<std::string()> why_not_ready)
-    : listener_(std::make_unique<listener>(config, std::move(families), std::move(why_not_ready))) {}
+    : endpoint(config, std::make_shared<process_pages>(std::move(families), std::move(why_not_ready))) {}
+
+endpoint::endpoint(const endpoint_config& config, std::shared_ptr<page_source> pages)
+    : listener_(std::make_unique<listener>(config, std::move(pages))) {}
 
 endpoint::~endpoint() = default;
 

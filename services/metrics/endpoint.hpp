@@ -1,4 +1,5 @@
-// The small HTTP endpoint behind --metrics-port of scheduler, attention and expert processes.
+// The small HTTP endpoint behind --metrics-port of scheduler, attention and expert processes, and behind the
+// gateway's --management-port.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,8 @@
 #include "services/metrics/registry.hpp"
 
 namespace troupe::metrics {
+
+class page_source;
 
 struct endpoint_config {
   std::string host = "127.0.0.1";
@@ -24,6 +27,9 @@ class endpoint {
   /// @throws std::runtime_error naming address and reason when it cannot listen
   endpoint(const endpoint_config& config, std::shared_ptr<const registry> families,
            std::function<std::string()> why_not_ready);
+  /// Shows these pages instead.
+  /// @throws std::runtime_error as above
+  endpoint(const endpoint_config& config, std::shared_ptr<page_source> pages);
   /// Stops at once: scrapes in progress are cut.
   ~endpoint();
   endpoint(const endpoint&) = delete;

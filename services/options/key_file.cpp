@@ -4,12 +4,16 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "services/options/private_file.hpp"
+
 namespace troupe {
 
 std::vector<std::string> read_api_keys(const std::filesystem::path& file) {
   std::ifstream in{file};
   if (!in)
     throw std::runtime_error("API key file " + file.string() + ": cannot be read");
+  if (is_open_to_others(file))
+    throw std::runtime_error("API key file " + file.string() + ": is open to other users; chmod 600 it");
   std::vector<std::string> keys;
   for (std::string line; std::getline(in, line);) {
     const size_t begin = line.find_first_not_of(" \t\r");

@@ -8,7 +8,7 @@
 namespace troupe {
 
 /// The API keys of a file: one a line; blank lines and lines that begin with '#' are skipped.
-/// @throws std::runtime_error naming the file when it cannot be read or holds no key
+/// @throws std::runtime_error naming the file when it cannot be read, is open to other users or holds no key
 std::vector<std::string> read_api_keys(const std::filesystem::path& file);
 
 /// The key that a client sends: the first of `file`, or, when that is empty, what OPENAI_API_KEY holds, as

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "services/options/device_choice.hpp"
+#include "services/options/network_address.hpp"
 #include "services/options/processors.hpp"
 
 namespace troupe {
@@ -24,6 +25,25 @@ std::string read_origin(const std::string& entry, const std::string& source) {
                        + "' is no origin; write https://example.com or http://localhost:3000, or * for all");
   }
   return origin;
+}
+
+std::string read_proxy(const std::string& entry, const std::string& source) {
+  address_ranges({entry}, source); // says what is wrong
+  return entry;
+}
+
+/// A name or an address without a port, in lower case, and without the brackets of an IPv6 address.
+std::string read_allowed_host(const std::string& entry, const std::string& source) {
+  std::string host = without_brackets(entry);
+  std::transform(host.begin(), host.end(), host.begin(),
+                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
+  const bool is_name = !host.empty() && host.find_first_of("/:@ \t*\"") == std::string::npos;
+  if (host != "*" && !is_name && !parse_network_address(host)) {
+    throw option_error(
+        source + ": '" + entry
+        + "' is no host; write example.com or 192.0.2.1, without scheme and port, or * for all");
+  }
+  return host;
 }
 
 /// "HOST:PORT", with a port to dial.
@@ -136,8 +156,37 @@ void gateway_options::declare(option_parser& parser) {
       &text_threads, 1, 64);
   parser.number("template-processes", "processes that render chat templates, at most; they start when needed",
                 &template_processes, 1, 64);
-  parser.number("max-connections", "open HTTP connections; further ones are told 503", &max_connections, 1,
-                65536);
+  parser.number(
+      "max-connections",
+      "open HTTP connections; idle ones are closed for new ones, and when none is idle those are told 503",
+      &max_connections, 1, 65536);
+  parser.number(
+      "max-connections-per-peer",
+      "open HTTP connections of one address (IPv6: network of 64 bits); further ones are told 429; 0: "
+      "no limit",
+      &max_connections_per_peer, 0, 65536);
+  parser.list("trusted-proxies", "ADDRESS",
+              "proxies, by address or network such as 10.0.0.0/8: their connections are not limited by "
+              "--max-connections-per-peer, but requests in progress of each client that they name in "
+              "X-Forwarded-For are; may be given more than once",
+              &trusted_proxies, read_proxy);
+  parser.list(
+      "allowed-hosts", "HOST",
+      "answer requests for these hosts and loopback names alone; without it, a server that listens on "
+      "loopback and asks for no key answers loopback names alone; *: all; may be given more than once",
+      &allowed_hosts, read_allowed_host);
+  parser.text("management-host", "HOST", "address or name that --management-port listens on",
+              &management_host);
+  parser.number("management-port",
+                "port of /health, /ready, /metrics and /version that answers also when the API has no "
+                "connection left; 0: none",
+                &management_port, 0, 65535);
+  parser.number("io-threads", "threads that read requests and write answers", &io_threads, 1, 64);
+  parser.number("lame-duck",
+                "seconds for which a gateway that gets SIGTERM serves on while /ready says no; none after "
+                "SIGINT",
+                &lame_duck, 0, 3600);
+  parser.number("drain-timeout", "seconds that running requests then have to end", &drain_timeout, 0, 86400);
   parser.list(
       "allowed-origins", "ORIGIN",
       "let pages of this origin, such as https://example.com, use the API from a browser (CORS); *: any "

@@ -49,6 +49,14 @@ struct gateway_options {
   std::string chat_template_file;
   std::string metrics_prefix = "troupe_";
   uint32_t max_connections = 1024;
+  uint32_t max_connections_per_peer = 512;  ///< 0: no limit
+  std::vector<std::string> trusted_proxies; ///< addresses or networks
+  std::vector<std::string> allowed_hosts;   ///< in lower case; "*": all
+  std::string management_host = "127.0.0.1";
+  uint32_t management_port = 0; ///< 0: none
+  uint32_t io_threads = 2;
+  uint32_t lame_duck = 5;      ///< seconds
+  uint32_t drain_timeout = 20; ///< seconds
   uint32_t text_threads = 4;
   uint32_t template_processes = 4;
   bool trust_request_chat_template = false;

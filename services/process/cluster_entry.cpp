@@ -4,8 +4,9 @@
 #include <iterator>
 #include <random>
 
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "services/options/private_file.hpp"
 
 namespace troupe {
 
@@ -13,15 +14,11 @@ std::string read_secret(const std::string& file) {
   if (file.empty()) {
     throw option_error("--secret-file is missing: processes of a cluster share a secret");
   }
-
-  struct stat info {};
-
   std::ifstream in(file, std::ios::binary);
-  if (!in || stat(file.c_str(), &info) != 0) {
+  if (!in) {
     throw option_error("--secret-file: cannot read " + file);
   }
-  if ((info.st_mode & (S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH)) != 0 && S_ISREG(info.st_mode) != 0
-      && info.st_uid == geteuid()) {
+  if (is_open_to_others(file)) {
     throw option_error("--secret-file: " + file + " is open to other users; chmod 600 it");
   }
   std::string secret((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());

@@ -28,13 +28,14 @@ stop_signal::stop_signal() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-void stop_signal::wait() {
+int stop_signal::wait() {
   sigset_t set = stop_signals();
   int received = 0;
   sigwait(&set, &received);
   // The waiting thread takes a second signal with its default action: whoever asks twice does not want a
   // drain.
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  return received;
 }
 
 bool stop_signal::is_pending() noexcept {

@@ -18,7 +18,8 @@ class stop_signal {
   stop_signal();
 
   /// Blocks until one of them arrives. From then on a second one ends the process at once.
-  void wait();
+  /// @returns which it was: SIGINT comes from a person at a terminal
+  int wait();
 
   /// True once a signal is pending (it has arrived and wait() has not taken it), so that slow start-up can
   /// abort. False where no stop_signal has been made.

@@ -1,3 +1,6 @@
+#include <chrono>
+#include <csignal>
+
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
 #include <caf/send.hpp>
@@ -16,6 +19,7 @@
 #include "services/process/cluster_entry.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/flag_notes.hpp"
+#include "services/process/reload_signal.hpp"
 #include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"
 #include "services/troupe/commands.hpp"
@@ -67,6 +71,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   }
   stop_signal stop;
   process_log log("troupe");
+  reload_signal reload(log);
   log_unread_variables(parser, log);
   model_source source = open_model(model);
   log.line("model-opened",
@@ -103,7 +108,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   attention_service attention(site(worker_role::attention, "attention-0"), source, queue, model,
                               attention_flags, std::make_shared<metrics::attention_families>(families));
   gateway_service gateway(site(worker_role::gateway, "gateway-0"), source, model, gateway_flags,
-                          kernels::name_of(queue->instruction_set()), families);
+                          kernels::name_of(queue->instruction_set()), families, reload);
   directory.publish("history", scheduler.history());
   directory.publish("rebalancer", scheduler.rebalancer());
   directory.publish("scheduler", scheduler.actor());
@@ -114,11 +119,15 @@ int serve_command(const std::vector<std::string>& arguments) {
   attention.join();
   gateway.join();
   log.line("listening", "http://" + host_port_text(gateway_flags.host, gateway.http_port()));
-  stop.wait();
-  log.line("stopping", "running requests may end");
+  const bool at_terminal = stop.wait() == SIGINT; // no load balancer has to hear of it
+  const bool fault = stop_signal::exit_status() != 0;
+  const std::chrono::seconds lame_duck{at_terminal || fault ? 0 : gateway_flags.lame_duck};
+  const std::chrono::seconds drain{fault ? 0 : gateway_flags.drain_timeout};
+  log.line("stopping", "serves on for " + std::to_string(lame_duck.count())
+                           + " s, then running requests have " + std::to_string(drain.count()) + " s to end");
   // From the edge inwards: what still runs needs everything behind it.
   // After a fault nothing that waits can end.
-  gateway.stop(stop_signal::exit_status() == 0 ? defaults::drain : std::chrono::seconds{0});
+  gateway.stop(lame_duck, drain);
   attention.stop(std::chrono::seconds{1});
   expert.stop(std::chrono::milliseconds{0});
   scheduler.stop();

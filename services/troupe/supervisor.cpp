@@ -42,6 +42,7 @@ sigset_t supervised_signals() {
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
   sigaddset(&set, SIGCHLD);
   return set;
 }
@@ -53,9 +54,10 @@ std::string exit_text(int status) {
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-// SIGTERM ends a child that is too young to wait for it.
+// The signal ends a child that is too young to wait for it.
 bool obeyed(int status) {
-  return WIFEXITED(status) ? WEXITSTATUS(status) == 0 : WTERMSIG(status) == SIGTERM;
+  return WIFEXITED(status) ? WEXITSTATUS(status) == 0
+                           : WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT;
 }
 
 } // namespace
@@ -202,8 +204,24 @@ void supervisor::read_signals() {
   while (read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     if (info.ssi_signo == SIGCHLD) {
       reap();
+    } else if (info.ssi_signo == SIGHUP) {
+      pass_on_reload();
     } else {
+      impatient_ = stopping_;
+      if (!stopping_) {
+        stop_with_ = static_cast<int>(info.ssi_signo);
+      }
       stopping_ = true;
+    }
+  }
+}
+
+/// Not to one that is not ready: it may not wait for SIGHUP yet, which would end it, and reads its files
+/// anyway.
+void supervisor::pass_on_reload() {
+  for (const auto& [name, c] : children_) {
+    if (c.spec.reloads && c.ready && c.pid != 0) {
+      kill(c.pid, SIGHUP);
     }
   }
 }
@@ -307,15 +325,17 @@ bool supervisor::stop_all(std::chrono::milliseconds grace) {
     };
     for (auto& entry : children_) {
       if (in_phase(entry)) {
-        kill(entry.second.pid, SIGTERM);
+        kill(entry.second.pid, stop_with_);
       }
     }
-    while (std::any_of(children_.begin(), children_.end(), in_phase) && clock::now() < deadline) {
+    while (std::any_of(children_.begin(), children_.end(), in_phase) && clock::now() < deadline
+           && !impatient_) {
       poll_once(deadline);
     }
     for (auto& entry : children_) {
       if (in_phase(entry)) {
-        log_(entry.first + " did not stop in time; killing it");
+        log_(entry.first
+             + (impatient_ ? " is killed: a second signal came" : " did not stop in time; killing it"));
         stopped_cleanly_ = false;
         kill(entry.second.pid, SIGKILL);
         int status = 0;

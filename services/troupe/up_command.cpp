@@ -33,8 +33,8 @@ namespace fs = std::filesystem;
 
 /// Weights of large models take their time; a process that is not up by then is not coming.
 constexpr auto start_deadline = std::chrono::minutes{10};
-/// The children drain for defaults::drain; what is left after this is killed.
-constexpr auto stop_grace = std::chrono::seconds{45};
+/// What stopping may take beyond the gateways' --lame-duck and --drain-timeout; then what is left is killed.
+constexpr auto stop_margin = std::chrono::seconds{5};
 
 /// Flags of the groups a role takes, as words for its command line.
 class flag_words {
@@ -158,6 +158,10 @@ int up_command(const std::vector<std::string>& arguments) {
     throw option_error("--port: " + std::to_string(up.gateways) + " gateways do not fit above "
                        + std::to_string(gateway.port));
   }
+  if (gateway.management_port != 0 && gateway.management_port + up.gateways - 1 > 65535) {
+    throw option_error("--management-port: " + std::to_string(up.gateways) + " gateways do not fit above "
+                       + std::to_string(gateway.management_port));
+  }
   stop_signal stop; // the first packing of a cache takes minutes; from then on the supervisor listens
   process_log log("troupe-up");
   // Told once, here: the children inherit what is left.
@@ -185,6 +189,7 @@ int up_command(const std::vector<std::string>& arguments) {
   if (scheduler.state_dir.empty()) {
     scheduler.state_dir = (run_dir / "state").string();
   }
+  const auto stop_grace = std::chrono::seconds{gateway.lame_duck + gateway.drain_timeout} + stop_margin;
   supervisor processes(run_dir, [&](const std::string& line) { log.line("supervisor", line); });
   fs::path programs = fs::read_symlink("/proc/self/exe").parent_path();
 
@@ -301,11 +306,20 @@ int up_command(const std::vector<std::string>& arguments) {
         .add("trust-request-chat-template", gateway.trust_request_chat_template ? "true" : "false")
         .add("metrics-prefix", gateway.metrics_prefix)
         .add_number("max-connections", gateway.max_connections)
+        .add_number("max-connections-per-peer", gateway.max_connections_per_peer)
+        .add("trusted-proxies", nlohmann::json(gateway.trusted_proxies).dump())
+        .add("allowed-hosts", nlohmann::json(gateway.allowed_hosts).dump())
+        .add("management-host", gateway.management_host)
+        .add_number("management-port", gateway.management_port == 0 ? 0 : gateway.management_port + i)
+        .add_number("io-threads", gateway.io_threads)
+        .add_number("lame-duck", gateway.lame_duck)
+        .add_number("drain-timeout", gateway.drain_timeout)
         .add_number("text-threads", gateway.text_threads)
         .add_number("template-processes", gateway.template_processes)
         .add("allowed-origins", nlohmann::json(gateway.allowed_origins).dump());
     flags.add("scheduler", endpoint);
     child_spec spec = child("troupe-gateway", "gateway-" + std::to_string(i), 0, flags);
+    spec.reloads = true;
     if (gateway.port == 0) {
       // One that is restarted must be found where clients know it.
       spec.on_ready = [](const std::string& url) -> std::vector<std::string> {

@@ -125,7 +125,7 @@ class CommandLines(unittest.TestCase):
                    "--data-ports=7100-7199", "--net-devices=mlx5_0:1", "--metrics-prefix=vllm:"]
         scraped = ["--metrics-host=0.0.0.0", "--metrics-port=7080", "--net-devices=eth0"]
         self.assertEqual(args["gateway"], [
-            *model, *cluster, "--host=0.0.0.0", "--port=8000", "--max-connections=4096", "--template-processes=3",
+            *model, "--management-host=0.0.0.0", "--management-port=7080", *cluster, "--host=0.0.0.0", "--port=8000", "--max-connections=4096", "--template-processes=3",
             "--allowed-origins=a", "--allowed-origins=b", "--trust-request-chat-template", "--net-devices=eth0"])
         self.assertEqual(args["scheduler"], [
             "--state-dir=/var/lib/troupe", "--replicas=2", "--expert-workers=3", "--max-queued-bytes=1G",
@@ -196,7 +196,7 @@ class Pods(unittest.TestCase):
     def test_probes_and_grace(self):
         for workload in chart.workloads(render("public")):
             container, spec = chart.container(workload), workload["spec"]["template"]["spec"]
-            port = "http" if role_of(workload) == "gateway" else "metrics"
+            port = "metrics"
             self.assertIn(port, [entry["name"] for entry in container["ports"]])
             for probe, path in (("startupProbe", "/health"), ("livenessProbe", "/health"), ("readinessProbe", "/ready")):
                 if (probe, role_of(workload)) == ("readinessProbe", "scheduler"):
@@ -205,8 +205,8 @@ class Pods(unittest.TestCase):
             startup = container["startupProbe"]
             self.assertEqual(startup["periodSeconds"] * startup["failureThreshold"], 900)
             pause = int(container["lifecycle"]["preStop"]["exec"]["command"][1]) if "lifecycle" in container else 0
-            self.assertEqual(pause, 5 if role_of(workload) == "gateway" else 0)
-            drain = 30  # defaults::drain
+            self.assertEqual(pause, 0)
+            drain = 30  # defaults::drain; a gateway's --lame-duck, --drain-timeout and what follows
             self.assertGreaterEqual(spec["terminationGracePeriodSeconds"], pause + drain + 5)
 
     def test_a_pool_is_its_role_and_its_own(self):
@@ -327,8 +327,8 @@ class Objects(unittest.TestCase):
             self.assertEqual(spec["egress"][0], {"to": [own], "ports": transport})
             self.assertEqual([port["port"] for port in spec["egress"][1]["ports"]], [53, 53])
             self.assertEqual(len(spec["egress"]), 2)
-            self.assertEqual(spec["ingress"][1]["ports"], [{"protocol": "TCP", "port": 8000 if "gateway" in name else 7080}])
-            self.assertEqual(len(spec["ingress"]), 2)
+            self.assertEqual([rule["ports"] for rule in spec["ingress"][1:]], [
+                [{"protocol": "TCP", "port": port}] for port in ([8000, 7080] if "gateway" in name else [7080])])
         self.assertIn({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}}},
                       policies["r-troupe-gateway"]["ingress"][1]["from"])
         labels = chart.of_kind(manifests, "Pod")[0]["metadata"]["labels"]

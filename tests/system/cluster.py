@@ -74,6 +74,8 @@ class Cluster:
         self.port = free_port() if port is None else port
         self.run_dir = pathlib.Path(run_dir) if run_dir else None
         argv = [str(pathlib.Path(binaries) / "troupe"), command, str(model), "--port", str(self.port), *flags]
+        if "--lame-duck" not in flags:
+            argv += ["--lame-duck", "0"]  # no load balancer has to hear that it stops
         if self.run_dir:
             argv += ["--run-dir", str(self.run_dir)]
         self.log_path = log

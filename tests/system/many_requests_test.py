@@ -31,7 +31,7 @@ def serve_all_at_once(cluster):
     for number in range(NUM_REQUESTS):
         payload = json.dumps({"model": "m", "prompt": [3 + number % 200, 7, 9], "max_tokens": 4, "seed": number}).encode()
         client = socket.create_connection(("127.0.0.1", cluster.port), timeout=DEADLINE)
-        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: m\r\nConnection: close\r\n"
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                        b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(payload), payload))
         client.setblocking(False)
         waiting.register(client, selectors.EVENT_READ, bytearray())

@@ -46,7 +46,7 @@ BAD_BODIES = [
     ("/nowhere", b"{}", 404, "/nowhere"),
 ]
 
-POST = b"POST " + COMPLETIONS.encode() + b" HTTP/1.1\r\nHost: m\r\nContent-Type: application/json\r\n"
+POST = b"POST " + COMPLETIONS.encode() + b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 # (bytes, status)
 BAD_BYTES = [
     (b"\0\1\2\3\r\n\r\n", 400),
@@ -65,7 +65,7 @@ def body(number, **more):
 
 
 def post(path, payload):
-    return b"POST %b HTTP/1.1\r\nHost: m\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+    return b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
         path.encode(), len(payload), payload)
 
 

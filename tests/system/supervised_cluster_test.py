@@ -109,6 +109,7 @@ def as_configured(binaries, model, work):
     """With flags that only `up` has, an empty one, keys and any free port."""
     keys, config = work / "keys", work / "config.json"
     keys.write_text("# of this test\n\n the-first \nthe-second\n", encoding="utf-8")
+    keys.chmod(0o600)
     config.write_text(json.dumps({"served-model-name": "m", "expert-workers": 1, "attention-workers": 1,
                                   "metrics-prefix": "", "api-key-file": str(keys)}), encoding="utf-8")
     cluster = Cluster(binaries, "up", model, run_dir=work / "configured", log=work / "configured.log", port=0,

@@ -77,6 +77,8 @@
 {{- $config := .spec.config -}}
 - {{ include "troupe.modelDir" .root | quote }}
 {{- include "troupe.modelFlags" .root -}}
+{{- include "troupe.flag" (list "--management-host" (include "troupe.anyAddress" .root)) -}}
+{{- include "troupe.flag" (list "--management-port" .root.Values.metrics.port) -}}
 {{- include "troupe.clusterFlags" .root -}}
 {{- include "troupe.flag" (list "--host" (include "troupe.anyAddress" .root)) -}}
 {{- include "troupe.flag" (list "--port" .spec.port) -}}

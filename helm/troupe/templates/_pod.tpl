@@ -109,19 +109,17 @@ spec:
         - {name: transport, containerPort: {{ $values.network.port | int }}}
         {{- if eq .role "gateway" }}
         - {name: http, containerPort: {{ $spec.port | int }}}
-        {{- else }}
-        - {name: metrics, containerPort: {{ $values.metrics.port | int }}}
         {{- end }}
-      {{- $port := ternary "http" "metrics" (eq .role "gateway") }}
+        - {name: metrics, containerPort: {{ $values.metrics.port | int }}}
       startupProbe:
-        httpGet: {path: /health, port: {{ $port }}}
+        httpGet: {path: /health, port: metrics}
         {{- toYaml $spec.startupProbe | nindent 8 }}
       livenessProbe:
-        httpGet: {path: /health, port: {{ $port }}}
+        httpGet: {path: /health, port: metrics}
         {{- toYaml $spec.livenessProbe | nindent 8 }}
       readinessProbe:
         {{- /* A standby is not ready until it takes over, and must not hold up the replacement of the other one. */}}
-        httpGet: {path: {{ ternary "/health" "/ready" (eq .role "scheduler") }}, port: {{ $port }}}
+        httpGet: {path: {{ ternary "/health" "/ready" (eq .role "scheduler") }}, port: metrics}
         {{- toYaml $spec.readinessProbe | nindent 8 }}
       {{- if gt (int $spec.preStopSeconds) 0 }}
       lifecycle:

@@ -64,7 +64,7 @@ ordered_json model_card(const api& shared, const std::string& name, std::time_t 
   card["object"] = "model";
   card["created"] = created;
   card["owned_by"] = "troupe";
-  card["root"] = shared.config.model_root.empty() ? name : shared.config.model_root;
+  card["root"] = name; // no path: it would tell how this machine is laid out
   card["parent"] = nullptr;
   card["max_model_len"] = limits_now(shared).max_model_len;
   return card;
@@ -128,7 +128,7 @@ response health_page(const api& shared) {
 task<response> ready_page(exchange& client, api& shared) {
   std::string reason;
   if (shared.draining) {
-    reason = "shutting down";
+    reason = "draining";
   } else {
     const auto view = co_await view_of(client, shared);
     if (!view)

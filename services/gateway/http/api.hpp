@@ -53,7 +53,7 @@ struct api {
   background& work;
   const health& vitals;
   std::time_t started = std::time(nullptr); ///< when the models became available, for /v1/models
-  std::atomic<bool> draining{false};
+  std::atomic<bool> draining{false};        ///< not ready any more: who asks should go elsewhere
 };
 
 /// What requests are checked against now: the longest context is the model's, or what the workers' KV caches

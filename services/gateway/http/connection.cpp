@@ -7,6 +7,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "services/gateway/http/forwarded_for.hpp"
 #include "services/gateway/http/request_id.hpp"
 #include "services/gateway/http/request_target.hpp"
 
@@ -21,9 +22,6 @@ using openai::invalid_request;
 
 namespace {
 
-/// A request that is refused, or has no use for a body, may have so much of one: it is read to its end, so
-/// that the connection can be kept.
-constexpr size_t small_body = 64 << 10;
 /// After an answer to a request that was not read to its end: closing at once would make the kernel throw the
 /// answer away, so what still comes is read for a while; many clients write a whole body before they look for
 /// an answer.
@@ -31,8 +29,6 @@ constexpr auto linger_time = std::chrono::seconds{5};
 constexpr size_t linger_bytes = 64 << 20;
 /// What one read may bring.
 constexpr size_t read_bytes = 64 << 10;
-/// What a client is told whose body finds no room among those of others.
-constexpr const char* no_room = "too many large requests are being read";
 
 std::string_view view(beast::string_view text) {
   return {text.data(), text.size()};
@@ -40,12 +36,16 @@ std::string_view view(beast::string_view text) {
 
 } // namespace
 
-connection::connection(asio::ip::tcp::socket socket, api& shared, connection_limits& limits)
+connection::connection(asio::ip::tcp::socket socket, api& shared, connection_limits& limits,
+                       std::unique_ptr<connection_table::place> place, const network_address& peer)
     : stream_(std::move(socket)),
       // Bounded, because a chunk's extensions must fit as a whole.
       buffer_(limits.bounds.max_pipelined_bytes + limits.bounds.max_header_bytes + read_bytes),
       shared_(shared),
       limits_(limits),
+      place_(std::move(place)),
+      peer_(peer),
+      header_deadline_(std::chrono::steady_clock::now() + limits.bounds.header),
       watch_timer_(stream_.get_executor()),
       watch_ended_(stream_.get_executor()) {
   shared_.metrics->connection_opened();
@@ -66,11 +66,14 @@ task<void> connection::run() {
     idle_ = false;
     more = co_await serve_request();
     idle_ = true;
+    ticket_.reset();
+    place_->end_request();
     drop_body();
   }
   beast::error_code ignored;
   stream_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
   stream_.close();
+  place_.reset();
 }
 
 void connection::drain() {
@@ -100,15 +103,23 @@ void connection::cut() {
 task<bool> connection::wait_for_request() {
   if (draining_ || gone_)
     co_return false;
-  if (buffer_.size() > 0)
+  if (buffer_.size() > 0) {
+    header_deadline_ = std::chrono::steady_clock::now() + limits_.bounds.header;
     co_return true;
+  }
   if (read_ended_)
     co_return false;
-  stream_.expires_after(limits_.bounds.idle);
+  // Who connects has something to ask.
+  if (has_asked_)
+    stream_.expires_after(limits_.bounds.idle);
+  else
+    stream_.expires_at(header_deadline_);
   beast::error_code error;
   const size_t bytes =
       co_await stream_.async_read_some(buffer_.prepare(4096), redirect_error(use_awaitable, error));
   buffer_.commit(bytes);
+  if (has_asked_)
+    header_deadline_ = std::chrono::steady_clock::now() + limits_.bounds.header;
   co_return !error;
 }
 
@@ -130,8 +141,9 @@ void connection::begin_request() {
 task<bool> connection::serve_request() {
   begin_request();
   const bool header = co_await read_header();
-  if (!header)
+  if (!header || !place_->begin_request())
     co_return false;
+  has_asked_ = true;
   response early;
   early.status = 0;
   const route* where = nullptr;
@@ -174,7 +186,7 @@ task<bool> connection::read_header() {
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(limits_.bounds.max_header_bytes));
   parser_->body_limit(body_limit_);
-  stream_.expires_after(limits_.bounds.header);
+  stream_.expires_at(header_deadline_);
   beast::error_code error;
   co_await bhttp::async_read_header(stream_, buffer_, *parser_, redirect_error(use_awaitable, error));
   note_header();
@@ -239,6 +251,43 @@ response connection::preflight() const {
   return answer;
 }
 
+/// @throws api_error 403 when the request is for a host that is not this one's
+void connection::check_host() const {
+  const auto& message = parser_->get();
+  const auto host = message.find(bhttp::field::host);
+  if (host == message.end() || shared_.config.hosts.allows(view(host->value())))
+    return;
+  shared_.metrics->request_refused("host");
+  throw api_error(403, "invalid_request_error",
+                  "This server does not answer under the name '" + std::string(view(host->value()))
+                      + "': name it with --allowed-hosts, or let clients send API keys (--api-key-file)",
+                  {}, "host_not_allowed");
+}
+
+/// Behind a trusted proxy, what is counted by client are requests in progress.
+/// @throws api_error 429 when the client has as many as it may
+void connection::check_client(response& early) {
+  if (!shared_.config.trusted_proxies.contains(peer_))
+    return;
+  std::string forwarded;
+  const auto [first, last] = parser_->get().equal_range("x-forwarded-for");
+  for (auto header = first; header != last; ++header)
+    forwarded += (forwarded.empty() ? "" : ",") + std::string(view(header->value()));
+  const network_address client = forwarded_client(peer_, forwarded, shared_.config.trusted_proxies);
+  if (client == peer_)
+    return; // its own, such as a probe's
+  ticket_ = limits_.clients.begin(client);
+  if (ticket_)
+    return;
+  shared_.metrics->request_refused("client");
+  early.headers.emplace_back("retry-after", "1");
+  throw api_error(429, "overloaded_error",
+                  "too many requests of " + client.text() + " are in progress, "
+                      + std::to_string(limits_.bounds.max_connections_per_peer)
+                      + " (--max-connections-per-peer)",
+                  {}, "overloaded");
+}
+
 /// @throws api_error 401 when keys are needed and none of them was sent
 void connection::check_key(response& early) const {
   const auto& message = parser_->get();
@@ -259,8 +308,12 @@ void connection::check_key(response& early) const {
 /// @throws api_error 415 for a type or coding that is not read here
 void connection::check_content(response& early) {
   const auto& message = parser_->get();
-  // Browsers send other types across origins without asking first.
-  if (const std::string_view type = view(message[bhttp::field::content_type]); !type.empty()) {
+  const std::string_view type = view(message[bhttp::field::content_type]);
+  // Browsers send other types, or none, across origins without asking first.
+  if (type.empty() && !origin_.empty())
+    throw api_error(415, "invalid_request_error",
+                    "Content-Type is missing: from a page (Origin), it must be application/json");
+  if (!type.empty()) {
     const std::string_view media = type.substr(0, std::min(type.find(';'), type.find(' ')));
     if (!beast::iequals({media.data(), media.size()}, "application/json"))
       throw api_error(415, "invalid_request_error",
@@ -298,6 +351,8 @@ const route* connection::check_header(response& early) {
     throw api_error(417, "invalid_request_error", "Expect is supported as '100-continue' alone");
   close_ = false;
 
+  check_host();
+  check_client(early);
   if (is_preflight()) {
     limit_body(small_body);
     early = preflight();
@@ -325,108 +380,6 @@ const route* connection::check_header(response& early) {
     check_content(early);
   limit_body(where->post ? where->max_body_bytes : small_body);
   return where;
-}
-
-bool connection::has_large_body() const {
-  const auto& message = parser_->get();
-  if (parser_->is_done())
-    return false;
-  const auto length = parser_->content_length();
-  return message.count(bhttp::field::expect) > 0 || parser_->chunked() || (length && *length > small_body);
-}
-
-/// For requests that have no use for a body, or for a large one: many of them need no key, and their bodies
-/// must not take the room of others.
-/// @throws api_error 413 when a larger one is announced
-void connection::limit_body(size_t most) {
-  body_limit_ = std::min(most, body_limit_);
-  parser_->body_limit(body_limit_); // of chunks
-  if (const auto length = parser_->content_length(); length && *length > body_limit_)
-    throw too_large();
-}
-
-bool connection::account_body(size_t bytes) {
-  // Only the difference, so that others never see a sum that was not there.
-  if (bytes > accounted_bytes_)
-    limits_.buffered_body_bytes += bytes - accounted_bytes_;
-  else
-    limits_.buffered_body_bytes -= accounted_bytes_ - bytes;
-  accounted_bytes_ = bytes;
-  return limits_.buffered_body_bytes <= limits_.bounds.max_buffered_body_bytes;
-}
-
-void connection::drop_body() {
-  std::string{}.swap(incoming_.body); // an empty one that is assigned would leave it its memory
-  account_body(0);
-}
-
-/// Room for the body, and the client's leave to send it. The room is taken as bytes arrive: a length that is
-/// only announced keeps nobody out.
-task<bool> connection::prepare_body() {
-  const auto length = parser_->content_length();
-  if (length && limits_.buffered_body_bytes + *length > limits_.bounds.max_buffered_body_bytes) {
-    const api_error full = refused_for_room(shared_, no_room);
-    co_await refuse_and_close(error_response(full));
-    co_return false;
-  }
-  if (parser_->get().count(bhttp::field::expect) > 0 && buffer_.size() == 0) {
-    const std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
-    const bool written = co_await write_bytes(go_on);
-    co_return written;
-  }
-  co_return true;
-}
-
-task<bool> connection::read_body() {
-  if (!parser_->is_done()) {
-    const bool prepared = co_await prepare_body();
-    if (!prepared)
-      co_return false;
-  }
-  stream_.expires_after(limits_.bounds.body);
-  std::optional<api_error> refusal;
-  while (!parser_->is_done() && !refusal) {
-    beast::error_code error;
-    co_await bhttp::async_read_some(stream_, buffer_, *parser_, redirect_error(use_awaitable, error));
-    if (error == bhttp::error::body_limit) {
-      refusal = too_large();
-    } else if (error == bhttp::error::end_of_stream || error == bhttp::error::partial_message
-               || error.category() != bhttp::make_error_code(bhttp::error::bad_method).category()) {
-      if (error) {
-        shared_.metrics->client_gone(error == beast::error::timeout);
-        co_return false;
-      }
-    } else {
-      refusal = invalid_request("malformed HTTP body: " + error.message());
-    }
-    if (!refusal && !account_body(parser_->get().body().size()))
-      refusal = refused_for_room(shared_, no_room);
-  }
-  if (refusal) {
-    std::string{}.swap(parser_->get().body());
-    account_body(0); // before the client has been told, which may take a while
-    co_await refuse_and_close(error_response(*refusal));
-    co_return false;
-  }
-  incoming_.body = std::move(parser_->get().body());
-  co_return true;
-}
-
-/// Decoding is no work for an I/O thread. The body counts as what it has become from then on.
-/// @throws api_error 400, 413 or 429; background::too_busy
-task<void> connection::decode_body() {
-  if (coding_ == content_coding::identity || incoming_.body.empty())
-    co_return;
-  std::string decoded = co_await shared_.work.run(
-      incoming_.body.size(), [this] { return decode_content(incoming_.body, coding_, body_limit_); });
-  incoming_.body = std::move(decoded);
-  if (!account_body(incoming_.body.size()))
-    throw refused_for_room(shared_, no_room);
-}
-
-api_error connection::too_large() const {
-  return {413, "invalid_request_error",
-          "the request body is larger than " + std::to_string(body_limit_) + " bytes"};
 }
 
 task<void> connection::refuse_and_close(response refusal) {

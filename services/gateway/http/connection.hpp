@@ -2,12 +2,15 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "services/gateway/http/api.hpp"
+#include "services/gateway/http/client_requests.hpp"
+#include "services/gateway/http/connection_table.hpp"
 #include "services/gateway/http/content_coding.hpp"
 
 #include <boost/asio/ip/tcp.hpp>
@@ -18,15 +21,21 @@
 
 namespace troupe::http {
 
+/// A request that is refused, or has no use for a body, may have so much of one: it is read to its end, so
+/// that the connection can be kept.
+inline constexpr size_t small_body = 64 << 10;
+
 /// What connections share beside the API.
 struct connection_limits {
   const http_limits& bounds;
   std::atomic<size_t> buffered_body_bytes{0};
+  client_requests clients{bounds.max_connections_per_peer}; ///< behind trusted proxies
 };
 
 class connection final : public exchange, public std::enable_shared_from_this<connection> {
  public:
-  connection(boost::asio::ip::tcp::socket socket, api& shared, connection_limits& limits);
+  connection(boost::asio::ip::tcp::socket socket, api& shared, connection_limits& limits,
+             std::unique_ptr<connection_table::place> place, const network_address& peer);
   ~connection() override;
 
   /// Serves until the client leaves, breaks the rules or idles too long, or the server drains.
@@ -65,7 +74,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   using body_parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using header_fields = boost::beast::http::fields;
 
-  // Reading (connection.cpp). Steps that return false have ended the connection.
+  // Reading (connection.cpp, connection_body.cpp). Steps that return false have ended the connection.
   task<bool> wait_for_request();
   task<bool> serve_request();
   task<bool> read_header();
@@ -79,6 +88,8 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   const route* check_header(response& early);
   bool is_preflight() const;
   response preflight() const;
+  void check_host() const;
+  void check_client(response& early);
   void check_key(response& early) const;
   void check_content(response& early);
   bool has_large_body() const;
@@ -103,6 +114,10 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   boost::beast::flat_buffer buffer_;
   api& shared_;
   connection_limits& limits_;
+  std::unique_ptr<connection_table::place> place_;
+  const network_address peer_;
+  std::chrono::steady_clock::time_point header_deadline_; // of the request that is awaited or read
+  bool has_asked_ = false;                                // a request's header has come
   std::optional<body_parser> parser_;
   bool idle_ = true;
   bool draining_ = false;
@@ -113,6 +128,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   size_t accounted_bytes_ = 0; // of the body, as far as it has arrived
 
   // The request in progress.
+  client_requests::ticket ticket_;
   request incoming_;
   std::string origin_;
   const char* route_name_ = "other";

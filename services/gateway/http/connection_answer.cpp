@@ -35,7 +35,7 @@ std::string head_of(const Message& message) {
 } // namespace
 
 bool connection::keeps_alive() const {
-  return keep_alive_ && !close_ && !draining_;
+  return keep_alive_ && !close_ && !draining_ && !shared_.draining;
 }
 
 bool connection::origin_is_allowed() const {

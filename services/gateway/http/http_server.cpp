@@ -1,17 +1,14 @@
 #include "services/gateway/http/http_server.hpp"
 
-#include <algorithm>
-#include <condition_variable>
+#include <atomic>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
-#include <unordered_map>
 
-#include "services/gateway/http/connection.hpp"
-#include "services/gateway/http/error_status.hpp"
-#include "services/gateway/http/request_id.hpp"
+#include "services/gateway/http/connections.hpp"
+#include "services/gateway/http/management_pages.hpp"
 #include "services/gateway/http/timed_codec.hpp"
-#include "services/metrics/http_date.hpp"
+#include "services/metrics/endpoint.hpp"
 #include "services/options/listen_address.hpp"
 #include "services/options/option_parser.hpp"
 
@@ -37,7 +34,7 @@ constexpr auto accept_pause = std::chrono::milliseconds{100};
 /// For clients to be told that their answers end here, once those have had their time to end by themselves.
 constexpr auto farewell_patience = std::chrono::seconds{1};
 /// For connections to end once they are cut.
-constexpr auto cut_patience = std::chrono::seconds{5};
+constexpr auto cut_patience = std::chrono::seconds{1};
 
 void validate(const http_server_config& config) {
   if (config.model_names.empty())
@@ -64,11 +61,15 @@ class http_server::implementation {
                 [this] { return work_->now(); }),
         shared_{config_, std::move(backend), http::timed_codec(std::move(codec), metrics), metrics, *work_,
                 health_},
-        limits_{config_.limits},
+        connections_(shared_),
         io_(static_cast<int>(config_.threads)),
         guard_(io_.get_executor()),
         acceptor_(asio::make_strand(io_)) {
     validate(config_);
+    if (config_.management_port)
+      management_ = std::make_unique<metrics::endpoint>(
+          metrics::endpoint_config{config_.management_host, *config_.management_port},
+          std::make_shared<http::management_pages>(shared_));
     listen();
     health_.watch(io_);
     asio::co_spawn(acceptor_.get_executor(), accept(), asio::detached);
@@ -78,24 +79,31 @@ class http_server::implementation {
 
   ~implementation() {
     stop(std::chrono::milliseconds{0});
+    management_.reset();
     // Coroutines that wait for background work end before the I/O they hold.
     work_.reset();
   }
 
   uint16_t port() const noexcept { return port_; }
 
+  uint16_t management_port() const noexcept { return management_ ? management_->port() : 0; }
+
+  void leave() noexcept { shared_.draining = true; }
+
   void stop(std::chrono::milliseconds patience) {
     const std::lock_guard one_at_a_time{stopping_};
     if (threads_.empty())
       return;
     shared_.draining = true;
+    stopped_ = true;
+    connections_.close();
     asio::post(acceptor_.get_executor(), [this] {
       error_code ignored;
       acceptor_.close(ignored);
     });
-    if (!wait_for_connections(&http::connection::drain, patience)
-        && !wait_for_connections(&http::connection::hurry, farewell_patience))
-      wait_for_connections(&http::connection::cut, cut_patience);
+    if (!connections_.tell_all(&http::connection::drain, patience)
+        && !connections_.tell_all(&http::connection::hurry, farewell_patience))
+      connections_.tell_all(&http::connection::cut, cut_patience);
     work_->stop();
     io_.stop();
     for (std::thread& thread : threads_)
@@ -119,85 +127,34 @@ class http_server::implementation {
   }
 
   task<void> accept() {
-    while (!shared_.draining) {
+    while (!stopped_) {
       tcp::socket socket{asio::make_strand(io_)};
       error_code error;
       co_await acceptor_.async_accept(socket, asio::redirect_error(asio::use_awaitable, error));
-      if (shared_.draining)
+      if (stopped_)
         break;
       if (error) {
         asio::steady_timer pause{acceptor_.get_executor(), accept_pause};
         co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
       } else {
-        admit(std::move(socket));
+        connections_.admit(std::move(socket));
       }
     }
-  }
-
-  void admit(tcp::socket socket) {
-    error_code ignored;
-    socket.set_option(tcp::no_delay(true), ignored);
-    if (config_.limits.send_buffer_bytes > 0)
-      socket.set_option(
-          asio::socket_base::send_buffer_size(static_cast<int>(config_.limits.send_buffer_bytes)), ignored);
-    const std::lock_guard lock{mutex_};
-    if (shared_.draining)
-      return;
-    if (connections_.size() >= config_.limits.max_connections)
-      return turn_away(std::move(socket));
-    const auto executor = socket.get_executor();
-    auto fresh = std::make_shared<http::connection>(std::move(socket), shared_, limits_);
-    connections_.emplace(fresh.get(), fresh);
-    asio::co_spawn(executor, fresh->run(), [this, fresh](const std::exception_ptr&) mutable {
-      const http::connection* ended = fresh.get();
-      fresh.reset();
-      const std::lock_guard ending{mutex_};
-      connections_.erase(ended);
-      if (connections_.empty())
-        all_closed_.notify_all();
-    });
-  }
-
-  void turn_away(tcp::socket socket) {
-    shared_.metrics->connection_refused();
-    const http::response refusal =
-        http::error_response(http::api_error_of(ec::overloaded, "too many connections are open"));
-    // Its origin has not been read: only where all may come can a page be let to read this.
-    const auto& origins = config_.allowed_origins;
-    const bool all = std::find(origins.begin(), origins.end(), "*") != origins.end();
-    const std::string answer =
-        "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ndate: "
-        + metrics::http_date() + "\r\n" + (all ? "access-control-allow-origin: *\r\n" : "")
-        + "content-type: application/json\r\nx-request-id: " + http::draw_request_id()
-        + "\r\ncontent-length: " + std::to_string(refusal.body.size()) + "\r\n\r\n" + refusal.body;
-    error_code ignored;
-    socket.non_blocking(true, ignored);
-    socket.write_some(asio::buffer(answer), ignored);
-  }
-
-  /// Tells every connection and waits until all are closed; false when they are not after `patience`.
-  bool wait_for_connections(void (http::connection::*tell)(), std::chrono::milliseconds patience) {
-    std::unique_lock lock{mutex_};
-    for (const auto& [key, weak] : connections_)
-      if (const auto one = weak.lock())
-        ((*one).*tell)();
-    return all_closed_.wait_for(lock, patience, [this] { return connections_.empty(); });
   }
 
   const http_server_config config_;
   std::unique_ptr<http::background> work_;
   http::health health_;
   http::api shared_;
-  http::connection_limits limits_;
+  http::connections connections_;
+  std::atomic<bool> stopped_{false};
   std::mutex stopping_;
-  std::mutex mutex_;
-  std::condition_variable all_closed_;
-  std::unordered_map<const http::connection*, std::weak_ptr<http::connection>> connections_;
   asio::io_context io_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_;
   tcp::acceptor acceptor_;
   uint16_t port_ = 0;
   std::vector<std::thread> threads_;
+  std::unique_ptr<metrics::endpoint> management_;
 };
 
 http_server::http_server(http_server_config config, std::shared_ptr<generation_backend> backend,
@@ -210,6 +167,14 @@ http_server::~http_server() = default;
 
 uint16_t http_server::port() const noexcept {
   return implementation_->port();
+}
+
+uint16_t http_server::management_port() const noexcept {
+  return implementation_->management_port();
+}
+
+void http_server::leave() noexcept {
+  implementation_->leave();
 }
 
 void http_server::stop(std::chrono::milliseconds patience) {

@@ -7,13 +7,16 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "services/gateway/http/api_keys.hpp"
 #include "services/gateway/http/generation_backend.hpp"
+#include "services/gateway/http/host_policy.hpp"
 #include "services/gateway/openai/request.hpp"
 #include "services/gateway/openai/text_codec.hpp"
+#include "services/options/network_address.hpp"
 
 namespace troupe {
 
@@ -22,6 +25,7 @@ class gateway_metrics;
 /// Every bound and deadline of the server, with the reason where it is not obvious.
 struct http_limits {
   size_t max_connections = 1024;
+  size_t max_connections_per_peer = 512; ///< and requests in progress of one client behind a trusted proxy
   size_t max_header_bytes = 32 << 10;
   size_t max_body_bytes = 16 << 20;           ///< of one request; a context of 1M tokens fits as ids
   size_t max_buffered_body_bytes = 256 << 20; ///< of all connections together, as they arrive
@@ -32,7 +36,8 @@ struct http_limits {
   size_t send_buffer_bytes = 0;               ///< of each socket; 0: the system's choice
   size_t max_background_bytes = 256 << 20;    ///< of requests being tokenized or waiting for it
   std::chrono::milliseconds idle{75000};      ///< between requests of a kept connection
-  std::chrono::milliseconds header{10000};    ///< from a request's first byte to the end of its header
+  std::chrono::milliseconds header{
+      10000}; ///< from connecting, or a later request's first byte, to its header's end
   std::chrono::milliseconds body{60000};      ///< from there to the end of its body
   std::chrono::milliseconds write{30000};     ///< for one part of an answer to be taken
   std::chrono::milliseconds text{10000};      ///< for one request to be tokenized, from when its turn comes
@@ -51,10 +56,14 @@ struct http_server_config {
   unsigned threads = 1;      ///< that read, write and format
   unsigned text_threads = 1; ///< that tokenize and render; of several one is kept for what is short
   std::vector<std::string>
-      model_names;        ///< that requests may use; answers carry the one asked for, or the first
-  std::string model_root; ///< where the model came from, for /v1/models
+      model_names; ///< that requests may use; answers carry the one asked for, or the first
   openai::request_limits requests;
   http::api_keys keys;
+  http::host_policy hosts;        ///< that Host may name
+  address_ranges trusted_proxies; ///< whose X-Forwarded-For counts, and not their connections
+  std::string management_host = "127.0.0.1";
+  std::optional<uint16_t>
+      management_port; ///< of probes and metrics, with a thread of its own; 0: any free one
   std::vector<std::string> allowed_origins;   ///< for CORS, in lower case; empty: off; "*": all
   std::string version;                        ///< for /version
   std::map<std::string, std::string> details; ///< further fields of /version: instruction set, dtype
@@ -78,8 +87,16 @@ class http_server {
   /// The port it listens on.
   uint16_t port() const noexcept;
 
+  /// The management port; 0 without one.
+  uint16_t management_port() const noexcept;
+
+  /// /ready says "draining" from now on, and connections end with the answers that they get; everything is
+  /// still served.
+  void leave() noexcept;
+
   /// Drains: accepts nothing more, closes idle connections, lets running requests end until `patience` is
-  /// over, then cancels and cuts the rest. Returns when all is closed. Idempotent.
+  /// over, then cancels and cuts the rest. Returns when all is closed. The management port is served
+  /// on. Idempotent.
   void stop(std::chrono::milliseconds patience);
 
  private:

@@ -206,10 +206,10 @@ TEST_F(connection_test, a_whole_answer_may_take_its_reader_longer_than_one_write
   config.limits.write = milliseconds{2000};
   config.limits.header = milliseconds{50};
   config.limits.send_buffer_bytes = 128 << 10;
-  config.model_root = std::string(6 << 20, 'r');
+  config.details["long"] = std::string(6 << 20, 'r');
   serve();
   raw_client reader{port, 128 << 10};
-  reader.request("GET", "/v1/models/tiny");
+  reader.request("GET", "/version");
   // 2.5 s of the server's, told by headers that do not end. The half that is not read meanwhile fits no
   // socket.
   for (int i = 0; i < 50; ++i) {
@@ -221,8 +221,8 @@ TEST_F(connection_test, a_whole_answer_may_take_its_reader_longer_than_one_write
   const raw_response whole = reader.read();
   EXPECT_EQ(whole.status, 200);
   ASSERT_TRUE(whole.complete);
-  EXPECT_TRUE(json::parse(whole.body)["root"] == config.model_root);
-  reader.request("HEAD", "/v1/models/tiny");
+  EXPECT_TRUE(json::parse(whole.body)["long"] == config.details["long"]);
+  reader.request("HEAD", "/version");
   EXPECT_EQ(reader.read(true).headers.at("content-length"), std::to_string(whole.body.size()));
   reader.request("GET", "/health");
   EXPECT_EQ(reader.read().status, 200);

@@ -93,7 +93,8 @@ TEST_F(cors_test, pages_see_errors_and_streams) {
   config.allowed_origins = {"https://a.example"};
   config.keys = http::api_keys{{"the-key"}};
   serve();
-  const std::string key = std::string(origin) + "Authorization: Bearer the-key\r\n";
+  const std::string key =
+      std::string(origin) + "Content-Type: application/json\r\nAuthorization: Bearer the-key\r\n";
   const raw_response streamed = post("/v1/completions", R"({"prompt":"a","stream":true})", key);
   EXPECT_EQ(streamed.status, 200);
   EXPECT_EQ(allowed(streamed), "https://a.example");
@@ -115,10 +116,11 @@ TEST_F(cors_test, pages_see_errors_and_streams) {
 TEST_F(cors_test, pages_see_that_there_are_too_many_connections) {
   config.allowed_origins = {"*"};
   config.limits.max_connections = 1;
+  play = [](fake_job& job) { EXPECT_TRUE(job.wait_cancelled()); };
   serve();
   raw_client first{port};
-  first.request("GET", "/health");
-  EXPECT_EQ(first.read().status, 200);
+  first.request("POST", "/v1/completions", R"({"prompt":"a"})");
+  ASSERT_NE(backend->job(0), nullptr);
   raw_client second{port};
   const raw_response refused = second.read();
   EXPECT_EQ(refused.status, 503);

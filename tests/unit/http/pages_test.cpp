@@ -1,4 +1,5 @@
 // Everything but generation: pages, probes, routing, keys.
+#include <filesystem>
 #include <fstream>
 
 #include "tests/unit/http/http_server_fixture.hpp"
@@ -157,6 +158,7 @@ TEST_F(pages_test, head_has_the_length_and_no_body) {
 TEST_F(pages_test, keys_open_the_api_and_probes_stay_open) {
   const std::string file = testing::TempDir() + "/api_keys_test";
   std::ofstream{file} << "# comment\n\n  first-key \nsecond-key\n";
+  std::filesystem::permissions(file, std::filesystem::perms::owner_read);
   config.keys = http::api_keys::load(file);
   serve();
   const std::string body = R"({"prompt":"a"})";
@@ -200,6 +202,18 @@ TEST_F(pages_test, a_slash_at_the_end_of_a_path_does_not_matter) {
   EXPECT_EQ(post("/v1/completions/", R"({"prompt":"a"})").status, 200);
   EXPECT_EQ(get("/").status, 404);
   EXPECT_EQ(get("/v1/models//").status, 404);
+}
+
+TEST_F(pages_test, a_key_file_that_others_can_read_is_refused) {
+  const std::string file = testing::TempDir() + "/api_keys_open_test";
+  std::ofstream{file} << "a-key\n";
+  std::filesystem::permissions(file, std::filesystem::perms{0640});
+  try {
+    http::api_keys::load(file);
+    FAIL() << "it is taken";
+  } catch (const std::runtime_error& e) {
+    EXPECT_EQ(std::string(e.what()), "API key file " + file + ": is open to other users; chmod 600 it");
+  }
 }
 
 TEST_F(pages_test, a_key_file_without_keys_is_refused) {

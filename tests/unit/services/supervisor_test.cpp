@@ -68,6 +68,43 @@ TEST_F(supervisor_test, reports_ready_lines_and_keeps_pids_current) {
   EXPECT_EQ(kill(map["one-0"].get<pid_t>(), 0), -1);
 }
 
+TEST_F(supervisor_test, a_second_signal_ends_all_at_once) {
+  supervisor s(dir_, log());
+  // The first signal is answered with a second one instead of an end.
+  s.start(
+      script("slow-0", "trap 'kill -TERM $PPID' TERM; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait; wait"));
+  s.start(script("next-0", "sleep 60 >/dev/null 2>&1 & echo up >&$2; wait", 1));
+  s.wait_ready("slow-0", 10s);
+  s.wait_ready("next-0", 10s);
+  kill(getpid(), SIGTERM);
+  EXPECT_EQ(s.run(1h), 1);
+  EXPECT_TRUE(logged("slow-0 is killed: a second signal came"));
+  EXPECT_EQ(pids().size(), 0U);
+}
+
+TEST_F(supervisor_test, passes_sighup_on_to_children_that_read_files_again) {
+  supervisor s(dir_, log());
+  auto told = (dir_ / "told").string();
+  auto reader =
+      script("reader-0", "trap 'echo > " + told
+                             + "; kill $!' HUP; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait; exit 7");
+  reader.reloads = true;
+  s.start(std::move(reader));
+  s.start(script("other-0", "echo up >&$2; exec sleep 60"));
+  s.wait_ready("reader-0", 10s);
+  s.wait_ready("other-0", 10s);
+  kill(getpid(), SIGHUP);
+  std::thread stopper([&, told] {
+    while (!std::filesystem::exists(told)) {
+      std::this_thread::yield();
+    }
+    kill(getpid(), SIGTERM);
+  });
+  s.run(10s);
+  stopper.join();
+  EXPECT_FALSE(logged("other-0")); // it lived on: SIGHUP would have ended it
+}
+
 // Fails until it has been started `times` times, each time with `failure`.
 std::string ready_at_start(int times, const std::string& counter, const std::string& failure) {
   return "echo >> " + counter + "; if [ $(wc -l < " + counter + ") -lt " + std::to_string(times) + " ]; then "
@@ -145,11 +182,11 @@ TEST_F(supervisor_test, stops_in_phases_and_kills_what_does_not_obey) {
   supervisor s(dir_, log());
   auto trapping = [&](const std::string& name) {
     return "trap 'echo " + name + " >> " + order
-           + "; kill $!; exit 0' TERM; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait";
+           + "; kill $!; exit 0' INT; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait";
   };
   s.start(script("late-0", trapping("late"), 1));
   s.start(script("early-0", trapping("early"), 0));
-  s.start(script("deaf-0", "trap '' TERM; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait; wait", 2));
+  s.start(script("deaf-0", "trap '' INT; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait; wait", 2));
   for (const char* name : {"late-0", "early-0", "deaf-0"}) {
     s.wait_ready(name, 10s);
   }

@@ -1,0 +1,44 @@
+// The open connections of a server: lets them in, tells them to end, and waits until they have.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "services/gateway/http/connection.hpp"
+#include "services/gateway/http/connection_table.hpp"
+
+#include <boost/asio/ip/tcp.hpp>
+
+namespace troupe::http {
+
+/// Thread-safe. Outlives the executors of the sockets that it is given.
+class connections {
+ public:
+  /// @param shared  outlives this
+  explicit connections(api& shared);
+
+  /// Serves a client on its socket's executor, or tells it that there is no place.
+  void admit(boost::asio::ip::tcp::socket socket);
+
+  /// Lets nobody in any more.
+  void close();
+
+  /// Tells every connection and waits until all have ended; false when they have not after `patience`.
+  bool tell_all(void (connection::*tell)(), std::chrono::milliseconds patience);
+
+ private:
+  void turn_away(boost::asio::ip::tcp::socket socket, bool peer_full);
+
+  api& shared_;
+  connection_limits limits_;
+  connection_table table_;
+  std::mutex mutex_;
+  std::condition_variable all_ended_;
+  bool closed_ = false;
+  std::unordered_map<const connection*, std::weak_ptr<connection>> open_;
+};
+
+} // namespace troupe::http

@@ -1,0 +1,87 @@
+#include "services/gateway/http/management_pages.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "services/gateway/http/request_id.hpp"
+
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+namespace troupe::http {
+
+namespace {
+
+constexpr std::array<std::string_view, 4> pages{"/health", "/metrics", "/ready", "/version"};
+
+/// A GET whose answer is kept, for handlers that send whole answers.
+class kept_answer final : public exchange {
+ public:
+  kept_answer(boost::asio::any_io_executor executor, std::string path) : executor_(std::move(executor)) {
+    incoming_.method = "GET";
+    incoming_.path = std::move(path);
+    incoming_.id = draw_request_id();
+  }
+
+  const request& incoming() const override { return incoming_; }
+
+  void drop_body() override {}
+
+  boost::asio::any_io_executor executor() override { return executor_; }
+
+  task<void> send(response answer) override {
+    answer_ = std::move(answer);
+    co_return;
+  }
+
+  task<bool> begin_stream(std::string /*content_type*/, header_list /*headers*/) override { co_return false; }
+
+  task<bool> write(std::string /*more*/) override { co_return false; }
+
+  task<void> end_stream() override { co_return; }
+
+  void abandon() override {}
+
+  void watch(std::function<void()> /*ended*/) override {}
+
+  task<void> unwatch() override { co_return; }
+
+  bool gone() const override { return false; }
+
+  bool too_slow() const override { return false; }
+
+  bool time_is_up() const override { return false; }
+
+  response take() { return std::move(answer_); }
+
+ private:
+  boost::asio::any_io_executor executor_;
+  request incoming_;
+  response answer_;
+};
+
+} // namespace
+
+boost::asio::awaitable<metrics::page> management_pages::answer(std::string path) {
+  metrics::page result;
+  if (std::find(pages.begin(), pages.end(), path) == pages.end()) {
+    result.status = 404;
+    result.body = "try /health, /metrics, /ready or /version\n";
+    co_return result;
+  }
+  std::string allow;
+  const route& where = find_route("GET", path, allow);
+  const auto executor = co_await boost::asio::this_coro::executor;
+  kept_answer client{executor, std::move(path)};
+  co_await handle(client, shared_, where);
+  response answer = client.take();
+  shared_.metrics->responded(where.path, answer.status);
+  result.status = answer.status;
+  result.content_type = std::move(answer.content_type);
+  result.body = std::move(answer.body);
+  result.headers = std::move(answer.headers);
+  co_return result;
+}
+
+} // namespace troupe::http
