@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the frame, handshake, HTTP, history and packed-file fuzzers into tests/fuzz/corpus: well-formed inputs to start from.
+"""Writes the seeds of the frame, handshake, HTTP, history, text, template and packed-file fuzzers into tests/fuzz/corpus: well-formed inputs to start from.
 
 The message contents are the agreed layouts of tests/unit/actors/message_layouts.txt, and records have the protocol version of
 actors/transport/wire/record.hpp, so run this again when one of them changes.
@@ -144,6 +144,26 @@ def histories():
     write("history_fuzz", "json", b"\2" + json.dumps(page).encode())
 
 
+def texts():
+    """Texts and templates that have stopped a gateway, and plain ones (review of what one client can do to others)."""
+    hostile = {"model": {"type": "BPE", "vocab": {"a": 0, "c": 1}, "merges": []},
+               "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(?:a|aa)+c|."}, "behavior": "Isolated", "invert": False}}
+    long_text = b"a" * 11_600
+    write("tokenizer_fuzz", "hostile_pattern", long_text + b"\0" + json.dumps(hostile).encode())
+    marks = ("a" + "\u0301" * 2000 + "\u0316" * 2000).encode()
+    write("tokenizer_fuzz", "marks", marks)
+    for number, name in enumerate(("demo", "small", "hostile", "whole")):
+        write("text_fuzz", name, bytes([number]) + "Hello, w\u00f6rld \u4f60\u597d <s> 'ab'\n\n  1234".encode())
+        write("text_fuzz", name + "_long", bytes([number]) + long_text)
+        write("text_fuzz", name + "_marks", bytes([number]) + marks)
+    for name, source in (("power", "{{ 9**(9**9) }}"), ("memory", "{{ 'a'*(7*10**9) }}"), ("plain", "{{ messages[0].content }}"),
+                         ("raise", "{{ raise_exception('no') }}"), ("broken", "{% for %}"),
+                         ("loop", "{% for i in range(10**9) %}{{ i }}{% endfor %}"), ("tojson", "{{ messages | tojson }}")):
+        write("template_fuzz", name, b"\1" + source.encode() + b"\0" + json.dumps([{"role": "user", "content": "hi"}]).encode())
+    write("template_fuzz", "answer", b"\0" + struct.pack("<3I", 2, 6, 2) + b"prompthi")
+    write("template_fuzz", "answer_too_long", b"\0" + struct.pack("<3I", 2, 6, 2**32 - 1) + b"prompt")
+
+
 def packed_files():
     """Indices of packed files (docs/packed-weights.md) of packed_fuzz's model: hidden and FFN 32, 2 experts."""
     layer = "model.layers.0."
@@ -201,4 +221,5 @@ if __name__ == "__main__":
     handshakes()
     requests()
     histories()
+    texts()
     packed_files()

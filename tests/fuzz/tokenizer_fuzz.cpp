@@ -1,12 +1,15 @@
 // tokenizer.json from anywhere, and texts for it. The input is a text, a NUL, and a tokenizer.json; without a
 // NUL it is a text for a fixed tokenizer with every kind of step in it. Whatever loads must encode without a
-// fault, and decode incrementally to what it decodes to at once.
+// fault and before its deadline, to no fewer ids than were promised, and decode incrementally to what it
+// decodes to at once.
 
 #include "services/gateway/text/detokenizer.hpp"
 #include "services/gateway/text/text_error.hpp"
 #include "services/gateway/text/tokenizer.hpp"
 #include "services/gateway/text/unicode.hpp"
+#include "services/gateway/text/work_limit.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -33,7 +36,11 @@ constexpr std::string_view fixed_tokenizer = R"({
 })";
 
 void exercise(const std::shared_ptr<const tokenizer>& t, std::string_view text) {
+  const limited_work limit(std::chrono::seconds(2), nullptr); // libFuzzer's own is 30 s
   const auto ids = t->encode(text, true);
+  if (t->fewest_ids(text) > ids.size()) {
+    std::abort();
+  }
   for (const bool skip : {false, true}) {
     const auto whole = t->decode(ids, skip);
     detokenizer stream(t, skip);
