@@ -2,7 +2,7 @@
 # Builds everything and runs all tests; the one test command.
 #
 #   tests/run.sh               what CI runs: release build, all tests, the CUDA backend without a GPU, whole processes,
-#                              the chart, a minute of each fuzzer, the model recipe in miniature
+#                              the chart, each fuzzer for some seconds, the model recipe in miniature
 #   tests/run.sh --full        that, and the sanitizers' builds (clang++ and g++)
 #   tests/run.sh --quick       what a developer's loop needs: format, include rules, dev build, unit tests
 #   tests/run.sh PART...       only these parts (see the list at the end of this file)
