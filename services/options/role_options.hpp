@@ -48,8 +48,8 @@ struct gateway_options {
   std::string api_key_file;
   std::string chat_template_file;
   std::string metrics_prefix = "troupe_";
-  uint32_t max_connections = 1024;
-  uint32_t max_connections_per_peer = 512;  ///< 0: no limit
+  uint32_t max_connections = 2048;
+  uint32_t max_connections_per_peer = 1024; ///< 0: no limit
   std::vector<std::string> trusted_proxies; ///< addresses or networks
   std::vector<std::string> allowed_hosts;   ///< in lower case; "*": all
   std::string management_host = "127.0.0.1";

@@ -24,8 +24,8 @@ class gateway_metrics;
 
 /// Every bound and deadline of the server, with the reason where it is not obvious.
 struct http_limits {
-  size_t max_connections = 1024;
-  size_t max_connections_per_peer = 512; ///< and requests in progress of one client behind a trusted proxy
+  size_t max_connections = 2048;
+  size_t max_connections_per_peer = 1024; ///< and requests in progress of one client behind a trusted proxy
   size_t max_header_bytes = 32 << 10;
   size_t max_body_bytes = 16 << 20;           ///< of one request; a context of 1M tokens fits as ids
   size_t max_buffered_body_bytes = 256 << 20; ///< of all connections together, as they arrive
