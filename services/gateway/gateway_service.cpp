@@ -66,7 +66,8 @@ size_t connections_of(const gateway_options& options, const process_log& log) {
 gateway_service::gateway_service(const service_site& site, const model_source& source,
                                  const model_options& model, const gateway_options& options,
                                  const std::string& instruction_set,
-                                 std::shared_ptr<metrics::registry> families)
+                                 std::shared_ptr<metrics::registry> families,
+                                 [[maybe_unused]] reload_signal& reload)
     : site_(site) {
   http_server_config config;
   config.host = options.host;
@@ -114,6 +115,7 @@ void gateway_service::join() {
 
 void gateway_service::stop(std::chrono::milliseconds patience) {
   server_->stop(patience);
+  reloads_.clear();
   server_.reset();
   if (membership_) {
     membership_->stop(std::chrono::seconds{1});

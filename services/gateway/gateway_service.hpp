@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/gateway/gateway.hpp"
 #include "services/gateway/http/http_server.hpp"
@@ -13,6 +14,7 @@
 #include "services/options/role_options.hpp"
 #include "services/process/membership.hpp"
 #include "services/process/model_source.hpp"
+#include "services/process/reload_signal.hpp"
 #include "services/process/service_site.hpp"
 
 namespace troupe {
@@ -21,10 +23,11 @@ class gateway_service {
  public:
   /// Loads tokenizer and chat template, starts the actor and listens. /ready is 503 until the cluster is.
   /// @param families  what /metrics shows; in one process the other roles' families are among them
+  /// @param reload    outlives this: at SIGHUP files that may change are read again
   /// @throws text::text_error, option_error, std::runtime_error (address in use)
   gateway_service(const service_site& site, const model_source& source, const model_options& model,
                   const gateway_options& options, const std::string& instruction_set,
-                  std::shared_ptr<metrics::registry> families);
+                  std::shared_ptr<metrics::registry> families, reload_signal& reload);
 
   /// To be published under the worker's name.
   const gateway_actor& actor() const { return actor_; }
@@ -42,6 +45,7 @@ class gateway_service {
   service_site site_;
   gateway_actor actor_;
   std::unique_ptr<http_server> server_;
+  std::vector<reload_signal::registration> reloads_;
   std::optional<membership> membership_;
 };
 

@@ -4,6 +4,7 @@
 #include "services/process/cluster_entry.hpp"
 #include "services/process/cluster_process.hpp"
 #include "services/process/flag_notes.hpp"
+#include "services/process/reload_signal.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
 
@@ -26,6 +27,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   stop_signal stop;
   process_log log(cluster.name);
+  reload_signal reload(log);
   log_unread_variables(parser, log);
   model_source source = open_model(model);
   log_ignored(source, log);
@@ -34,7 +36,7 @@ int run(const std::vector<std::string>& arguments) {
   auto families = std::make_shared<metrics::registry>(options.metrics_prefix,
                                                       metrics::labels{{"model_name", model.model_name()}});
   gateway_service gateway(process.site(worker_role::gateway), source, model, options, "none",
-                          std::move(families));
+                          std::move(families), reload);
   process.peers().publish(cluster.name, gateway.actor());
   gateway.join();
   std::string url = "http://" + host_port_text(options.host, gateway.http_port());

@@ -16,6 +16,7 @@
 #include "services/process/cluster_entry.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/flag_notes.hpp"
+#include "services/process/reload_signal.hpp"
 #include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"
 #include "services/troupe/commands.hpp"
@@ -67,6 +68,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   }
   stop_signal stop;
   process_log log("troupe");
+  reload_signal reload(log);
   log_unread_variables(parser, log);
   model_source source = open_model(model);
   log.line("model-opened",
@@ -103,7 +105,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   attention_service attention(site(worker_role::attention, "attention-0"), source, queue, model,
                               attention_flags, std::make_shared<metrics::attention_families>(families));
   gateway_service gateway(site(worker_role::gateway, "gateway-0"), source, model, gateway_flags,
-                          kernels::name_of(queue->instruction_set()), families);
+                          kernels::name_of(queue->instruction_set()), families, reload);
   directory.publish("history", scheduler.history());
   directory.publish("rebalancer", scheduler.rebalancer());
   directory.publish("scheduler", scheduler.actor());

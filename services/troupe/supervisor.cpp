@@ -42,6 +42,7 @@ sigset_t supervised_signals() {
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
   sigaddset(&set, SIGCHLD);
   return set;
 }
@@ -202,8 +203,20 @@ void supervisor::read_signals() {
   while (read(signal_fd_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     if (info.ssi_signo == SIGCHLD) {
       reap();
+    } else if (info.ssi_signo == SIGHUP) {
+      pass_on_reload();
     } else {
       stopping_ = true;
+    }
+  }
+}
+
+/// Not to one that is not ready: it may not wait for SIGHUP yet, which would end it, and reads its files
+/// anyway.
+void supervisor::pass_on_reload() {
+  for (const auto& [name, c] : children_) {
+    if (c.spec.reloads && c.ready && c.pid != 0) {
+      kill(c.pid, SIGHUP);
     }
   }
 }

@@ -20,13 +20,15 @@ struct child_spec {
   std::string name;              ///< "expert-1"; the key in pids.json
   std::vector<std::string> argv; ///< argv[0] is the program's path
   uint32_t stop_phase = 0;       ///< children of lower phases are stopped first
+  bool reloads = false;          ///< gets the SIGHUPs that the supervisor gets, once it is ready
   /// Called with the line that the child writes to its ready descriptor, each time it comes up. What it
   /// returns is appended to argv at the next start (a port to listen on again, say).
   std::function<std::vector<std::string>(const std::string& line)> on_ready;
 };
 
 /// Runs children until SIGTERM or SIGINT. Not thread-safe: one thread constructs it and calls run(). It
-/// blocks SIGTERM, SIGINT and SIGCHLD for the process, so it must be constructed before any thread starts.
+/// blocks SIGTERM, SIGINT, SIGHUP and SIGCHLD for the process, so it must be constructed before any thread
+/// starts.
 ///
 /// A child that dies is started again after a pause that doubles from 100 ms to 800 ms while it dies within
 /// ten seconds of its start: less than the 2 s for which requests wait for a scheduler that is away. Children
@@ -78,6 +80,7 @@ class supervisor {
   void spawn(child& c);
   void poll_once(clock::time_point until);
   void read_signals();
+  void pass_on_reload();
   void read_ready(child& c);
   void reap();
   void bury(const std::string& name, child& c, int status);

@@ -306,6 +306,7 @@ int up_command(const std::vector<std::string>& arguments) {
         .add("allowed-origins", nlohmann::json(gateway.allowed_origins).dump());
     flags.add("scheduler", endpoint);
     child_spec spec = child("troupe-gateway", "gateway-" + std::to_string(i), 0, flags);
+    spec.reloads = true;
     if (gateway.port == 0) {
       // One that is restarted must be found where clients know it.
       spec.on_ready = [](const std::string& url) -> std::vector<std::string> {

@@ -68,6 +68,29 @@ TEST_F(supervisor_test, reports_ready_lines_and_keeps_pids_current) {
   EXPECT_EQ(kill(map["one-0"].get<pid_t>(), 0), -1);
 }
 
+TEST_F(supervisor_test, passes_sighup_on_to_children_that_read_files_again) {
+  supervisor s(dir_, log());
+  auto told = (dir_ / "told").string();
+  auto reader =
+      script("reader-0", "trap 'echo > " + told
+                             + "; kill $!' HUP; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait; exit 7");
+  reader.reloads = true;
+  s.start(std::move(reader));
+  s.start(script("other-0", "echo up >&$2; exec sleep 60"));
+  s.wait_ready("reader-0", 10s);
+  s.wait_ready("other-0", 10s);
+  kill(getpid(), SIGHUP);
+  std::thread stopper([&, told] {
+    while (!std::filesystem::exists(told)) {
+      std::this_thread::yield();
+    }
+    kill(getpid(), SIGTERM);
+  });
+  s.run(10s);
+  stopper.join();
+  EXPECT_FALSE(logged("other-0")); // it lived on: SIGHUP would have ended it
+}
+
 // Fails until it has been started `times` times, each time with `failure`.
 std::string ready_at_start(int times, const std::string& counter, const std::string& failure) {
   return "echo >> " + counter + "; if [ $(wc -l < " + counter + ") -lt " + std::to_string(times) + " ]; then "

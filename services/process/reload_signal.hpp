@@ -1,0 +1,49 @@
+// SIGHUP as the order to read again what may change while a process serves: keys, certificates.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "services/process/process_log.hpp"
+
+namespace troupe {
+
+/// Blocks SIGHUP for the calling thread and all threads started later, and waits for it in a thread of its
+/// own. Construct it in main() before any other thread starts: SIGHUP ends a process in which some thread
+/// does not block it.
+class reload_signal {
+ public:
+  /// Keeps a callback registered; must not outlive the reload_signal.
+  using registration = std::shared_ptr<void>;
+
+  explicit reload_signal(process_log log);
+  ~reload_signal();
+  reload_signal(const reload_signal&) = delete;
+  reload_signal& operator=(const reload_signal&) = delete;
+
+  /// Calls `again` at each SIGHUP, on this object's thread, one callback after the other in the order in
+  /// which they were added. What it throws is logged as `reload-failed`, and the next one is called.
+  /// Thread-safe.
+  /// @returns what keeps it: to release that waits for a call in progress, so no callback may release its own
+  [[nodiscard]] registration add(std::function<void()> again);
+
+ private:
+  void wait_for_signals();
+  void call_all();
+
+  process_log log_;
+  sigset_t previous_mask_{};
+  std::mutex mutex_;
+  std::list<std::function<void()>> callbacks_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+} // namespace troupe

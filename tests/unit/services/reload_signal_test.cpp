@@ -1,0 +1,57 @@
+#include "services/process/reload_signal.hpp"
+
+#include <csignal>
+#include <future>
+#include <stdexcept>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace troupe {
+namespace {
+
+TEST(reload_signal_test, every_signal_calls_all_callbacks_in_order) {
+  reload_signal reload(process_log("test"));
+  std::vector<int> calls;
+  std::promise<void> done;
+  auto first = reload.add([&] { calls.push_back(1); });
+  auto second = reload.add([&] {
+    calls.push_back(2);
+    if (calls.size() == 4) {
+      done.set_value();
+    } else {
+      kill(getpid(), SIGHUP);
+    }
+  });
+  kill(getpid(), SIGHUP);
+  done.get_future().wait();
+  EXPECT_EQ(calls, (std::vector<int>{1, 2, 1, 2}));
+}
+
+TEST(reload_signal_test, what_one_callback_throws_keeps_nothing_from_the_next) {
+  reload_signal reload(process_log("test"));
+  std::promise<void> done;
+  auto bad = reload.add([] { throw std::runtime_error("a broken file"); });
+  auto good = reload.add([&] { done.set_value(); });
+  testing::internal::CaptureStderr();
+  kill(getpid(), SIGHUP);
+  done.get_future().wait();
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("test reload-failed: a broken file"),
+            std::string::npos);
+}
+
+TEST(reload_signal_test, a_released_callback_is_not_called) {
+  reload_signal reload(process_log("test"));
+  bool called = false;
+  std::promise<void> done;
+  auto released = reload.add([&] { called = true; });
+  auto kept = reload.add([&] { done.set_value(); });
+  released.reset();
+  kill(getpid(), SIGHUP);
+  done.get_future().wait();
+  EXPECT_FALSE(called);
+}
+
+} // namespace
+} // namespace troupe
