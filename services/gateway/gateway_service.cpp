@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <tuple>
 #include <utility>
 
 #include "services/gateway/actor_backend.hpp"
@@ -48,6 +49,21 @@ openai::request_limits limits_of(const model_source& source, const model_options
   return limits;
 }
 
+/// Keys and what they may use, as the files say now.
+/// @throws std::runtime_error, option_error
+std::pair<http::api_keys, http::key_limit_table> read_keys(const gateway_options& options) {
+  std::pair<http::api_keys, http::key_limit_table> result;
+  if (!options.api_key_file.empty()) {
+    result.first = http::api_keys::load(options.api_key_file);
+  } else if (!options.key_limits_file.empty()) {
+    throw option_error("--key-limits: --api-key-file is missing, which has the keys that are limited");
+  }
+  if (!options.key_limits_file.empty()) {
+    result.second = http::read_key_limits(options.key_limits_file, result.first.names());
+  }
+  return result;
+}
+
 /// One connection too many is told so instead of waiting in the kernel for a descriptor.
 size_t connections_of(const gateway_options& options, const process_log& log) {
   size_t limit = raise_descriptor_limit();
@@ -66,8 +82,7 @@ size_t connections_of(const gateway_options& options, const process_log& log) {
 gateway_service::gateway_service(const service_site& site, const model_source& source,
                                  const model_options& model, const gateway_options& options,
                                  const std::string& instruction_set,
-                                 std::shared_ptr<metrics::registry> families,
-                                 [[maybe_unused]] reload_signal& reload)
+                                 std::shared_ptr<metrics::registry> families, reload_signal& reload)
     : site_(site) {
   http_server_config config;
   config.host = options.host;
@@ -76,15 +91,15 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   config.model_root = model.model_dir;
   auto tokenizer = text::tokenizer::load(model.model_dir);
   config.requests = limits_of(source, model, options, *tokenizer);
-  if (!options.api_key_file.empty()) {
-    config.keys = http::api_keys::load(options.api_key_file);
-  }
+  std::tie(config.keys, config.key_limits) = read_keys(options);
   config.allowed_origins = options.allowed_origins;
   config.version = program_version();
   config.details = {{"numerics_class", source.numerics_class},
                     {"instruction_set", instruction_set},
                     {"model_fingerprint", source.fingerprint}};
   config.text_threads = options.text_threads;
+  config.requests.max_response_bytes = options.max_response_bytes;
+  config.limits.sse_ping = std::chrono::seconds{options.sse_ping_interval};
   config.limits.max_connections = connections_of(options, site.log);
   config.warn = [log = site.log](const std::string& line) { log.line("request-warning", line); };
   auto codec = openai::make_text_codec(std::move(tokenizer), load_template(model, options, site.log));
@@ -107,6 +122,15 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   server_ =
       std::make_unique<http_server>(std::move(config), make_actor_backend(site.system, actor_, max_model_len),
                                     std::move(codec), std::make_shared<gateway_metrics>(std::move(families)));
+  if (!options.api_key_file.empty()) {
+    // What cannot be read is told by whoever calls, and the keys stay as they are.
+    reloads_.push_back(reload.add([this, options, log = site.log] {
+      auto [keys, limits] = read_keys(options);
+      const size_t num_names = keys.names().size();
+      server_->set_keys(std::move(keys), limits);
+      log.line("keys-read", std::to_string(num_names) + " names of API keys in " + options.api_key_file);
+    }));
+  }
 }
 
 void gateway_service::join() {
@@ -114,8 +138,8 @@ void gateway_service::join() {
 }
 
 void gateway_service::stop(std::chrono::milliseconds patience) {
+  reloads_.clear(); // none is in progress from here on
   server_->stop(patience);
-  reloads_.clear();
   server_.reset();
   if (membership_) {
     membership_->stop(std::chrono::seconds{1});

@@ -37,6 +37,14 @@ class gateway_metrics {
   /// A client left, or read too slowly, before its answer was complete.
   void client_gone(bool too_slow);
 
+  // By the name of the client's API key, from the closed set of those that are configured.
+  void key_known(const std::string& key);
+  void key_request(const std::string& key);
+  /// @param reason  "requests", "tokens" or "concurrency"
+  void key_rejected(const std::string& key, const std::string& reason);
+  /// @param kind  "prompt" or "generation"
+  void key_tokens(const std::string& key, const std::string& kind, size_t num_tokens);
+
   const metrics::registry& families() const noexcept { return *families_; }
 
  private:

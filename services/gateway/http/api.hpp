@@ -13,6 +13,7 @@
 #include "services/gateway/http/background.hpp"
 #include "services/gateway/http/exchange.hpp"
 #include "services/gateway/http/http_server.hpp"
+#include "services/gateway/http/key_usage.hpp"
 #include "services/gateway/metrics.hpp"
 #include "services/gateway/openai/api_error.hpp"
 
@@ -52,6 +53,9 @@ struct api {
   background& work;
   std::time_t started = std::time(nullptr); ///< when the models became available, for /v1/models
   std::atomic<bool> draining{false};
+  current_keys keys{config.keys};
+  key_usage usage{config.key_limits, config.keys.names(), metrics, config.key_clock};
+  std::atomic<size_t> gathered_bytes{0}; ///< of the answers in progress that do not stream
 };
 
 /// What requests are checked against now: the longest context is the model's, or what the workers' KV caches

@@ -79,7 +79,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   const route* check_header(response& early);
   bool is_preflight() const;
   response preflight() const;
-  void check_key(response& early) const;
+  void check_key(response& early);
   void check_content(response& early);
   bool has_large_body() const;
   void limit_body(size_t most);

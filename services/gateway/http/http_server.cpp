@@ -77,6 +77,11 @@ class http_server::implementation {
 
   uint16_t port() const noexcept { return port_; }
 
+  void set_keys(http::api_keys keys, const http::key_limit_table& limits) {
+    shared_.usage.replace(limits, keys.names());
+    shared_.keys.set(std::move(keys));
+  }
+
   void stop(std::chrono::milliseconds patience) {
     const std::lock_guard one_at_a_time{stopping_};
     if (threads_.empty())
@@ -202,6 +207,10 @@ http_server::~http_server() = default;
 
 uint16_t http_server::port() const noexcept {
   return implementation_->port();
+}
+
+void http_server::set_keys(http::api_keys keys, const http::key_limit_table& limits) {
+  implementation_->set_keys(std::move(keys), limits);
 }
 
 void http_server::stop(std::chrono::milliseconds patience) {
