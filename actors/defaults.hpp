@@ -54,6 +54,9 @@ inline constexpr auto scheduler_away = seconds{2};
 /// How long a replay holds out for a worker that has not failed it, while only those that have failed it have
 /// room.
 inline constexpr auto avoid_wait = lease;
+/// How long requests of other tenants may go before one for which there is no room, from the first that does:
+/// then nobody does any more, so that what needs a whole worker is not kept waiting by what needs little.
+inline constexpr auto overtaking = seconds{10};
 /// A request that waits longer than this for a place is refused: what clients of the OpenAI API wait for an
 /// answer unless told otherwise.
 inline constexpr auto admission_wait = seconds{600};

@@ -139,6 +139,8 @@ void submit(pointer self) {
   state.now = phase::running;
   state.last_word = self->clock().now();
   self->monitor(state.handle);
+  if (state.attempt == 0)
+    state.listener->on_placed();
   submit_choices(self);
 }
 
@@ -192,7 +194,9 @@ void ask_for_place(pointer self) {
                              .deadline_ms = static_cast<uint64_t>(wait.count()),
                              .attempt = state.attempt,
                              .follows = state.request.follows,
-                             .avoid = state.avoid};
+                             .avoid = state.avoid,
+                             .tenant = state.request.tenant,
+                             .weight = state.request.weight};
   auto attempt = state.attempt;
   // Scheduler and gateway answer by the request's own deadline; this one is for when they cannot.
   self->request(state.gateway, wait + 2 * defaults::local_request, std::move(question))

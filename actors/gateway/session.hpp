@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <caf/replies_to.hpp>
@@ -23,6 +24,10 @@ namespace troupe {
 class session_listener {
  public:
   virtual ~session_listener() = default;
+
+  /// A worker has room for the request and has been asked, for the first time.
+  virtual void on_placed() {}
+
   /// New tokens of a choice, each exactly once and in order. A reason other than none: the choice is complete
   /// with them. `stop`: the last of them is the stop token that ended it; with no token: it was stopped.
   virtual void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens,
@@ -42,6 +47,8 @@ struct session_request {
   int32_t priority = 0;
   bool open_ended = false; ///< fewer than sampling.max_tokens will do where the context ends
   bool follows = false;    ///< a prompt of the same client's request has a token already
+  std::string tenant;      ///< see admission_request
+  uint32_t weight = 1;     ///< likewise
   std::chrono::milliseconds admission_wait{0}; ///< 0: defaults::admission_wait
   std::chrono::milliseconds timeout{0};        ///< of the whole request; 0: none
 };

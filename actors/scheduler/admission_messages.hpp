@@ -1,7 +1,9 @@
 // How a request asks for a place among the attention workers, and gets one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <caf/meta/type_name.hpp>
@@ -26,6 +28,10 @@ struct admission_request {
   bool follows = false;
   std::vector<worker_id> avoid; ///< workers that just failed it
   worker_id gateway{};          ///< whose request it is; the gateway actor fills it in
+  /// Whose turn in the queue it takes: the name of the client's API key; empty without one. Of at most
+  /// `max_tenant_bytes`.
+  std::string tenant;
+  uint32_t weight = 1; ///< turns of this tenant for each one of a tenant of weight 1; see `weight_of`
   bool operator==(const admission_request&) const = default;
 };
 
@@ -33,6 +39,14 @@ struct admission_request {
 /// begun.
 inline bool is_promised(const admission_request& x) {
   return x.attempt > 0 || x.follows;
+}
+
+inline constexpr size_t max_tenant_bytes = 64;
+inline constexpr uint32_t max_tenant_weight = 1000;
+
+/// The weight that counts, 1 to `max_tenant_weight`.
+inline uint32_t weight_of(const admission_request& x) {
+  return std::clamp(x.weight, uint32_t{1}, max_tenant_weight);
 }
 
 /// What a request costs the cluster while it waits: its prompt in a gateway, and a few actors and messages.
@@ -53,7 +67,7 @@ template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, admission_request& x) {
   return f(caf::meta::type_name("admission_request"), x.id, x.prompt_tokens, x.max_new_tokens,
            x.min_new_tokens, x.num_choices, x.priority, x.deadline_ms, x.attempt, x.follows, x.avoid,
-           x.gateway);
+           x.gateway, x.tenant, x.weight);
 }
 
 template <class Inspector>

@@ -21,6 +21,14 @@ bool admission_policy::has_workers() const {
                      [](const auto& entry) { return !entry.second.retired; });
 }
 
+/// Could a sequence be placed anywhere now, however small?
+bool admission_policy::has_room() const {
+  return std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) {
+    const auto& [budget, retired] = entry.second;
+    return !retired && budget.num_seqs < budget.max_num_seqs && budget.kv_tokens < budget.kv_capacity_tokens;
+  });
+}
+
 uint64_t admission_policy::longest_context() const {
   uint64_t longest = 0;
   for (const auto& [id, worker] : workers_)
@@ -59,16 +67,33 @@ caf::error admission_policy::too_long(const attention_need& need) const {
                                               + std::to_string(longest_context()));
 }
 
-caf::error admission_policy::queue_full(const admission_request& request) const {
-  const auto others = std::to_string(num_new_queued_) + " requests wait for a place already";
-  if (most_.requests > 0 && num_new_queued_ >= most_.requests)
-    return make_error(ec::overloaded, others + ", as many as --max-num-queued-reqs allows");
-  if (num_new_queued_ > 0 && new_queued_bytes_ + queue_bytes_of(request) > most_.bytes)
-    return make_error(ec::overloaded, others + " and take " + std::to_string(new_queued_bytes_) + " of the "
-                                          + std::to_string(most_.bytes)
-                                          + " bytes that --max-queued-bytes allows; this one takes "
-                                          + std::to_string(queue_bytes_of(request)));
-  return {};
+/// Room in the queue for a new request: what tenants have there beyond their share gives way.
+caf::error admission_policy::make_room(const admission_request& request) {
+  const auto& waiting = queue_.new_requests();
+  const auto is_full = [this](const fair_queue::amount& total) {
+    return (most_.requests > 0 && total.requests > most_.requests)
+           || (total.requests > 1 && total.bytes > most_.bytes);
+  };
+  const auto bytes = queue_bytes_of(request);
+  if (!is_full({waiting.requests + 1, waiting.bytes + bytes}))
+    return {};
+  const bool too_many = most_.requests > 0 && waiting.requests >= most_.requests;
+  const auto bound = std::string(too_many ? "--max-num-queued-reqs" : "--max-queued-bytes");
+  if (const auto displaced = queue_.displaced_by(request, is_full, !too_many)) {
+    for (const auto id : *displaced) {
+      queue_.remove(id);
+      displaced_.push_back(
+          {id, make_error(ec::overloaded, "as much waits for a place as " + bound
+                                              + " allows, and this API key has more than its share of it")});
+    }
+    return {};
+  }
+  const auto others = std::to_string(waiting.requests) + " requests wait for a place already";
+  if (too_many)
+    return make_error(ec::overloaded, others + ", as many as " + bound + " allows");
+  return make_error(ec::overloaded, others + " and take " + std::to_string(waiting.bytes) + " of the "
+                                        + std::to_string(most_.bytes) + " bytes that " + bound
+                                        + " allows; this one takes " + std::to_string(bytes));
 }
 
 void admission_policy::take_place(request_id id, const place_entry& entry) {
@@ -162,29 +187,28 @@ caf::error admission_policy::enqueue(const admission_request& request, time_poin
   withdraw(request.id); // also when it is refused now: whoever asks again does not wait any more
   if (request.num_choices == 0 || request.prompt_tokens == 0 || request.max_new_tokens == 0)
     return make_error(ec::bad_request, "a request needs a prompt, a choice and a new token");
+  if (request.tenant.size() > max_tenant_bytes)
+    return make_error(ec::bad_request,
+                      "a tenant's name has more than " + std::to_string(max_tenant_bytes) + " bytes");
   if (auto need = need_of(request); !is_replay && has_workers() && !can_ever_place(need))
     return too_long(need);
-  if (!is_promised(request)) {
-    if (auto error = queue_full(request))
+  if (!is_promised(request))
+    if (auto error = make_room(request))
       return error;
-    ++num_new_queued_;
-    new_queued_bytes_ += queue_bytes_of(request);
-  }
-  queue_key key{!is_replay, request.priority, next_arrival_++};
-  queued_.emplace(request.id, key);
-  queue_.emplace(key, waiting{request, now, now + std::chrono::milliseconds{request.deadline_ms}});
+  queue_.add(request, now);
   return {};
 }
 
 std::vector<admission_policy::placed> admission_policy::place(time_point now) {
   std::vector<placed> result;
-  for (auto entry = queue_.begin(); entry != queue_.end();) {
-    const auto& request = entry->second.request;
+  queue_.take_turns(now, [&](const fair_queue::waiting& offered) {
+    using verdict = fair_queue::verdict;
+    if (!has_room())
+      return verdict::no_room;
+    const auto& request = offered.request;
     auto need = need_of(request);
-    if (!can_ever_place(need)) {
-      ++entry;
-      continue;
-    }
+    if (!can_ever_place(need))
+      return verdict::skipped;
     std::vector<assignment_candidate> candidates;
     for (const auto& [id, worker] : workers_)
       if (!worker.retired)
@@ -195,55 +219,37 @@ std::vector<admission_policy::placed> admission_policy::place(time_point now) {
       // nobody else waits for it.
       worker = choose_worker(candidates, need, {});
       if (!worker)
-        break;
-      if (now - entry->second.since < defaults::avoid_wait) {
-        ++entry;
-        continue;
-      }
+        return verdict::no_room;
+      if (now - offered.since < defaults::avoid_wait)
+        return verdict::skipped;
     }
     take_place(request.id, {.worker = *worker, .num_seqs = need.num_seqs, .kv_tokens = need.kv_tokens()});
-    result.push_back({request.id, *worker, need.num_seqs, need.kv_tokens(), now - entry->second.since});
-    entry = leave_queue(entry);
-  }
+    result.push_back({request.id, *worker, need.num_seqs, need.kv_tokens(), now - offered.since});
+    return verdict::taken;
+  });
   return result;
 }
 
 std::vector<admission_policy::refused> admission_policy::expire(time_point now, bool is_ready) {
   std::vector<refused> result;
-  for (auto entry = queue_.begin(); entry != queue_.end();) {
-    const auto& [request, since, deadline] = entry->second;
-    if (now < deadline) {
-      ++entry;
-      continue;
-    }
-    auto waited = std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now - since).count());
+  for (const auto& expired : queue_.take_expired(now)) {
+    const auto& request = expired.request;
+    auto waited =
+        std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(now - expired.since).count());
     if (is_ready && can_ever_place(need_of(request)))
       result.push_back({request.id, make_error(ec::deadline_exceeded, "no place within " + waited + " ms")});
     else
       result.push_back(
           {request.id, make_error(ec::not_ready, "the cluster could not serve within " + waited + " ms")});
-    entry = leave_queue(entry);
   }
   return result;
-}
-
-admission_policy::queue_map::iterator admission_policy::leave_queue(queue_map::iterator entry) {
-  const auto& request = entry->second.request;
-  if (!is_promised(request)) {
-    --num_new_queued_;
-    new_queued_bytes_ -= queue_bytes_of(request);
-  }
-  queued_.erase(request.id);
-  return queue_.erase(entry);
 }
 
 bool admission_policy::withdraw(request_id id) {
   if (adopted_early_.erase(id) > 0)
     return false; // its worker may yet say that it runs
-  if (auto found = queued_.find(id); found != queued_.end()) {
-    leave_queue(queue_.find(found->second));
+  if (queue_.remove(id))
     return true;
-  }
   if (!places_.contains(id))
     return false;
   free_place(id);

@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <caf/error.hpp>
@@ -16,6 +17,7 @@
 #include "actors/error.hpp"
 #include "actors/scheduler/admission_messages.hpp"
 #include "actors/scheduler/assignment_policy.hpp"
+#include "actors/scheduler/fair_queue.hpp"
 #include "actors/scheduler/member_table.hpp"
 
 namespace troupe {
@@ -62,15 +64,20 @@ class admission_policy {
   /// less what is placed there otherwise. The surplus of freeing early queues at the worker.
   void reconcile(const lease_renewal& load);
 
-  /// Takes a request into the queue. Errors: ec::bad_request (nothing is asked for), ec::overloaded (the
-  /// queue of new requests is full; replays and followers do not count), ec::context_exceeded (one sequence
-  /// of it fits no worker that is here, however idle). A known id replaces the earlier request.
+  /// Takes a request into the queue. Errors: ec::bad_request (nothing is asked for, or the tenant's name is
+  /// too long), ec::overloaded (the queue of new requests is full, and no other tenant has more in it for its
+  /// weight; replays and followers do not count), ec::context_exceeded (one sequence of it fits no worker
+  /// that is here, however idle). A known id replaces the earlier request.
   caf::error enqueue(const admission_request& request, time_point now);
 
-  /// Gives places to the first in the queue, until one has to wait. Where no worker could ever hold all
-  /// choices of a request it gets a place for as many as the widest one holds. Requests of which one sequence
-  /// fits none of the workers that are here are passed over, and for `defaults::avoid_wait` those for which
-  /// only a worker that they avoid has room.
+  /// Those that `enqueue` has put out of a full queue, since it was last asked: their tenants had more in it
+  /// than that of the request that came.
+  std::vector<refused> take_displaced() { return std::exchange(displaced_, {}); }
+
+  /// Gives places in the order of the queue (see `fair_queue`), until one has to wait. Where no worker could
+  /// ever hold all choices of a request it gets a place for as many as the widest one holds. Requests of
+  /// which one sequence fits none of the workers that are here are passed over, and for
+  /// `defaults::avoid_wait` those for which only a worker that they avoid has room.
   std::vector<placed> place(time_point now);
 
   /// Takes requests out whose time is up: ec::not_ready when `is_ready` is false or nobody could run it,
@@ -84,9 +91,9 @@ class admission_policy {
   /// Positions of the longest sequence that a worker takes; 0 when nobody is here.
   uint64_t longest_context() const;
 
-  bool has_request(request_id id) const { return queued_.contains(id) || places_.contains(id); }
+  bool has_request(request_id id) const { return queue_.contains(id) || places_.contains(id); }
 
-  size_t num_queued() const { return queued_.size(); }
+  size_t num_queued() const { return queue_.size(); }
 
   size_t num_placed() const { return places_.size(); }
 
@@ -95,17 +102,6 @@ class admission_policy {
   const attention_budget* budget(worker_id id) const;
 
  private:
-  /// Replays first, then low priority values, then arrival.
-  using queue_key = std::tuple<bool, int32_t, uint64_t>;
-
-  struct waiting {
-    admission_request request;
-    time_point since;
-    time_point deadline;
-  };
-
-  using queue_map = std::map<queue_key, waiting>;
-
   struct place_entry {
     worker_id worker;
     uint64_t num_seqs = 0;
@@ -119,21 +115,18 @@ class admission_policy {
   };
 
   bool has_workers() const;
+  bool has_room() const;
   attention_need need_of(const admission_request& request) const;
   bool can_ever_place(const attention_need& need) const;
   caf::error too_long(const attention_need& need) const;
-  caf::error queue_full(const admission_request& request) const;
-  queue_map::iterator leave_queue(queue_map::iterator entry);
+  caf::error make_room(const admission_request& request);
   bool withdraw(request_id id);
   void free_place(request_id id);
   void take_place(request_id id, const place_entry& entry);
 
   bounds most_;
-  uint64_t next_arrival_ = 0;
-  queue_map queue_;
-  size_t num_new_queued_ = 0;     ///< of those, what is not promised
-  uint64_t new_queued_bytes_ = 0; ///< likewise
-  std::map<request_id, queue_key> queued_;
+  fair_queue queue_;
+  std::vector<refused> displaced_;
   std::map<request_id, place_entry> places_;
   std::map<worker_id, worker_entry> workers_;
   std::map<request_id, held_place> adopted_early_; ///< their worker is not here yet

@@ -294,7 +294,10 @@ scheduler_state::admit(const admission_request& request,
   auto promise = self_->make_response_promise<assignment>();
   if (auto found = waiting_.find(request.id); found != waiting_.end())
     refuse(request.id, make_error(ec::cancelled, "the request was made again"));
-  if (auto error = admission_.enqueue(request, now())) {
+  auto error = admission_.enqueue(request, now());
+  for (auto& [id, reason] : admission_.take_displaced())
+    refuse(id, reason);
+  if (error) {
     if (config_.metrics)
       config_.metrics->on_refused(code_of(error));
     owners_.erase(request.id); // a replay that is refused has lost its earlier place

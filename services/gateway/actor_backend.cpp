@@ -32,6 +32,8 @@ class session_events final : public session_listener {
  public:
   explicit session_events(std::shared_ptr<generation_listener> to) : to_(std::move(to)) {}
 
+  void on_placed() override { to_->on_placed(); }
+
   void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens, finish_reason reason) override {
     to_->on_tokens(choice, tokens, reason);
   }
@@ -80,6 +82,8 @@ class actor_backend final : public generation_backend {
     request.priority = job.priority;
     request.open_ended = job.open_ended;
     request.follows = job.follows;
+    request.tenant = std::move(job.tenant);
+    request.weight = job.weight;
     return std::make_unique<session_handle>(spawn_session(
         system_, gateway_, std::move(request), std::make_shared<session_events>(std::move(listener))));
   }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <filesystem>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "services/gateway/actor_backend.hpp"
@@ -50,6 +51,21 @@ openai::request_limits limits_of(const model_source& source, const model_options
   return limits;
 }
 
+/// Keys and what they may use, as the files say now.
+/// @throws std::runtime_error, option_error
+std::pair<http::api_keys, http::key_limit_table> read_keys(const gateway_options& options) {
+  std::pair<http::api_keys, http::key_limit_table> result;
+  if (!options.api_key_file.empty()) {
+    result.first = http::api_keys::load(options.api_key_file);
+  } else if (!options.key_limits_file.empty()) {
+    throw option_error("--key-limits: --api-key-file is missing, which has the keys that are limited");
+  }
+  if (!options.key_limits_file.empty()) {
+    result.second = http::read_key_limits(options.key_limits_file, result.first.names());
+  }
+  return result;
+}
+
 /// One connection too many is told so instead of waiting in the kernel for a descriptor.
 size_t connections_of(const gateway_options& options, const process_log& log) {
   size_t limit = raise_descriptor_limit();
@@ -84,8 +100,7 @@ http::host_policy hosts_of(const gateway_options& options, bool needs_key, const
 gateway_service::gateway_service(const service_site& site, const model_source& source,
                                  const model_options& model, const gateway_options& options,
                                  const std::string& instruction_set,
-                                 std::shared_ptr<metrics::registry> families,
-                                 [[maybe_unused]] reload_signal& reload)
+                                 std::shared_ptr<metrics::registry> families, reload_signal& reload)
     : site_(site) {
   http_server_config config;
   config.host = options.host;
@@ -93,9 +108,7 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   config.model_names = {model.model_name()};
   auto tokenizer = text::tokenizer::load(model.model_dir);
   config.requests = limits_of(source, model, options, *tokenizer);
-  if (!options.api_key_file.empty()) {
-    config.keys = http::api_keys::load(options.api_key_file);
-  }
+  std::tie(config.keys, config.key_limits) = read_keys(options);
   config.hosts = hosts_of(options, config.keys.required(), site.log);
   config.trusted_proxies = address_ranges(options.trusted_proxies, "--trusted-proxies");
   config.management_host = options.management_host;
@@ -109,6 +122,8 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
                     {"model_fingerprint", source.fingerprint}};
   config.threads = options.io_threads;
   config.text_threads = options.text_threads;
+  config.requests.max_response_bytes = options.max_response_bytes;
+  config.limits.sse_ping = std::chrono::seconds{options.sse_ping_interval};
   config.limits.max_connections = connections_of(options, site.log);
   config.limits.max_connections_per_peer = options.max_connections_per_peer;
   config.warn = [log = site.log](const std::string& line) { log.line("request-warning", line); };
@@ -132,6 +147,15 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   server_ =
       std::make_unique<http_server>(std::move(config), make_actor_backend(site.system, actor_, max_model_len),
                                     std::move(codec), std::make_shared<gateway_metrics>(std::move(families)));
+  if (!options.api_key_file.empty()) {
+    // What cannot be read is told by whoever calls, and the keys stay as they are.
+    reloads_.push_back(reload.add([this, options, log = site.log] {
+      auto [keys, limits] = read_keys(options);
+      const size_t num_names = keys.names().size();
+      server_->set_keys(std::move(keys), limits);
+      log.line("keys-read", std::to_string(num_names) + " names of API keys in " + options.api_key_file);
+    }));
+  }
 }
 
 void gateway_service::join() {
@@ -139,11 +163,11 @@ void gateway_service::join() {
 }
 
 void gateway_service::stop(std::chrono::seconds lame_duck, std::chrono::seconds patience) {
+  reloads_.clear(); // none is in progress from here on
   server_->leave();
   // Here, so that a second signal ends the process at once.
   std::this_thread::sleep_for(lame_duck);
   server_->stop(patience);
-  reloads_.clear();
   server_.reset();
   if (membership_) {
     membership_->stop(std::chrono::seconds{1});

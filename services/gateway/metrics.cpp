@@ -19,6 +19,12 @@ constexpr const char* requests_refused_help =
     "Requests refused for their client's number of requests, or their Host";
 constexpr const char* gone_name = "http_clients_gone_total";
 constexpr const char* gone_help = "Clients that left or were cut before their answer was complete";
+constexpr const char* key_requests_name = "key_requests_total";
+constexpr const char* key_requests_help = "Requests of an API key that its limits allowed";
+constexpr const char* key_rejections_name = "key_rejections_total";
+constexpr const char* key_rejections_help = "Requests of an API key that were beyond its limits, by which";
+constexpr const char* key_tokens_name = "key_tokens_total";
+constexpr const char* key_tokens_help = "Tokens of an API key's requests, by kind";
 constexpr const char* text_jobs_name = "text_jobs";
 constexpr const char* text_jobs_help = "Requests whose text waits for a thread, or is worked on";
 constexpr const char* text_ends_name = "text_jobs_ended_total";
@@ -169,6 +175,28 @@ void gateway_metrics::rendered(seconds duration) {
 
 void gateway_metrics::client_gone(bool too_slow) {
   families_->counter(gone_name, gone_help, {{"how", too_slow ? "too_slow" : "left"}}).Increment();
+}
+
+void gateway_metrics::key_known(const std::string& key) {
+  families_->counter(key_requests_name, key_requests_help, {{"key", key}});
+  for (const char* reason : {"concurrency", "requests", "tokens"})
+    families_->counter(key_rejections_name, key_rejections_help, {{"key", key}, {"reason", reason}});
+  for (const char* kind : {"prompt", "generation"})
+    families_->counter(key_tokens_name, key_tokens_help, {{"key", key}, {"kind", kind}});
+}
+
+void gateway_metrics::key_request(const std::string& key) {
+  families_->counter(key_requests_name, key_requests_help, {{"key", key}}).Increment();
+}
+
+void gateway_metrics::key_rejected(const std::string& key, const std::string& reason) {
+  families_->counter(key_rejections_name, key_rejections_help, {{"key", key}, {"reason", reason}})
+      .Increment();
+}
+
+void gateway_metrics::key_tokens(const std::string& key, const std::string& kind, size_t num_tokens) {
+  families_->counter(key_tokens_name, key_tokens_help, {{"key", key}, {"kind", kind}})
+      .Increment(static_cast<double>(num_tokens));
 }
 
 } // namespace troupe

@@ -55,6 +55,13 @@ class gateway_metrics {
   void tokenized(seconds duration);
   /// A conversation was rendered, or could not be; waiting for a process counts.
   void rendered(seconds duration);
+  // By the name of the client's API key, from the closed set of those that are configured.
+  void key_known(const std::string& key);
+  void key_request(const std::string& key);
+  /// @param reason  "requests", "tokens" or "concurrency"
+  void key_rejected(const std::string& key, const std::string& reason);
+  /// @param kind  "prompt" or "generation"
+  void key_tokens(const std::string& key, const std::string& kind, size_t num_tokens);
 
   const metrics::registry& families() const noexcept { return *families_; }
 

@@ -141,8 +141,13 @@ void gateway_options::declare(option_parser& parser) {
   parser.text("host", "HOST",
               "address or name that the REST API listens on; loopback unless you mean the network", &host);
   parser.number("port", "port of the REST API; 0: any free one, printed at start", &port, 0, 65535);
-  parser.text("api-key-file", "FILE", "accept only requests with one of these keys (one a line)",
-              &api_key_file);
+  parser.text(
+      "api-key-file", "FILE",
+      "accept only requests with one of these keys, one a line: KEY or NAME KEY; read again at SIGHUP",
+      &api_key_file);
+  parser.text("key-limits", "FILE",
+              "JSON with rates, concurrency and weights of these keys; read again at SIGHUP",
+              &key_limits_file);
   parser.text("chat-template", "FILE", "Jinja chat template to use instead of the model's",
               &chat_template_file);
   parser.text("metrics-prefix", "PREFIX", "prefix of metric names; 'vllm:' makes vLLM's dashboards work",
@@ -187,6 +192,14 @@ void gateway_options::declare(option_parser& parser) {
                 "SIGINT",
                 &lame_duck, 0, 3600);
   parser.number("drain-timeout", "seconds that running requests then have to end", &drain_timeout, 0, 86400);
+  parser.bytes("max-response-bytes",
+               "size of an answer that does not stream, such as 64M; requests that could have a larger one "
+               "are refused with 400",
+               &max_response_bytes);
+  parser.number("sse-ping-interval",
+                "seconds without a token after which a stream gets a comment, so that proxies do not cut it; "
+                "0: never, and streams begin with their first token",
+                &sse_ping_interval, 0, 3600);
   parser.list(
       "allowed-origins", "ORIGIN",
       "let pages of this origin, such as https://example.com, use the API from a browser (CORS); *: any "

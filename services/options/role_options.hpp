@@ -46,6 +46,7 @@ struct gateway_options {
   std::string host = "127.0.0.1";
   uint32_t port = 8000;
   std::string api_key_file;
+  std::string key_limits_file; ///< empty: keys are not limited
   std::string chat_template_file;
   std::string metrics_prefix = "troupe_";
   uint32_t max_connections = 2048;
@@ -57,6 +58,8 @@ struct gateway_options {
   uint32_t io_threads = 2;
   uint32_t lame_duck = 5;      ///< seconds
   uint32_t drain_timeout = 20; ///< seconds
+  uint64_t max_response_bytes = uint64_t{64} << 20;
+  uint32_t sse_ping_interval = 15; ///< seconds; 0: no comments
   uint32_t text_threads = 4;
   uint32_t template_processes = 4;
   bool trust_request_chat_template = false;

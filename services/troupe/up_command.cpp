@@ -302,6 +302,7 @@ int up_command(const std::vector<std::string>& arguments) {
     flags.add("host", gateway.host)
         .add_number("port", gateway.port == 0 ? 0 : gateway.port + i)
         .add("api-key-file", gateway.api_key_file)
+        .add("key-limits", gateway.key_limits_file)
         .add("chat-template", gateway.chat_template_file)
         .add("trust-request-chat-template", gateway.trust_request_chat_template ? "true" : "false")
         .add("metrics-prefix", gateway.metrics_prefix)
@@ -314,6 +315,8 @@ int up_command(const std::vector<std::string>& arguments) {
         .add_number("io-threads", gateway.io_threads)
         .add_number("lame-duck", gateway.lame_duck)
         .add_number("drain-timeout", gateway.drain_timeout)
+        .add_number("max-response-bytes", gateway.max_response_bytes)
+        .add_number("sse-ping-interval", gateway.sse_ping_interval)
         .add_number("text-threads", gateway.text_threads)
         .add_number("template-processes", gateway.template_processes)
         .add("allowed-origins", nlohmann::json(gateway.allowed_origins).dump());

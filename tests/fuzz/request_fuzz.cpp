@@ -53,7 +53,11 @@ void answer(const generation_plan& plan, std::string_view bytes, const http_test
   }
   append(whole.gained, state.finish(finish_reason::length));
   check(writer.role_chunk(whole));
-  check(writer.body({whole}, {}));
+  std::string body;
+  writer.begin_body(body);
+  writer.add_choice(body, whole, true);
+  writer.end_body(body, whole, {});
+  check(body);
 }
 
 } // namespace

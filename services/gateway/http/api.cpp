@@ -276,12 +276,16 @@ task<response> answer_page(exchange& client, api& shared, const route& where) {
     co_return co_await placement_page_of(client, shared);
   case route::id::placement_change:
     co_return co_await change_placement(client, shared);
-  case route::id::tokenize:
+  case route::id::tokenize: {
+    const key_permit permit = shared.usage.admit(asked.key_name);
     co_return co_await run_for(client, shared, asked.body.size(),
                                [&] { return tokenize_page(asked.body, shared); });
-  case route::id::detokenize:
+  }
+  case route::id::detokenize: {
+    const key_permit permit = shared.usage.admit(asked.key_name);
     co_return co_await run_for(client, shared, asked.body.size(),
                                [&] { return detokenize_page(asked.body, shared); });
+  }
   case route::id::completions:
   case route::id::chat_completions:
     break;

@@ -14,6 +14,7 @@
 #include "services/gateway/http/exchange.hpp"
 #include "services/gateway/http/health.hpp"
 #include "services/gateway/http/http_server.hpp"
+#include "services/gateway/http/key_usage.hpp"
 #include "services/gateway/metrics.hpp"
 #include "services/gateway/openai/api_error.hpp"
 
@@ -54,6 +55,9 @@ struct api {
   const health& vitals;
   std::time_t started = std::time(nullptr); ///< when the models became available, for /v1/models
   std::atomic<bool> draining{false};        ///< not ready any more: who asks should go elsewhere
+  current_keys keys{config.keys};
+  key_usage usage{config.key_limits, config.keys.names(), metrics, config.key_clock};
+  std::atomic<size_t> gathered_bytes{0}; ///< of the answers in progress that do not stream
 };
 
 /// What requests are checked against now: the longest context is the model's, or what the workers' KV caches

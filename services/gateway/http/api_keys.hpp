@@ -3,9 +3,14 @@
 
 #include <array>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "services/options/key_file.hpp"
 
 namespace troupe::http {
 
@@ -14,24 +19,56 @@ class api_keys {
  public:
   /// No key is needed.
   api_keys() = default;
+  /// Keys without names are called key-1, key-2 and so on.
   explicit api_keys(const std::vector<std::string>& keys);
+  static api_keys of(const std::vector<named_key>& keys);
 
   /// @throws as read_api_keys
   static api_keys load(const std::filesystem::path& file);
 
-  bool required() const noexcept { return !digests_.empty(); }
+  bool required() const noexcept { return !known_.empty(); }
 
-  /// Whether this value of the Authorization header opens the door. Takes the same time whatever the key.
-  bool accepts(std::string_view authorization) const;
-  /// Whether this is one of the keys, as clients of Azure send it in the header api-key. Takes the same time
-  /// whatever the key.
-  bool knows(std::string_view key) const;
+  /// Each once.
+  std::vector<std::string> names() const;
+
+  /// The name of the key in this value of the Authorization header; nullptr when it is none of them. Takes
+  /// the same time whatever the key.
+  const std::string* find_bearer(std::string_view authorization) const;
+  /// Likewise of a key by itself, as clients of Azure send it in the header api-key.
+  const std::string* find(std::string_view key) const;
 
  private:
   using digest = std::array<unsigned char, 32>; // SHA-256
+
+  struct entry {
+    digest sum;
+    std::string name;
+  };
+
   static digest digest_of(std::string_view key);
 
-  std::vector<digest> digests_;
+  std::vector<entry> known_;
+};
+
+/// The keys that count now. Thread-safe.
+class current_keys {
+ public:
+  explicit current_keys(api_keys first) : keys_(std::make_shared<const api_keys>(std::move(first))) {}
+
+  std::shared_ptr<const api_keys> get() const {
+    const std::lock_guard lock{mutex_};
+    return keys_;
+  }
+
+  void set(api_keys others) {
+    auto next = std::make_shared<const api_keys>(std::move(others));
+    const std::lock_guard lock{mutex_};
+    keys_ = std::move(next);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const api_keys> keys_;
 };
 
 } // namespace troupe::http

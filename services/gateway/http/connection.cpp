@@ -288,14 +288,21 @@ void connection::check_client(response& early) {
                   {}, "overloaded");
 }
 
+/// Notes whose key was sent.
 /// @throws api_error 401 when keys are needed and none of them was sent
-void connection::check_key(response& early) const {
+void connection::check_key(response& early) {
   const auto& message = parser_->get();
-  const auto& keys = shared_.config.keys;
-  const auto azure = message.find("api-key");
-  if (!keys.required() || keys.accepts(view(message[bhttp::field::authorization]))
-      || (azure != message.end() && keys.knows(view(azure->value()))))
+  const auto keys = shared_.keys.get();
+  if (!keys->required())
     return;
+  const auto azure = message.find("api-key");
+  const std::string* name = keys->find_bearer(view(message[bhttp::field::authorization]));
+  if (name == nullptr && azure != message.end())
+    name = keys->find(view(azure->value()));
+  if (name != nullptr) {
+    incoming_.key_name = *name;
+    return;
+  }
   const bool sent = message.count(bhttp::field::authorization) > 0 || azure != message.end();
   early.headers.emplace_back("www-authenticate", "Bearer");
   throw api_error(401, "invalid_request_error",

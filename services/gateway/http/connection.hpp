@@ -90,7 +90,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   response preflight() const;
   void check_host() const;
   void check_client(response& early);
-  void check_key(response& early) const;
+  void check_key(response& early);
   void check_content(response& early);
   bool has_large_body() const;
   void limit_body(size_t most);

@@ -24,6 +24,12 @@ namespace {
 /// How often a connection whose read-ahead is full is looked at for its end.
 constexpr auto full_buffer_look = std::chrono::milliseconds{100};
 
+/// What pages of other origins may read.
+constexpr const char* exposed_headers =
+    "x-request-id, x-troupe-seed, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
+    "x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, "
+    "x-ratelimit-reset-tokens";
+
 /// Status line and header fields, up to the body.
 template <class Message>
 std::string head_of(const Message& message) {
@@ -54,11 +60,13 @@ void connection::add_common_headers(Fields& fields, const header_list& own) cons
   const bool all = std::find(origins.begin(), origins.end(), "*") != origins.end();
   if (origin_is_allowed()) {
     fields.set(bhttp::field::access_control_allow_origin, all ? "*" : origin_);
-    fields.set(bhttp::field::access_control_expose_headers, "x-request-id, x-troupe-seed, retry-after");
+    fields.set(bhttp::field::access_control_expose_headers, exposed_headers);
   }
   // For caches: what one origin got is not for another, nor for a request without one.
   if (!origins.empty() && !all)
     fields.set(bhttp::field::vary, "origin");
+  for (const auto& [name, value] : shared_.usage.headers(incoming_.key_name))
+    fields.set(name, value);
   for (const auto& [name, value] : own)
     fields.set(name, value);
 }

@@ -2,6 +2,8 @@
 
 #include <mutex>
 
+#include "services/gateway/openai/answer_size.hpp"
+
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -9,17 +11,6 @@
 namespace troupe::http {
 
 namespace asio = boost::asio;
-
-namespace {
-
-size_t bytes_of(const std::vector<generated_token>& tokens) {
-  size_t total = tokens.size() * sizeof(generated_token);
-  for (const generated_token& token : tokens)
-    total += token.top.size() * sizeof(token_logprob);
-  return total;
-}
-
-} // namespace
 
 /// The writers' half. Holds executor and alarm only until it is closed.
 class event_queue::mailbox {
@@ -81,12 +72,14 @@ class event_queue::job_listener final : public generation_listener {
  public:
   job_listener(std::shared_ptr<mailbox> queue, uint32_t job) : queue_(std::move(queue)), job_(job) {}
 
+  void on_placed() override { queue_->push(event(generation_event::kind::placed), 0); }
+
   void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens, finish_reason reason) override {
     generation_event next = event(generation_event::kind::tokens);
     next.choice = choice;
     next.tokens = tokens;
     next.reason = reason;
-    const size_t bytes = bytes_of(tokens);
+    const size_t bytes = openai::bytes_of(tokens);
     queue_->push(std::move(next), bytes);
   }
 

@@ -19,7 +19,7 @@ namespace troupe::http {
 
 /// Something that happened to a job of a request.
 struct generation_event {
-  enum class kind : uint8_t { tokens, prompt_logprobs, error };
+  enum class kind : uint8_t { placed, tokens, prompt_logprobs, error };
   kind what = kind::tokens;
   uint32_t job = 0;
   uint32_t choice = 0;

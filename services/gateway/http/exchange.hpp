@@ -15,10 +15,11 @@ template <class T>
 using task = boost::asio::awaitable<T>;
 
 struct request {
-  std::string method; ///< "GET"
-  std::string path;   ///< percent-decoded, without query
-  std::string query;  ///< as it was sent, without "?"
-  std::string id;     ///< x-request-id, the client's or ours
+  std::string method;   ///< "GET"
+  std::string path;     ///< percent-decoded, without query
+  std::string query;    ///< as it was sent, without "?"
+  std::string id;       ///< x-request-id, the client's or ours
+  std::string key_name; ///< of the API key that was sent; empty where none is needed
   std::string body;
 };
 

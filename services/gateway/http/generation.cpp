@@ -1,13 +1,17 @@
 #include "services/gateway/http/generation.hpp"
 
+#include <algorithm>
 #include <chrono>
-#include <limits>
 #include <random>
 #include <utility>
 
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/event_queue.hpp"
+#include "services/gateway/http/gathered_answer.hpp"
+#include "services/gateway/http/key_usage.hpp"
+#include "services/gateway/http/pieces.hpp"
 #include "services/gateway/http/text_work.hpp"
+#include "services/gateway/openai/answer_size.hpp"
 #include "services/gateway/openai/response.hpp"
 
 namespace troupe::http {
@@ -23,6 +27,12 @@ using clock = std::chrono::steady_clock;
 /// What JSON numbers carry exactly, so that every client can send it back.
 constexpr int64_t largest_seed = (int64_t{1} << 53) - 1;
 
+/// A comment, which clients skip: proxies see that the stream lives.
+constexpr const char* ping = ": ping\n\n";
+
+/// An answer that is smaller takes no thread of the pool.
+constexpr size_t small_answer_bytes = 32 << 10;
+
 int64_t draw_seed() {
   std::random_device source;
   return static_cast<int64_t>((uint64_t{source()} << 32 | source()) & static_cast<uint64_t>(largest_seed));
@@ -31,13 +41,16 @@ int64_t draw_seed() {
 /// One request for generated text from its plan to its answer.
 class run {
  public:
-  run(exchange& client, api& shared, generation_plan plan, std::string model, clock::time_point arrival)
+  run(exchange& client, api& shared, generation_plan plan, std::string model, key_permit& permit,
+      clock::time_point arrival)
       : client_(client),
         shared_(shared),
         plan_(std::move(plan)),
+        permit_(permit),
         arrival_(arrival),
         writer_(client.incoming().id, std::move(model), std::time(nullptr), plan_, *shared.codec),
-        queue_(client.executor(), most_waiting_bytes()) {
+        queue_(client.executor(), most_waiting_bytes()),
+        gathered_(shared, plan_.prompts.size() * plan_.options.num_choices) {
     for (const auto& prompt : plan_.prompts) {
       const size_t offset = plan_.options.echo ? openai::count_characters(prompt.echo) : 0;
       for (uint32_t i = 0; i < plan_.options.num_choices; ++i)
@@ -59,10 +72,11 @@ class run {
   task<void> execute() {
     start_prompts();
     client_.watch([this] { queue_.wake(); });
-    const auto deadline = arrival_ + shared_.config.limits.request;
+    if (const auto pause = shared_.config.limits.sse_ping; streams() && pause.count() > 0)
+      next_ping_ = clock::now() + std::min(pause, shared_.config.limits.stream_head);
     bool going = true;
     while (going) {
-      const std::vector<generation_event> events = co_await queue_.take(deadline);
+      const std::vector<generation_event> events = co_await queue_.take(std::min(deadline(), next_ping_));
       going = co_await advance(events);
     }
     co_await client_.unwatch();
@@ -78,17 +92,19 @@ class run {
     explicit track(openai::choice fresh) : state(std::move(fresh)) {}
 
     openai::choice state;
-    choice_delta gained; // of an answer that does not stream
     bool opened = false; // its first chunk is out
     bool ended = false;
     std::optional<clock::time_point> first_token;
     clock::time_point last_token;
   };
 
-  /// Only a stream can fall behind its client; other answers are bounded by their tokens.
+  /// Only a stream can fall behind its client; of other answers no more waits than they may have.
   size_t most_waiting_bytes() const {
-    return streams() ? shared_.config.limits.max_unsent_bytes : std::numeric_limits<size_t>::max();
+    const size_t unsent = shared_.config.limits.max_unsent_bytes;
+    return streams() ? unsent : std::max(unsent, shared_.config.requests.max_response_bytes);
   }
+
+  clock::time_point deadline() const { return arrival_ + shared_.config.limits.request; }
 
   uint32_t num_choices() const { return plan_.options.num_choices; }
 
@@ -128,7 +144,9 @@ class run {
                              num_choices(),
                              plan_.options.priority,
                              /*open_ended=*/!plan_.options.max_tokens.has_value(),
-                             /*follows=*/has_begun_};
+                             /*follows=*/has_begun_,
+                             permit_.name(),
+                             permit_.weight()};
       handles_.push_back(shared_.backend->start(std::move(ordered), queue_.listener(job)));
     }
   }
@@ -144,6 +162,13 @@ class run {
     }
     if (queue_.overflowed())
       co_return fall_behind();
+    if (events.empty() && clock::now() < deadline()) {
+      if (clock::now() < next_ping_)
+        co_return true;
+      std::string comment = ping;
+      const bool taken = co_await send(std::move(comment));
+      co_return taken;
+    }
     if (events.empty()) {
       error_ = api_error(504, "timeout_error", "the request was not completed in time", {}, "timeout");
       co_return false;
@@ -164,6 +189,8 @@ class run {
     }
     if (!error_)
       start_prompts();
+    if (!error_ && out.empty() && may_begin())
+      out = ping;
     if (streams() && !out.empty()) {
       const bool taken = co_await send(std::move(out));
       if (!taken)
@@ -172,8 +199,18 @@ class run {
     co_return !error_ && num_ended_ < tracks_.size();
   }
 
+  /// Whether the head of a stream is due before its first token: all that was asked for is under way, so that
+  /// hardly anything can come of which the status should tell.
+  bool may_begin() const {
+    return next_ping_ != clock::time_point::max() && !streaming_ && num_placed_ >= handles_.size();
+  }
+
   /// The client reads too slowly: false, since nothing more is to come.
   bool fall_behind() {
+    if (!streams()) {
+      error_ = openai::answer_too_large(shared_.config.requests.max_response_bytes);
+      return false;
+    }
     too_slow_ = true;
     client_.abandon();
     return false;
@@ -187,6 +224,8 @@ class run {
         co_return false;
     }
     const bool taken = co_await client_.write(std::move(events));
+    if (next_ping_ != clock::time_point::max())
+      next_ping_ = clock::now() + shared_.config.limits.sse_ping;
     co_return taken;
   }
 
@@ -198,10 +237,23 @@ class run {
   header_list::value_type seed_header() const { return {"x-troupe-seed", std::to_string(plan_.seed)}; }
 
   void take(const generation_event& event, std::string& out) {
+    try {
+      take_in(event, out);
+    } catch (const api_error& e) { // the answer has become too large
+      error_ = e;
+    }
+  }
+
+  void take_in(const generation_event& event, std::string& out) {
     using kind = generation_event::kind;
     if (error_)
       return;
+    if (event.what == kind::placed) {
+      ++num_placed_;
+      return;
+    }
     if (event.what == kind::prompt_logprobs) {
+      gathered_.account(openai::bytes_of(event.tokens));
       prompt_logprobs_[event.job] = event.tokens;
       return;
     }
@@ -239,6 +291,7 @@ class run {
   }
 
   void count(track& one, clock::time_point at, size_t num_tokens) {
+    permit_.generated(num_tokens);
     if (!one.first_token) {
       one.first_token = one.last_token = at;
       shared_.metrics->first_token(at - arrival_);
@@ -258,7 +311,7 @@ class run {
   void gain(uint32_t index, choice_delta delta, std::string& out) {
     track& one = *tracks_[index];
     if (!streams())
-      return append(one.gained, std::move(delta));
+      return gathered_.gain(index, std::move(delta));
     const openai::answered_choice grown = described(index, std::move(delta));
     if (!one.opened && plan_.chat)
       out += openai::as_event(writer_.role_chunk(grown));
@@ -277,15 +330,44 @@ class run {
                                      drops_new_tokens() ? 0 : one.state.num_tokens());
   }
 
+  /// Writes the next choices of a whole answer, and behind the last one its end.
+  /// @returns whether that was all
+  bool write_piece(std::string& body, uint32_t& next) {
+    const size_t enough = body.size() + piece_bytes;
+    for (; next < tracks_.size() && body.size() < enough; ++next)
+      writer_.add_choice(body, described(next, gathered_.take(next)), next == 0);
+    const bool all = next == tracks_.size();
+    if (all)
+      writer_.end_body(body, described(0, {}), usage());
+    if (const size_t most = shared_.config.requests.max_response_bytes; body.size() > most)
+      throw openai::answer_too_large(most);
+    return all;
+  }
+
+  /// The whole answer, put together on threads of the pool where it is a large one.
+  task<std::string> whole_body() {
+    uint32_t next = 0;
+    const auto append_piece = [this, &next](std::string& body) {
+      if (body.empty())
+        writer_.begin_body(body);
+      return write_piece(body, next);
+    };
+    if (gathered_.num_bytes() + tracks_.size() * sizeof(track) < small_answer_bytes) {
+      std::string body;
+      while (!append_piece(body)) {
+      }
+      co_return body;
+    }
+    co_return co_await text_in_pieces(client_, shared_.work, append_piece, deadline());
+  }
+
   /// The last thing the client gets.
   task<void> conclude() {
     if (error_ && !streaming_)
       throw *error_;
     if (!streams()) {
-      std::vector<openai::answered_choice> choices;
-      for (uint32_t index = 0; index < tracks_.size(); ++index)
-        choices.push_back(described(index, std::move(tracks_[index]->gained)));
-      response answer = json_response(200, writer_.body(choices, usage()));
+      std::string body = co_await whole_body();
+      response answer = json_response(200, std::move(body));
       answer.headers.push_back(seed_header());
       co_await client_.send(std::move(answer));
       co_return;
@@ -306,17 +388,21 @@ class run {
   exchange& client_;
   api& shared_;
   const generation_plan plan_;
+  key_permit& permit_;
   const clock::time_point arrival_;
   const openai::response_writer writer_;
   event_queue queue_;
+  gathered_answer gathered_; // of an answer that does not stream; streams have their prompts' logprobs there
   std::vector<std::unique_ptr<track>> tracks_;                               // [prompts × n]
   std::vector<std::optional<std::vector<generated_token>>> prompt_logprobs_; // [prompts]
   std::vector<std::unique_ptr<generation_handle>> handles_;                  // [prompts that have begun]
+  size_t num_placed_ = 0; // prompts that the cluster has begun with
   size_t num_ended_ = 0;
   size_t num_ended_jobs_ = 0;
   bool has_begun_ = false; // a prompt has a token, or has ended
   bool streaming_ = false;
   bool too_slow_ = false;
+  clock::time_point next_ping_ = clock::time_point::max(); // of a stream
   std::optional<api_error> error_;
 };
 
@@ -335,6 +421,7 @@ void warn_of_arguments(const openai::conversation& chat, const std::string& requ
 
 task<void> generate(exchange& client, api& shared, bool chat) {
   const auto arrival = clock::now();
+  key_permit permit = shared.usage.admit(client.incoming().key_name);
   std::string model;
   // The body can be megabytes: reading it is no work for an I/O thread either.
   generation_plan plan =
@@ -352,7 +439,13 @@ task<void> generate(exchange& client, api& shared, bool chat) {
         return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
       });
   client.drop_body();
-  run answering{client, shared, std::move(plan), std::move(model), arrival};
+  size_t prompt_tokens = 0;
+  for (const auto& prompt : plan.prompts)
+    prompt_tokens += prompt.tokens.size();
+  permit.take_prompt(prompt_tokens);
+  if (!permit.may_go_first())
+    plan.options.priority = std::max(0, plan.options.priority);
+  run answering{client, shared, std::move(plan), std::move(model), permit, arrival};
   co_await answering.execute();
 }
 

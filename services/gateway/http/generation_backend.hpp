@@ -27,6 +27,8 @@ struct generation_job {
   int32_t priority = 0;
   bool open_ended = false; ///< fewer new tokens than sampling.max_tokens will do where the context ends
   bool follows = false;    ///< another prompt of the same request has a token already
+  std::string tenant;      ///< the name of the client's API key: it waits in turn with others
+  uint32_t weight = 1;     ///< turns for each one of a tenant of weight 1
 };
 
 /// Hears what becomes of a job. Called on the backend's threads; an implementation hands over and returns, it
@@ -34,6 +36,10 @@ struct generation_job {
 class generation_listener {
  public:
   virtual ~generation_listener() = default;
+
+  /// The cluster has taken the job and begins to run it. May never be called.
+  virtual void on_placed() {}
+
   /// New tokens of a choice, each exactly once and in order. A reason other than none: the choice is complete
   /// with them. `stop`: the last of them is the stop token that ended it; with no token: it was stopped.
   virtual void on_tokens(uint32_t choice, const std::vector<generated_token>& tokens,

@@ -90,6 +90,11 @@ class http_server::implementation {
 
   void leave() noexcept { shared_.draining = true; }
 
+  void set_keys(http::api_keys keys, const http::key_limit_table& limits) {
+    shared_.usage.replace(limits, keys.names());
+    shared_.keys.set(std::move(keys));
+  }
+
   void stop(std::chrono::milliseconds patience) {
     const std::lock_guard one_at_a_time{stopping_};
     if (threads_.empty())
@@ -175,6 +180,10 @@ uint16_t http_server::management_port() const noexcept {
 
 void http_server::leave() noexcept {
   implementation_->leave();
+}
+
+void http_server::set_keys(http::api_keys keys, const http::key_limit_table& limits) {
+  implementation_->set_keys(std::move(keys), limits);
 }
 
 void http_server::stop(std::chrono::milliseconds patience) {

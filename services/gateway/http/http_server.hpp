@@ -14,6 +14,7 @@
 #include "services/gateway/http/api_keys.hpp"
 #include "services/gateway/http/generation_backend.hpp"
 #include "services/gateway/http/host_policy.hpp"
+#include "services/gateway/http/key_limits.hpp"
 #include "services/gateway/openai/request.hpp"
 #include "services/gateway/openai/text_codec.hpp"
 #include "services/options/network_address.hpp"
@@ -31,6 +32,7 @@ struct http_limits {
   size_t max_buffered_body_bytes = 256 << 20; ///< of all connections together, as they arrive
   size_t max_pipelined_bytes = 64 << 10;      ///< read ahead while a request is answered
   size_t max_unsent_bytes = 4 << 20;          ///< tokens that wait for a client that does not read
+  size_t max_gathered_bytes = 1 << 30;        ///< of all answers in progress that do not stream
   size_t max_first_prompts = 32;              ///< of one request that are open before any of them has a token
   size_t max_open_prompts = 128;              ///< then; the next ones follow as these end
   size_t send_buffer_bytes = 0;               ///< of each socket; 0: the system's choice
@@ -47,6 +49,10 @@ struct http_limits {
   std::chrono::milliseconds text_stall{60000};  ///< a text waits, and none has been done
   std::chrono::milliseconds late_loop{5000};    ///< an event loop does not turn
   std::chrono::milliseconds beat{500};          ///< how often it says that it does
+  std::chrono::milliseconds sse_ping{15000};    ///< of silence in a stream, until a comment is sent; 0: never
+  /// For what a status should tell, before a stream is begun: longer than the 2 s that a request waits for a
+  /// scheduler that is away.
+  std::chrono::milliseconds stream_head{5000};
 };
 
 struct http_server_config {
@@ -64,6 +70,8 @@ struct http_server_config {
   std::string management_host = "127.0.0.1";
   std::optional<uint16_t>
       management_port; ///< of probes and metrics, with a thread of its own; 0: any free one
+  http::key_limit_table key_limits;
+  std::function<std::chrono::steady_clock::time_point()> key_clock = std::chrono::steady_clock::now;
   std::vector<std::string> allowed_origins;   ///< for CORS, in lower case; empty: off; "*": all
   std::string version;                        ///< for /version
   std::map<std::string, std::string> details; ///< further fields of /version: instruction set, dtype
@@ -93,6 +101,9 @@ class http_server {
   /// /ready says "draining" from now on, and connections end with the answers that they get; everything is
   /// still served.
   void leave() noexcept;
+
+  /// Requests from now on need one of these keys, within these limits. From any thread.
+  void set_keys(http::api_keys keys, const http::key_limit_table& limits);
 
   /// Drains: accepts nothing more, closes idle connections, lets running requests end until `patience` is
   /// over, then cancels and cuts the rest. Returns when all is closed. The management port is served

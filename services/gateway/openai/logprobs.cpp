@@ -38,7 +38,7 @@ ordered_json described(int32_t token, float logprob, const logprob_style& style)
 
 } // namespace
 
-ordered_json legacy_logprobs(const std::vector<placed_token>& tokens, const logprob_style& style) {
+ordered_json legacy_logprobs(std::span<const placed_token> tokens, const logprob_style& style) {
   ordered_json offsets = ordered_json::array();
   ordered_json logprobs = ordered_json::array();
   ordered_json names = ordered_json::array();
@@ -67,7 +67,7 @@ ordered_json legacy_logprobs(const std::vector<placed_token>& tokens, const logp
   return result;
 }
 
-ordered_json chat_logprobs(const std::vector<placed_token>& tokens, const logprob_style& style) {
+ordered_json chat_logprobs(std::span<const placed_token> tokens, const logprob_style& style) {
   ordered_json content = ordered_json::array();
   for (const auto& placed : tokens) {
     const generated_token& token = placed.token;
@@ -84,7 +84,7 @@ ordered_json chat_logprobs(const std::vector<placed_token>& tokens, const logpro
   return result;
 }
 
-ordered_json prompt_logprobs(const std::vector<generated_token>& tokens, const text_codec& codec) {
+ordered_json prompt_logprobs(std::span<const generated_token> tokens, const text_codec& codec) {
   ordered_json result = ordered_json::array();
   result.push_back(nullptr);
   const auto entry = [&codec](int32_t token, float logprob, int32_t rank) {

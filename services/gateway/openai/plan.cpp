@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "services/gateway/openai/answer_size.hpp"
 #include "services/gateway/openai/api_error.hpp"
 #include "services/gateway/openai/choice.hpp"
 #include "services/gateway/text/text_error.hpp"
@@ -252,6 +253,7 @@ generation_plan make_plan(completion_request request, const text_codec& codec, c
     if (plan.options.logprobs)
       planned.echo_offsets = place_in_echo(planned, text, plan.options.add_special_tokens, codec);
   }
+  limit_answer(plan, limits.max_response_bytes);
   return plan;
 }
 
@@ -263,6 +265,7 @@ generation_plan make_plan(chat_completion_request request, const text_codec& cod
   std::vector<int32_t> tokens = encode_text(prompt, plan.options.add_special_tokens, codec, "messages");
   truncate(tokens, plan.options, limits);
   plan.prompts.push_back(plan_prompt(std::move(tokens), plan.options, true, limits));
+  limit_answer(plan, limits.max_response_bytes);
   return plan;
 }
 

@@ -32,7 +32,8 @@ struct generation_plan {
 /// Tokenizes (and renders) the prompts. May take seconds: not for an I/O thread.
 /// @param drawn_seed  used when the client sent none
 /// @throws api_error 400 for an empty prompt, one beyond the context, or a conversation that the template
-/// refuses; 422 when a model without a chat template is asked to chat
+/// refuses, or an answer that could be larger than `max_response_bytes`; 422 when a model without a chat
+/// template is asked to chat
 generation_plan make_plan(completion_request request, const text_codec& codec, const request_limits& limits,
                           int64_t drawn_seed);
 generation_plan make_plan(chat_completion_request request, const text_codec& codec,

@@ -1,6 +1,7 @@
 // OpenAI's and vLLM's requests for generated text, read from JSON and checked field by field.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,11 +24,12 @@ struct sampling_defaults {
 
 /// What requests are checked against.
 struct request_limits {
-  uint32_t max_model_len = 0;         ///< prompt and new tokens together
-  bool trust_chat_template = false;   ///< requests may bring their own
-  int32_t vocab_size = 0;             ///< ids that the model knows
-  uint32_t max_sequences = 512;       ///< prompts × n of one request
-  std::vector<int32_t> eos_token_ids; ///< any of them ends a sequence unless ignore_eos
+  uint32_t max_model_len = 0;           ///< prompt and new tokens together
+  bool trust_chat_template = false;     ///< requests may bring their own
+  int32_t vocab_size = 0;               ///< ids that the model knows
+  uint32_t max_sequences = 512;         ///< prompts × n of one request
+  size_t max_response_bytes = 64 << 20; ///< of an answer that does not stream
+  std::vector<int32_t> eos_token_ids;   ///< any of them ends a sequence unless ignore_eos
   sampling_defaults defaults;
 };
 

@@ -3,20 +3,50 @@
 #include <utility>
 
 #include "services/gateway/openai/logprobs.hpp"
+#include "services/gateway/openai/logprobs_text.hpp"
 
 namespace troupe::openai {
 
 using nlohmann::ordered_json;
+
+namespace {
+
+std::string render(const ordered_json& value) {
+  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+/// Writes the members of an object, one after the other.
+class object_text {
+ public:
+  explicit object_text(std::string& out) : out_(out) { out_ += '{'; }
+
+  /// Begins a member; its value is written behind it.
+  void name(const char* key) {
+    out_ += is_empty_ ? "\"" : ",\"";
+    out_ += key;
+    out_ += "\":";
+    is_empty_ = false;
+  }
+
+  void member(const char* key, const ordered_json& value) {
+    name(key);
+    out_ += render(value);
+  }
+
+  void end() { out_ += '}'; }
+
+ private:
+  std::string& out_;
+  bool is_empty_ = true;
+};
+
+} // namespace
 
 /// How the parts of a response are built.
 struct response_writer::parts {
   const response_writer& writer;
 
   const generation_options& options() const { return writer.plan_.options; }
-
-  std::string render(const ordered_json& value) const {
-    return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-  }
 
   ordered_json head(const char* completion_object, const char* chat_object) const {
     ordered_json result;
@@ -52,11 +82,14 @@ struct response_writer::parts {
     return result;
   }
 
+  logprob_style style() const {
+    return {writer.codec_, options().logprobs.value_or(0), options().tokens_as_ids};
+  }
+
   ordered_json logprobs(const std::vector<placed_token>& tokens) const {
     if (!options().logprobs)
       return nullptr;
-    const logprob_style style{writer.codec_, *options().logprobs, options().tokens_as_ids};
-    return writer.plan_.chat ? chat_logprobs(tokens, style) : legacy_logprobs(tokens, style);
+    return writer.plan_.chat ? chat_logprobs(tokens, style()) : legacy_logprobs(tokens, style());
   }
 
   static ordered_json cause(const choice& state) {
@@ -78,10 +111,11 @@ struct response_writer::parts {
     return result;
   }
 
-  ordered_json prompt_logprobs_of(const answered_choice& from) const {
+  void write_prompt_logprobs_of(std::string& out, const answered_choice& from) const {
     if (!options().prompt_logprobs || from.prompt_logprobs == nullptr)
-      return nullptr;
-    return prompt_logprobs(*from.prompt_logprobs, writer.codec_);
+      out += "null";
+    else
+      write_prompt_logprobs(out, *from.prompt_logprobs, writer.codec_);
   }
 
   /// Null where vLLM writes null: what was not asked for.
@@ -89,24 +123,33 @@ struct response_writer::parts {
     return options().return_token_ids ? ordered_json(ids) : ordered_json();
   }
 
-  ordered_json whole_choice(const answered_choice& from) const {
-    choice_delta all = echo(from);
-    append(all, from.gained);
-    ordered_json result;
-    result["index"] = from.index;
+  void write_choice(std::string& out, const answered_choice& from) const {
+    const choice_delta echoed = echo(from);
+    const std::string text = echoed.text + from.gained.text;
+    object_text result{out};
+    result.member("index", from.index);
     if (writer.plan_.chat)
-      result["message"] = ordered_json{{"role", "assistant"}, {"content", all.text}, {"refusal", nullptr}};
+      result.member("message", {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}});
     else
-      result["text"] = all.text;
-    result["logprobs"] = logprobs(all.tokens);
-    result["finish_reason"] = from.state->reason();
-    result["stop_reason"] = cause(*from.state);
-    result["token_ids"] = token_ids(from.gained.token_ids);
-    if (!writer.plan_.chat) {
-      result["prompt_logprobs"] = prompt_logprobs_of(from);
-      result["prompt_token_ids"] = token_ids(from.prompt->tokens);
+      result.member("text", text);
+    result.name("logprobs");
+    if (options().logprobs) {
+      logprobs_text all{writer.plan_.chat, style()};
+      all.add(echoed.tokens);
+      all.add(from.gained.tokens);
+      all.write_to(out);
+    } else {
+      out += "null";
     }
-    return result;
+    result.member("finish_reason", from.state->reason());
+    result.member("stop_reason", cause(*from.state));
+    result.member("token_ids", token_ids(from.gained.token_ids));
+    if (!writer.plan_.chat) {
+      result.name("prompt_logprobs");
+      write_prompt_logprobs_of(out, from);
+      result.member("prompt_token_ids", token_ids(from.prompt->tokens));
+    }
+    result.end();
   }
 
   /// A choice of a chunk. `first`: of that choice.
@@ -141,21 +184,35 @@ response_writer::response_writer(std::string request_id, std::string model, int6
       plan_(plan),
       codec_(codec) {}
 
-std::string response_writer::body(const std::vector<answered_choice>& choices,
-                                  const token_usage& usage) const {
+void response_writer::begin_body(std::string& body) const {
   const parts build{*this};
-  ordered_json list = ordered_json::array();
-  for (const answered_choice& one : choices)
-    list.push_back(build.whole_choice(one));
-  ordered_json result = build.head("text_completion", "chat.completion");
-  result["choices"] = std::move(list);
-  result["usage"] = parts::usage_object(usage);
+  body += render(build.head("text_completion", "chat.completion"));
+  body.back() = ','; // the object goes on
+  body += "\"choices\":[";
+}
+
+void response_writer::add_choice(std::string& body, const answered_choice& one, bool first) const {
+  if (!first)
+    body += ',';
+  parts{*this}.write_choice(body, one);
+}
+
+void response_writer::end_body(std::string& body, const answered_choice& any,
+                               const token_usage& usage) const {
+  const parts build{*this};
+  std::string rest;
+  object_text result{rest};
+  result.member("usage", parts::usage_object(usage));
   if (plan_.chat) {
-    result["prompt_logprobs"] = build.prompt_logprobs_of(choices.front());
-    result["prompt_token_ids"] = build.token_ids(plan_.prompts.front().tokens);
+    result.name("prompt_logprobs");
+    build.write_prompt_logprobs_of(rest, any);
+    result.member("prompt_token_ids", build.token_ids(plan_.prompts.front().tokens));
   }
-  result["seed"] = plan_.seed;
-  return build.render(result);
+  result.member("seed", plan_.seed);
+  result.end();
+  rest.front() = ','; // it is the end of the object that has begun
+  body += ']';
+  body += rest;
 }
 
 std::string response_writer::role_chunk(const answered_choice& opened) const {
@@ -168,7 +225,7 @@ std::string response_writer::role_chunk(const answered_choice& opened) const {
   ordered_json result = build.chunk_of(opened, std::move(one), 0);
   result["prompt_token_ids"] = build.token_ids(opened.prompt->tokens);
   result["seed"] = plan_.seed;
-  return build.render(result);
+  return render(result);
 }
 
 std::string response_writer::token_chunk(const answered_choice& grown, bool first) const {
@@ -176,12 +233,12 @@ std::string response_writer::token_chunk(const answered_choice& grown, bool firs
   ordered_json result = build.chunk_of(grown, build.part_choice(grown, first), grown.state->num_tokens());
   if (first && !plan_.chat)
     result["seed"] = plan_.seed;
-  return build.render(result);
+  return render(result);
 }
 
 std::string response_writer::usage_chunk(const token_usage& usage) const {
   const parts build{*this};
-  return build.render(build.chunk(ordered_json::array(), &usage));
+  return render(build.chunk(ordered_json::array(), &usage));
 }
 
 std::string as_event(const std::string& json) {

@@ -31,8 +31,13 @@ class response_writer {
   response_writer(std::string request_id, std::string model, int64_t created, const generation_plan& plan,
                   const text_codec& codec);
 
-  /// The answer of a request that does not stream. All choices have finished.
-  std::string body(const std::vector<answered_choice>& choices, const token_usage& usage) const;
+  // The answer of a request that does not stream, from its beginning to its end: each function appends to
+  // it. All choices have finished.
+  void begin_body(std::string& body) const;
+  /// @param first  of the answer; the others follow in their order
+  void add_choice(std::string& body, const answered_choice& one, bool first) const;
+  /// @param any  of the choices, where they are a chat's: what is said of the prompt stands behind them
+  void end_body(std::string& body, const answered_choice& any, const token_usage& usage) const;
 
   /// The chunk that opens a choice of a chat: its role.
   std::string role_chunk(const answered_choice& opened) const;

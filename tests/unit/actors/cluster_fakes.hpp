@@ -135,6 +135,7 @@ struct recording_listener : session_listener {
   std::vector<caf::error> errors;
   size_t calls_after_end = 0;
   uint32_t num_choices = 1;
+  size_t num_placed = 0;
 
   bool is_over() const {
     size_t finished = 0;
@@ -142,6 +143,8 @@ struct recording_listener : session_listener {
       finished += entry.finish != finish_reason::none ? 1 : 0;
     return !errors.empty() || finished == num_choices;
   }
+
+  void on_placed() override { ++num_placed; }
 
   void on_tokens(uint32_t index, const std::vector<generated_token>& tokens, finish_reason reason) override {
     calls_after_end += is_over() || choices[index].finish != finish_reason::none ? 1 : 0;

@@ -182,7 +182,7 @@ lease_renewal sample() {
 
 template <>
 admission_request sample() {
-  return {sample<request_id>(), 100, 200, 50, 3, -1, 5000, 2, true, {sample<worker_id>()}, {77}};
+  return {sample<request_id>(), 100, 200, 50, 3, -1, 5000, 2, true, {sample<worker_id>()}, {77}, "alice", 3};
 }
 
 template <>

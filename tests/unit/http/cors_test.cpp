@@ -35,8 +35,11 @@ TEST_F(cors_test, lets_configured_origins_in_and_no_others) {
   serve();
   const raw_response allowed_one = get("/health", origin);
   EXPECT_EQ(allowed(allowed_one), "https://a.example");
-  EXPECT_EQ(allowed_one.headers.at("access-control-expose-headers"),
-            "x-request-id, x-troupe-seed, retry-after");
+  EXPECT_EQ(
+      allowed_one.headers.at("access-control-expose-headers"),
+      "x-request-id, x-troupe-seed, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, "
+      "x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, "
+      "x-ratelimit-reset-tokens");
   EXPECT_EQ(allowed(get("/health", "Origin: http://localhost:3000\r\n")), "http://localhost:3000");
   for (const char* other :
        {"https://b.example", "http://a.example", "https://a.example:8443", "null", "https://a.example.evil"})

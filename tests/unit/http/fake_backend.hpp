@@ -21,6 +21,9 @@ class fake_job {
   fake_job(generation_job ordered, std::shared_ptr<generation_listener> to)
       : asked(std::move(ordered)), listener(std::move(to)) {}
 
+  /// The cluster has taken it.
+  void place() { listener->on_placed(); }
+
   /// New tokens of a choice, one for each byte of `text`, in one update. Logprobs as asked for.
   void say(uint32_t choice, const std::string& text);
   /// The end of a choice, with the stop token that ended it where there is one.

@@ -44,6 +44,31 @@ TEST_F(session_test, says_that_it_follows) {
   EXPECT_TRUE(log->asked[0].follows);
 }
 
+TEST_F(session_test, says_whose_it_is) {
+  add_worker(1);
+  add_worker(2);
+  auto request = make_request(1);
+  request.tenant = "alice";
+  request.weight = 3;
+  log->answers = false;
+  open(request);
+  ASSERT_EQ(log->asked.size(), 1U);
+  EXPECT_EQ(log->asked[0].tenant, "alice");
+  EXPECT_EQ(log->asked[0].weight, 3U);
+  EXPECT_EQ(listener->num_placed, 0U) << "it waits";
+}
+
+TEST_F(session_test, a_replay_is_no_second_placing) {
+  add_worker(1);
+  add_worker(2);
+  open(make_request());
+  EXPECT_EQ(listener->num_placed, 1U);
+  fail_sequence(0, ec::overloaded);
+  advance(1ms);
+  ASSERT_EQ(log->asked.size(), 2U);
+  EXPECT_EQ(listener->num_placed, 1U);
+}
+
 TEST_F(session_test, drops_duplicates_and_older_attempts) {
   auto worker = add_worker(1);
   add_worker(2);

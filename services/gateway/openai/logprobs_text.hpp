@@ -1,0 +1,34 @@
+// Logprobs of whole answers as JSON text. There can be millions of entries: they are written some tokens at a
+// time, so that no tree of all of them is ever in memory.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "services/gateway/openai/logprobs.hpp"
+
+namespace troupe::openai {
+
+/// Writes what `legacy_logprobs` and `chat_logprobs` give for all tokens together.
+class logprobs_text {
+ public:
+  logprobs_text(bool chat, const logprob_style& style);
+
+  /// Takes the next tokens.
+  void add(std::span<const placed_token> tokens);
+
+  /// Appends the object.
+  void write_to(std::string& out) const;
+
+ private:
+  const bool chat_;
+  const logprob_style style_;
+  std::vector<std::string> lists_; ///< the elements of each array of the object
+};
+
+/// Appends what `prompt_logprobs` gives.
+void write_prompt_logprobs(std::string& out, std::span<const generated_token> tokens,
+                           const text_codec& codec);
+
+} // namespace troupe::openai

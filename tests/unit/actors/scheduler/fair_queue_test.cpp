@@ -1,0 +1,259 @@
+// Whose turn it is: tenants among themselves, requests of a tenant among themselves, the large and the small.
+#include "actors/scheduler/fair_queue.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "actors/defaults.hpp"
+#include "tests/unit/actors/cluster_fakes.hpp"
+#include "tests/unit/actors/scheduler/dice.hpp"
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+using verdict = fair_queue::verdict;
+
+admission_request of_tenant(const std::string& tenant, uint64_t id, uint32_t weight = 1) {
+  auto request = request_of(id);
+  request.tenant = tenant;
+  request.weight = weight;
+  return request;
+}
+
+/// Takes up to so many requests for which `fits`; their ids.
+template <class Fits>
+std::vector<uint64_t> take(fair_queue& queue, size_t most, time_point now, Fits fits) {
+  std::vector<uint64_t> result;
+  queue.take_turns(now, [&](const fair_queue::waiting& one) {
+    if (result.size() >= most || !fits(one.request))
+      return verdict::no_room;
+    result.push_back(one.request.id.value);
+    return verdict::taken;
+  });
+  return result;
+}
+
+std::vector<uint64_t> take(fair_queue& queue, size_t most = 1000, time_point now = {}) {
+  return take(queue, most, now, [](const admission_request&) { return true; });
+}
+
+TEST(fair_queue, one_tenants_requests_keep_their_order) {
+  fair_queue queue;
+  for (uint64_t id = 1; id <= 5; ++id)
+    queue.add(request_of(id), {});
+  EXPECT_EQ(take(queue), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
+  EXPECT_EQ(queue.size(), 0U);
+}
+
+TEST(fair_queue, tenants_take_turns) {
+  fair_queue queue;
+  for (uint64_t id = 1; id <= 4; ++id)
+    queue.add(of_tenant("many", id), {});
+  queue.add(of_tenant("few", 10), {});
+  queue.add(of_tenant("few", 11), {});
+  EXPECT_EQ(take(queue), (std::vector<uint64_t>{1, 10, 2, 11, 3, 4}));
+}
+
+TEST(fair_queue, a_tenant_of_weight_three_has_three_turns_for_one) {
+  fair_queue queue;
+  for (uint64_t id = 1; id <= 9; ++id)
+    queue.add(of_tenant("heavy", id, 3), {});
+  for (uint64_t id = 101; id <= 103; ++id)
+    queue.add(of_tenant("light", id), {});
+  const auto order = take(queue);
+  ASSERT_EQ(order.size(), 12U);
+  for (size_t end = 4; end <= 12; end += 4)
+    EXPECT_EQ(std::count_if(order.begin() + static_cast<std::ptrdiff_t>(end) - 4,
+                            order.begin() + static_cast<std::ptrdiff_t>(end),
+                            [](uint64_t id) { return id > 100; }),
+              1)
+        << end;
+}
+
+TEST(fair_queue, who_comes_back_has_saved_no_turns_up_and_gets_none_twice) {
+  fair_queue queue;
+  for (uint64_t id = 1; id <= 10; ++id)
+    queue.add(of_tenant("busy", id), {});
+  queue.add(of_tenant("other", 50), {});
+  EXPECT_EQ(take(queue, 2), (std::vector<uint64_t>{1, 50}));
+  // It asks again at once, as a client does that waits for each answer: that is no further turn for it.
+  queue.add(of_tenant("other", 51), {});
+  EXPECT_EQ(take(queue, 2), (std::vector<uint64_t>{2, 51}));
+  EXPECT_EQ(take(queue, 4), (std::vector<uint64_t>{3, 4, 5, 6}));
+  for (uint64_t id = 52; id <= 60; ++id)
+    queue.add(of_tenant("other", id), {});
+  EXPECT_EQ(take(queue, 4).size(), 4U);
+  EXPECT_TRUE(queue.contains({54})) << "two turns of four, not the four that it let pass";
+  EXPECT_FALSE(queue.contains({53}));
+}
+
+TEST(fair_queue, replays_and_priorities_come_before_turns) {
+  fair_queue queue;
+  queue.add(of_tenant("a", 1), {});
+  auto urgent = of_tenant("a", 2);
+  urgent.priority = -1;
+  queue.add(urgent, {});
+  queue.add(of_tenant("b", 3), {});
+  for (uint64_t id = 4; id <= 5; ++id) {
+    auto replay = of_tenant("c", id);
+    replay.attempt = 1;
+    queue.add(replay, {});
+  }
+  EXPECT_EQ(take(queue), (std::vector<uint64_t>{4, 5, 2, 1, 3}));
+}
+
+TEST(fair_queue, a_large_head_keeps_back_its_own_tenant_and_lower_priorities_only) {
+  fair_queue queue;
+  queue.add(of_tenant("a", 1), {}); // large
+  queue.add(of_tenant("a", 2), {});
+  queue.add(of_tenant("b", 3), {});
+  auto later = of_tenant("c", 4);
+  later.priority = 1;
+  queue.add(later, {});
+  const auto is_small = [](const admission_request& request) { return request.id.value != 1; };
+  EXPECT_EQ(take(queue, 10, {}, is_small), std::vector<uint64_t>{3});
+  EXPECT_EQ(take(queue), (std::vector<uint64_t>{1, 2, 4}));
+}
+
+TEST(fair_queue, a_large_request_is_overtaken_for_a_while_only) {
+  fair_queue queue;
+  const auto is_small = [](const admission_request& request) { return request.tenant == "small"; };
+  queue.add(of_tenant("large", 1), {});
+  time_point now = time_point{} + 1h; // nobody has overtaken it in this time
+  queue.add(of_tenant("small", 2), now);
+  EXPECT_EQ(take(queue, 10, now, is_small), std::vector<uint64_t>{2});
+  now += defaults::overtaking - 1ms;
+  queue.add(of_tenant("small", 3), now);
+  EXPECT_EQ(take(queue, 10, now, is_small), std::vector<uint64_t>{3});
+  now += 1ms;
+  queue.add(of_tenant("small", 4), now);
+  EXPECT_TRUE(take(queue, 10, now, is_small).empty()) << "the room is kept for the large one";
+  EXPECT_EQ(take(queue, 10, now), (std::vector<uint64_t>{1, 4}));
+}
+
+TEST(fair_queue, who_waited_for_room_does_not_catch_up_on_turns) {
+  fair_queue queue;
+  uint64_t next = 100;
+  queue.add(of_tenant("large", 1), {});
+  for (int i = 0; i < 20; ++i)
+    queue.add(of_tenant("small", next++), {});
+  const auto is_small = [](const admission_request& request) { return request.tenant == "small"; };
+  EXPECT_EQ(take(queue, 10, {}, is_small).size(), 10U);
+  for (uint64_t id = 2; id <= 10; ++id)
+    queue.add(of_tenant("large", id), {});
+  const auto order = take(queue, 6);
+  EXPECT_EQ(std::count_if(order.begin(), order.end(), [](uint64_t id) { return id < 100; }), 3);
+}
+
+TEST(fair_queue, a_replay_without_room_keeps_everybody_back) {
+  fair_queue queue;
+  auto replay = of_tenant("a", 1);
+  replay.attempt = 1;
+  queue.add(replay, {});
+  queue.add(of_tenant("b", 2), {});
+  EXPECT_TRUE(take(queue, 10, {}, [](const auto& request) { return request.id.value != 1; }).empty());
+}
+
+TEST(fair_queue, requests_that_want_no_place_now_are_passed_over) {
+  fair_queue queue;
+  for (uint64_t id = 1; id <= 3; ++id)
+    queue.add(request_of(id), {});
+  std::vector<uint64_t> taken;
+  queue.take_turns({}, [&](const fair_queue::waiting& one) {
+    if (one.request.id.value == 1)
+      return verdict::skipped;
+    taken.push_back(one.request.id.value);
+    return verdict::taken;
+  });
+  EXPECT_EQ(taken, (std::vector<uint64_t>{2, 3}));
+  EXPECT_EQ(take(queue), std::vector<uint64_t>{1});
+}
+
+TEST(fair_queue, expired_requests_come_out_in_the_order_of_precedence) {
+  fair_queue queue;
+  auto late = request_of(1);
+  late.deadline_ms = 100;
+  late.priority = 5;
+  queue.add(late, {});
+  late.id = {2};
+  late.priority = 0;
+  queue.add(late, {});
+  queue.add(request_of(3), {});
+  std::vector<uint64_t> ids;
+  for (const auto& one : queue.take_expired(time_point{} + 100ms))
+    ids.push_back(one.request.id.value);
+  EXPECT_EQ(ids, (std::vector<uint64_t>{2, 1}));
+  EXPECT_EQ(queue.size(), 1U);
+  EXPECT_EQ(queue.new_requests().requests, 1U);
+}
+
+/// Whatever comes and goes, tenants that have requests waiting all the time get turns in proportion to their
+/// weights, within one turn of each.
+TEST(fair_queue, property_turns_are_in_proportion_to_weights_and_nobody_is_lost) {
+  for (uint32_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    dice random{seed};
+    fair_queue queue;
+
+    struct tenant {
+      std::string name;
+      uint32_t weight;
+      uint64_t turns = 0;
+      uint64_t newest = 0;
+    };
+
+    std::vector<tenant> tenants;
+    const auto num_tenants = 2 + random.below(6);
+    for (uint32_t i = 0; i < num_tenants; ++i)
+      tenants.push_back({"t" + std::to_string(i), 1 + random.below(10)});
+    uint64_t next_id = 1;
+    std::set<uint64_t> waiting;
+    const auto add = [&](const std::string& name, uint32_t weight) {
+      queue.add(of_tenant(name, next_id, weight), {});
+      waiting.insert(next_id++);
+    };
+    for (const auto& one : tenants)
+      for (int i = 0; i < 3; ++i)
+        add(one.name, one.weight);
+    for (int step = 0; step < 300; ++step) {
+      if (random.below(4) == 0) // others that come and go
+        add("guest" + std::to_string(random.below(4)), 1 + random.below(3));
+      queue.take_turns({}, [&, left = 1 + random.below(3)](const fair_queue::waiting& one) mutable {
+        if (left == 0)
+          return verdict::no_room;
+        --left;
+        const auto& request = one.request;
+        EXPECT_EQ(waiting.erase(request.id.value), 1U);
+        for (auto& known : tenants)
+          if (known.name == request.tenant) {
+            ++known.turns;
+            EXPECT_GT(request.id.value, known.newest) << "a tenant's own keep their order";
+            known.newest = request.id.value;
+          }
+        return verdict::taken;
+      });
+      // No more than three turns were taken, so that each has something waiting all the time.
+      for (const auto& known : tenants)
+        for (int i = 0; i < 3; ++i)
+          add(known.name, known.weight);
+      for (const auto& l : tenants)
+        for (const auto& r : tenants) {
+          const auto ahead =
+              static_cast<int64_t>(l.turns * r.weight) - static_cast<int64_t>(r.turns * l.weight);
+          ASSERT_LE(ahead, static_cast<int64_t>(l.weight + r.weight)) << l.name << ' ' << r.name;
+        }
+    }
+    for (const uint64_t id : take(queue, 1'000'000))
+      waiting.erase(id);
+    EXPECT_TRUE(waiting.empty());
+    EXPECT_EQ(queue.size(), 0U);
+    EXPECT_EQ(queue.new_requests().requests, 0U);
+    EXPECT_EQ(queue.new_requests().bytes, 0U);
+  }
+}
+
+} // namespace
+} // namespace troupe
