@@ -26,12 +26,23 @@ TEST(client_api_key, is_the_first_of_its_file_or_that_of_openais_variable) {
   unsetenv("OPENAI_API_KEY");
 }
 
+TEST(client_api_key, is_not_read_where_others_can) {
+  auto file = std::filesystem::temp_directory_path() / ("troupe-open-key-" + std::to_string(getpid()));
+  std::ofstream(file) << "a-key\n";
+  std::filesystem::permissions(file,
+                               std::filesystem::perms::owner_read | std::filesystem::perms::others_read);
+  EXPECT_THROW(client_api_key(file), std::runtime_error);
+  std::filesystem::remove(file);
+}
+
 class key_file_test : public testing::Test {
  protected:
   ~key_file_test() override { std::filesystem::remove(file); }
 
   std::vector<named_key> read(const std::string& text) const {
     std::ofstream(file) << text;
+    std::filesystem::permissions(file,
+                                 std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     return read_api_keys(file);
   }
 
