@@ -5,6 +5,7 @@
 
 #include "actors/attention/generation_messages.hpp"
 #include "actors/error.hpp"
+#include "actors/request_context.hpp"
 
 namespace troupe {
 
@@ -44,6 +45,9 @@ struct attention_metrics {
 
   /// A sequence was given back with an error.
   virtual void on_failure(ec /*code*/) {}
+
+  /// A step of one request.
+  virtual void on_request(const request_event& /*step*/) {}
 
   virtual void on_preemption() {}
 

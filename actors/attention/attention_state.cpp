@@ -60,7 +60,7 @@ void attention_state::submit(const generation_request& request, const caf::stron
     return; // nobody to answer
   const auto session = caf::actor_cast<token_receiver_actor>(sender);
   const auto refuse = [&](ec code, const std::string& text) {
-    fail(session, request.id, request.attempt, code, text);
+    fail(session, request.context, request.id, request.attempt, code, text);
   };
   if (const auto known = by_id_.find(request.id); known != by_id_.end()) {
     if (sequences_.at(known->second).attempt >= request.attempt)
@@ -104,12 +104,16 @@ void attention_state::submit(const generation_request& request, const caf::stron
   added.tokens->tokens = request.prompt;
   added.tokens->tokens.insert(added.tokens->tokens.end(), request.emitted.begin(), request.emitted.end());
   added.session = session;
+  added.context = request.context;
   added.wants_prompt_logprobs = request.sampling.prompt_logprobs >= 0 && request.emitted.empty();
   added.arrived = added.heard = self_->clock().now();
   sequences_.emplace(name, std::move(added));
   by_id_.insert_or_assign(request.id, name);
   if (++sessions_[session.address()] == 1)
     self_->monitor(session);
+  say("sequence-started", request.context, request.id,
+      std::to_string(request.prompt.size()) + " prompt tokens, " + std::to_string(request.emitted.size())
+          + " emitted before, attempt " + std::to_string(request.attempt));
   pump();
 }
 
@@ -131,6 +135,10 @@ void attention_state::cancel(const sequence_id& id, uint32_t attempt) {
   const auto known = by_id_.find(id);
   if (known == by_id_.end() || sequences_.at(known->second).attempt > attempt)
     return;
+  const auto& s = sequences_.at(known->second);
+  say("sequence-cancelled", s.context, id,
+      "the session wants no more of it, after "
+          + std::to_string(s.tokens->tokens.size() - s.tokens->num_prompt) + " tokens");
   retire(known->second);
   pump();
 }
@@ -142,8 +150,11 @@ void attention_state::down(const caf::actor_addr& address) {
   for (const auto& [name, s] : sequences_)
     if (!s.cancelled && s.session.address() == address)
       orphans.push_back(name);
-  for (const auto name : orphans)
+  for (const auto name : orphans) {
+    const auto& s = sequences_.at(name);
+    say("sequence-cancelled", s.context, s.tokens->id, "its gateway is gone");
     retire(name);
+  }
   pump();
 }
 
@@ -192,8 +203,15 @@ void attention_state::part(const sequence& s) {
   self_->demonitor(s.session.address());
 }
 
-void attention_state::fail(const token_receiver_actor& session, const sequence_id& id, uint32_t attempt,
-                           ec code, const std::string& text) {
+void attention_state::say(const char* event, const request_context& context, const sequence_id& id,
+                          const std::string& text) {
+  if (config_.metrics && !context.id.empty())
+    config_.metrics->on_request({event, context, "choice " + std::to_string(id.choice) + ": " + text});
+}
+
+void attention_state::fail(const token_receiver_actor& session, const request_context& context,
+                           const sequence_id& id, uint32_t attempt, ec code, const std::string& text) {
+  say("sequence-failed", context, id, text);
   if (config_.metrics)
     config_.metrics->on_failure(code);
   self_->send(session, sequence_failed{id, attempt, code, text});

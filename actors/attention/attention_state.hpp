@@ -67,6 +67,7 @@ class attention_state {
     uint32_t attempt = 0;
     std::shared_ptr<sequence_tokens> tokens;
     token_receiver_actor session;
+    request_context context;
     /// For prompt positions 1.., as far as computed; empty once reported, and when not wanted.
     std::vector<generated_token> prompt_logprobs;
     bool wants_prompt_logprobs = false;
@@ -97,8 +98,9 @@ class attention_state {
   void take_sample(key name, sequence& s, sampled_sequence sample);
   void tell_progress();
   void fail_batch(uint32_t number, ec code, const std::string& text);
-  void fail(const token_receiver_actor& session, const sequence_id& id, uint32_t attempt, ec code,
-            const std::string& text);
+  void fail(const token_receiver_actor& session, const request_context& context, const sequence_id& id,
+            uint32_t attempt, ec code, const std::string& text);
+  void say(const char* event, const request_context& context, const sequence_id& id, const std::string& text);
   void retire(key name);
   void erase(key name);
   void drop_if_unwanted(uint32_t number);

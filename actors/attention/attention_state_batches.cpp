@@ -209,7 +209,7 @@ void attention_state::take_sample(key name, sequence& s, sampled_sequence sample
     return;
   auto& tokens = *s.tokens;
   if (sample.is_broken) {
-    fail(s.session, tokens.id, s.attempt, ec::model_broken,
+    fail(s.session, s.context, tokens.id, s.attempt, ec::model_broken,
          "the model's logits are not numbers: its weights are damaged, or made for another type");
     retire(name);
     return;
@@ -240,6 +240,7 @@ void attention_state::take_sample(key name, sequence& s, sampled_sequence sample
     return;
   if (config_.metrics)
     config_.metrics->on_finish(reason);
+  say("sequence-finished", s.context, tokens.id, std::to_string(num_new(tokens)) + " tokens");
   retire(name);
 }
 
@@ -249,7 +250,7 @@ void attention_state::fail_batch(uint32_t number, ec code, const std::string& te
   for (const auto name : flying.sequences) {
     auto& s = sequences_.at(name);
     if (!s.cancelled) {
-      fail(s.session, s.tokens->id, s.attempt, code, text);
+      fail(s.session, s.context, s.tokens->id, s.attempt, code, text);
       part(s);
     }
     erase(name);

@@ -11,6 +11,7 @@
 #include "actors/error.hpp"
 #include "actors/exact_float.hpp"
 #include "actors/ids.hpp"
+#include "actors/request_context.hpp"
 
 namespace troupe {
 
@@ -57,6 +58,7 @@ struct generation_request {
   std::vector<int32_t> prompt;  ///< never empty
   std::vector<int32_t> emitted; ///< tokens that the session already has; generation goes on behind them
   sampling_params sampling;
+  request_context context{}; ///< for logs
   bool operator==(const generation_request&) const = default;
 };
 
@@ -107,7 +109,7 @@ typename Inspector::result_type inspect(Inspector& f, sampling_params& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, generation_request& x) {
   return f(caf::meta::type_name("generation_request"), x.id, x.attempt, x.priority, x.prompt, x.emitted,
-           x.sampling);
+           x.sampling, x.context);
 }
 
 template <class Inspector>

@@ -42,6 +42,10 @@ struct session_state {
   uint32_t most_running = 0;     ///< choices that have a place there at the same time
   uint32_t next_choice = 0;      ///< this one and those behind it are not there yet
   std::vector<worker_id> avoid;
+  std::string worker_name; ///< of `worker`
+  std::string lost_worker; ///< the one that failed it last, until it has another one
+  std::string lost_why;
+  bool was_placed = false;
   time_point next_tick;                    ///< of the regular ones; pauses have their own
   time_point resume_at;                    ///< while pausing
   time_point last_word;                    ///< of the worker, or the time of submission
@@ -50,6 +54,19 @@ struct session_state {
 
 using pointer = session_state::pointer;
 using phase = session_state::phase;
+
+void say(pointer self, const char* event, std::string text) {
+  const auto& request = self->state.request;
+  if (request.log)
+    request.log({event, request.context, std::move(text)});
+}
+
+size_t tokens_so_far(const session_state& state) {
+  size_t sum = 0;
+  for (const auto& choice : state.choices)
+    sum += choice.tokens().size();
+  return sum;
+}
 
 /// Tells the worker that the unfinished sequences of this attempt are not wanted any more, and lets go of it.
 void drop_worker(pointer self) {
@@ -71,6 +88,15 @@ void end(pointer self) {
 }
 
 void fail(pointer self, const caf::error& error) {
+  auto& state = self->state;
+  if (state.request.log) {
+    const auto is_new = !state.was_placed;
+    say(self, is_new ? "request-refused" : "request-failed",
+        text_of(error)
+            + (is_new ? ""
+                      : "; last on " + state.worker_name + ", after " + std::to_string(tokens_so_far(state))
+                            + " tokens, attempt " + std::to_string(state.attempt)));
+  }
   self->state.listener->on_error(error);
   end(self);
 }
@@ -79,6 +105,9 @@ bool end_if_complete(pointer self) {
   const auto& choices = self->state.choices;
   if (!std::all_of(choices.begin(), choices.end(), [](const auto& choice) { return choice.is_finished(); }))
     return false;
+  if (self->state.request.log)
+    say(self, "request-finished",
+        std::to_string(tokens_so_far(self->state)) + " tokens, last worker " + self->state.worker_name);
   end(self);
   return true;
 }
@@ -95,6 +124,8 @@ void replay(pointer self, const caf::error& why) {
   if (std::find(state.avoid.begin(), state.avoid.end(), state.worker) == state.avoid.end())
     state.avoid.push_back(state.worker);
   ++state.attempt;
+  state.lost_worker = state.worker_name;
+  state.lost_why = text_of(why);
   // A worker may have died between the last token and the word that it was the last.
   for (uint32_t choice = 0; choice < state.choices.size(); ++choice)
     if (auto& log = state.choices[choice];
@@ -127,7 +158,8 @@ void submit_choices(pointer self) {
                                 .priority = state.request.priority,
                                 .prompt = state.request.prompt,
                                 .emitted = log.tokens(),
-                                .sampling = state.request.sampling};
+                                .sampling = state.request.sampling,
+                                .context = state.request.context};
     if (state.has_prompt_logprobs)
       sequence.sampling.prompt_logprobs = -1;
     self->send(state.handle, std::move(sequence));
@@ -144,11 +176,30 @@ void submit(pointer self) {
   submit_choices(self);
 }
 
+/// The listener hears of the first place, the operator of each.
+void told_of_place(pointer self) {
+  auto& state = self->state;
+  if (!std::exchange(state.was_placed, true))
+    state.listener->on_placed();
+  if (!state.request.log)
+    return;
+  if (state.lost_why.empty())
+    say(self, "request-placed", "on " + state.worker_name);
+  else
+    say(self, "request-replayed",
+        "from " + state.lost_worker + " to " + state.worker_name + ", attempt "
+            + std::to_string(state.attempt) + ", with " + std::to_string(tokens_so_far(state))
+            + " tokens of the answer: " + state.lost_why);
+  state.lost_why.clear();
+}
+
 void resolve(pointer self, const assignment& place) {
   auto& state = self->state;
   const auto& worker = place.worker;
   state.now = phase::resolving;
   state.worker = worker.id;
+  state.worker_name = worker.name;
+  told_of_place(self);
   state.most_running = std::max(place.num_choices, uint32_t{1});
   state.next_choice = 0;
   auto attempt = state.attempt;
@@ -196,7 +247,8 @@ void ask_for_place(pointer self) {
                              .follows = state.request.follows,
                              .avoid = state.avoid,
                              .tenant = state.request.tenant,
-                             .weight = state.request.weight};
+                             .weight = state.request.weight,
+                             .context = state.request.context};
   auto attempt = state.attempt;
   // Scheduler and gateway answer by the request's own deadline; this one is for when they cannot.
   self->request(state.gateway, wait + 2 * defaults::local_request, std::move(question))
@@ -308,6 +360,11 @@ session_actor::behavior_type session(pointer self, const gateway_actor& gateway,
   self->set_exit_handler([self](const caf::exit_msg&) {
     fail(self, make_error(ec::shutting_down, "the gateway is shutting down"));
   });
+  if (state.request.log)
+    say(self, "request-accepted",
+        std::to_string(state.request.prompt.size()) + " prompt tokens, up to "
+            + std::to_string(state.request.sampling.max_tokens) + " new ones, "
+            + std::to_string(state.request.num_choices) + " choices");
   on_tick(self);
   ask_for_place(self);
   return {
@@ -320,7 +377,13 @@ session_actor::behavior_type session(pointer self, const gateway_actor& gateway,
           replay(self, make_error(ec::peer_down, "the attention worker has been declared dead"));
       },
       [self](caf::tick_atom) { on_tick(self); },
-      [self](cancel_atom) { end(self); },
+      [self](cancel_atom) {
+        if (self->state.request.log)
+          say(self, "request-cancelled",
+              "nobody waits for it any more, after " + std::to_string(tokens_so_far(self->state))
+                  + " tokens");
+        end(self);
+      },
   };
 }
 

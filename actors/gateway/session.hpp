@@ -14,6 +14,7 @@
 
 #include "actors/attention/generation_messages.hpp"
 #include "actors/gateway/gateway.hpp"
+#include "actors/request_context.hpp"
 #include "actors/type_ids.hpp"
 
 namespace troupe {
@@ -34,6 +35,10 @@ class session_listener {
                          finish_reason reason) = 0;
   /// Logprobs of prompt positions 1.., once, before the first token, when the request asked for them.
   virtual void on_prompt_logprobs(const std::vector<generated_token>& tokens) = 0;
+
+  /// It has got its first place on a worker. Called once, before its first token.
+  virtual void on_placed() {}
+
   /// The request failed as a whole; nothing follows.
   virtual void on_error(const caf::error& error) = 0;
 };
@@ -51,6 +56,8 @@ struct session_request {
   uint32_t weight = 1;     ///< likewise
   std::chrono::milliseconds admission_wait{0}; ///< 0: defaults::admission_wait
   std::chrono::milliseconds timeout{0};        ///< of the whole request; 0: none
+  request_context context{};
+  request_events log{}; ///< hears what becomes of it
 };
 
 /// The SESSION interface.

@@ -10,6 +10,7 @@
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/ids.hpp"
+#include "actors/request_context.hpp"
 
 namespace troupe {
 
@@ -31,7 +32,8 @@ struct admission_request {
   /// Whose turn in the queue it takes: the name of the client's API key; empty without one. Of at most
   /// `max_tenant_bytes`.
   std::string tenant;
-  uint32_t weight = 1; ///< turns of this tenant for each one of a tenant of weight 1; see `weight_of`
+  uint32_t weight = 1;       ///< turns of this tenant for each one of a tenant of weight 1; see `weight_of`
+  request_context context{}; ///< for logs
   bool operator==(const admission_request&) const = default;
 };
 
@@ -67,7 +69,7 @@ template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, admission_request& x) {
   return f(caf::meta::type_name("admission_request"), x.id, x.prompt_tokens, x.max_new_tokens,
            x.min_new_tokens, x.num_choices, x.priority, x.deadline_ms, x.attempt, x.follows, x.avoid,
-           x.gateway, x.tenant, x.weight);
+           x.gateway, x.tenant, x.weight, x.context);
 }
 
 template <class Inspector>

@@ -8,6 +8,7 @@
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/error.hpp"
+#include "actors/request_context.hpp"
 
 namespace troupe {
 
@@ -43,6 +44,9 @@ struct scheduler_metrics {
   virtual void on_fenced(fence_reason reason) = 0;
   /// Something an operator should read: a stable name ("worker-joined"), then a sentence.
   virtual void on_event(const char* name, const std::string& text) = 0;
+
+  /// A step of one request.
+  virtual void on_request(const request_event& /*step*/) {}
 };
 
 } // namespace troupe

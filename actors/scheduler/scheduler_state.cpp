@@ -54,6 +54,13 @@ void scheduler_state::event(const char* what, const std::string& text) const {
     config_.metrics->on_event(what, text);
 }
 
+/// For logs: nothing where nobody has said what the request is called.
+void scheduler_state::request_event_of(request_id id, const char* what, const std::string& text) const {
+  const auto found = owners_.find(id);
+  if (config_.metrics && found != owners_.end() && !found->second.context.id.empty())
+    config_.metrics->on_request({what, found->second.context, text});
+}
+
 // ---------------------------------------------------------------------------------------------------------------
 // Membership
 
@@ -250,7 +257,9 @@ void scheduler_state::tick() {
       doubted_until_ = now() + defaults::reconnect_max;
     event("scheduler-late",
           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(late).count())
-              + " ms in which no lease could run out");
+              + " ms late: this process did not get to run, so no worker was declared dead meanwhile, and "
+                "deaths of workers are noticed as much later. Give it processor time: a limit that is too "
+                "low, a machine that swaps, or one that was suspended");
   }
   next_tick_ = now() + defaults::scheduler_tick;
   renew_lease();
@@ -300,6 +309,8 @@ scheduler_state::admit(const admission_request& request,
   if (error) {
     if (config_.metrics)
       config_.metrics->on_refused(code_of(error));
+    if (config_.metrics && !request.context.id.empty())
+      config_.metrics->on_request({"request-refused", request.context, text_of(error)});
     owners_.erase(request.id); // a replay that is refused has lost its earlier place
     promise.deliver(error);
     return promise;
@@ -311,7 +322,11 @@ scheduler_state::admit(const admission_request& request,
       self_->monitor(owner);
       watched_.push_back(address);
     }
-    owners_[request.id] = {std::move(address), request.gateway, {}};
+    owners_[request.id] = {std::move(address), request.gateway, {}, request.context};
+    request_event_of(request.id, "request-queued",
+                     std::to_string(request.prompt_tokens) + " prompt tokens, "
+                         + std::to_string(request.num_choices) + " choices, attempt "
+                         + std::to_string(request.attempt));
   }
   step();
   return promise;
@@ -320,6 +335,7 @@ scheduler_state::admit(const admission_request& request,
 void scheduler_state::refuse(request_id id, const caf::error& error) {
   if (config_.metrics)
     config_.metrics->on_refused(code_of(error));
+  request_event_of(id, "request-refused", text_of(error));
   owners_.erase(id);
   if (auto found = waiting_.find(id); found != waiting_.end()) {
     found->second.deliver(error);
@@ -336,7 +352,8 @@ void scheduler_state::adopt_places(const worker_hello& hello) {
       waiting_.erase(found);
     }
     admission_.adopt(place);
-    owners_[place.request] = {{}, id, {}};
+    auto& whose = owners_[place.request];
+    whose = {{}, id, {}, std::move(whose.context)};
   }
 }
 
@@ -365,6 +382,7 @@ void scheduler_state::forget(request_id id) {
 }
 
 void scheduler_state::done(request_id id) {
+  request_event_of(id, "request-released", "its place is free");
   forget(id);
   step();
 }
@@ -375,8 +393,14 @@ void scheduler_state::place_requests() {
   for (const auto& [id, worker, num_choices, kv_tokens, waited] : admission_.place(now())) {
     if (config_.metrics)
       config_.metrics->on_admitted(waited);
+    const auto& address = members_.find(worker)->hello.address;
+    request_event_of(
+        id, "request-placed",
+        "on " + address.name + " after "
+            + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count())
+            + " ms in the queue");
     auto found = waiting_.find(id);
-    found->second.deliver(assignment{id, members_.find(worker)->hello.address, num_choices, kv_tokens});
+    found->second.deliver(assignment{id, address, num_choices, kv_tokens});
     waiting_.erase(found);
   }
 }

@@ -68,6 +68,7 @@ struct scheduler_state {
     caf::actor_addr actor; ///< the gateway actor, as long as it is under monitor for this request
     worker_id gateway;     ///< of a gateway that has not said so: 0
     std::optional<time_point> kept_until; ///< the way to the gateway is lost: it may come back until then
+    request_context context;              ///< empty for one that was adopted
   };
 
   void start(pointer actor, scheduler_config settings, scheduler_storage storage);
@@ -95,6 +96,7 @@ struct scheduler_state {
   time_point now() const { return self_->clock().now(); }
 
   void event(const char* what, const std::string& text) const;
+  void request_event_of(request_id id, const char* what, const std::string& text) const;
 
   void raise_term(uint64_t above, const std::string& name);
   void adopt_model();

@@ -56,6 +56,12 @@ void scheduler_state::publish() {
   last_publication_ = now();
   const auto routing = rollout_.route(term_, ++epoch_);
   const auto ready = rollout_.is_complete() && members_.count(worker_role::attention) > 0;
+  if (ready != published_.ready)
+    event(ready ? "cluster-ready" : "cluster-not-ready",
+          std::to_string(members_.count(worker_role::attention)) + " attention workers, "
+              + std::to_string(members_.count(worker_role::expert)) + " expert workers, context of up to "
+              + std::to_string(admission_.longest_context()) + " tokens"
+              + (ready ? "" : "; every expert needs a host, and requests an attention worker"));
   next_ = view_publisher_.change(published_, routing, members_, ready,
                                  static_cast<uint32_t>(admission_.longest_context()), missed_);
   broadcast();

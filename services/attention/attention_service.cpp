@@ -78,7 +78,10 @@ attention_service::attention_service(const service_site& site, const model_sourc
               .layer_experts = worker.engine->shape().layer_experts,
               .scheduler_endpoints = site.scheduler_endpoints,
               .directory = site.directory};
-  site.log.line("attention-ready", description_of(*worker.engine, model, options));
+  site.log.line("attention-ready", description_of(*worker.engine, model, options),
+                {{"model", model.model_name()},
+                 {"kv_tokens", uint64_t{worker.engine->num_blocks()} * worker.engine->block_tokens()},
+                 {"max_num_seqs", options.max_num_seqs}});
   worker.metrics = std::move(metrics);
   actor_ = spawn_attention_worker(site.system, std::move(worker));
 }

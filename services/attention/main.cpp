@@ -5,6 +5,8 @@
 #include "services/process/cluster_process.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/flag_notes.hpp"
+#include "services/process/log_options.hpp"
+#include "services/process/request_lines.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
 
@@ -16,6 +18,7 @@ int run(const std::vector<std::string>& arguments) {
   cluster_options cluster;
   cluster.name = "attention-0";
   attention_options options;
+  log_options logs;
   option_parser parser(
       "troupe-attention",
       "Runs the attention side of a model: KV cache, router, sampling, continuous batching.");
@@ -23,10 +26,12 @@ int run(const std::vector<std::string>& arguments) {
   model.declare(parser);
   options.declare(parser);
   cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
+  logs.declare(parser);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
   stop_signal stop;
+  configure_logs(logs);
   process_log log(cluster.name);
   log_unread_variables(parser, log);
   model_source source = open_model(model);
@@ -36,7 +41,8 @@ int run(const std::vector<std::string>& arguments) {
   auto families = std::make_shared<metrics::registry>(cluster.metrics_prefix,
                                                       metrics::labels{{"model_name", model.model_name()}});
   attention_service attention(process.site(worker_role::attention), source, queue, model, options,
-                              std::make_shared<metrics::attention_families>(families));
+                              std::make_shared<metrics::attention_families>(
+                                  families, [log](const request_event& event) { log_request(log, event); }));
   process.peers().publish(cluster.name, attention.actor());
   attention.join();
   auto scrapes = process.announce(families);

@@ -42,6 +42,8 @@ class session_events final : public session_listener {
     to_->on_prompt_logprobs(tokens);
   }
 
+  void on_placed() override { to_->on_placed(); }
+
   void on_error(const caf::error& error) override {
     const backend_error translated = as_backend_error(error);
     to_->on_error(translated.code, translated.text);
@@ -66,11 +68,12 @@ class session_handle final : public generation_handle {
 class actor_backend final : public generation_backend {
  public:
   actor_backend(caf::actor_system& system, gateway_actor gateway,
-                std::shared_ptr<const std::atomic<uint32_t>> max_model_len)
+                std::shared_ptr<const std::atomic<uint32_t>> max_model_len, request_events log)
       : system_(system),
         gateway_(std::move(gateway)),
         max_model_len_(std::move(max_model_len)),
-        prefix_(uint64_t{std::random_device{}()} << 32) {}
+        prefix_(uint64_t{std::random_device{}()} << 32),
+        log_(std::move(log)) {}
 
   std::unique_ptr<generation_handle> start(generation_job job,
                                            std::shared_ptr<generation_listener> listener) override {
@@ -84,6 +87,8 @@ class actor_backend final : public generation_backend {
     request.follows = job.follows;
     request.tenant = std::move(job.tenant);
     request.weight = job.weight;
+    request.context = std::move(job.context);
+    request.log = log_;
     return std::make_unique<session_handle>(spawn_session(
         system_, gateway_, std::move(request), std::make_shared<session_events>(std::move(listener))));
   }
@@ -140,6 +145,7 @@ class actor_backend final : public generation_backend {
   gateway_actor gateway_;
   const std::shared_ptr<const std::atomic<uint32_t>> max_model_len_;
   const uint64_t prefix_;
+  const request_events log_;
   std::atomic<uint64_t> next_request_{1};
 };
 
@@ -147,8 +153,9 @@ class actor_backend final : public generation_backend {
 
 std::shared_ptr<generation_backend>
 make_actor_backend(caf::actor_system& system, gateway_actor gateway,
-                   std::shared_ptr<const std::atomic<uint32_t>> max_model_len) {
-  return std::make_shared<actor_backend>(system, std::move(gateway), std::move(max_model_len));
+                   std::shared_ptr<const std::atomic<uint32_t>> max_model_len, request_events log) {
+  return std::make_shared<actor_backend>(system, std::move(gateway), std::move(max_model_len),
+                                         std::move(log));
 }
 
 } // namespace troupe

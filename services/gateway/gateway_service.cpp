@@ -15,6 +15,7 @@
 #include "services/metrics/registry.hpp"
 #include "services/options/listen_address.hpp"
 #include "services/process/descriptor_limit.hpp"
+#include "services/process/request_lines.hpp"
 
 namespace troupe {
 
@@ -127,6 +128,13 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   config.limits.max_connections = connections_of(options, site.log);
   config.limits.max_connections_per_peer = options.max_connections_per_peer;
   config.warn = [log = site.log](const std::string& line) { log.line("request-warning", line); };
+  try {
+    access_ = std::make_shared<access_log>(options.access_log, site.log);
+  } catch (const std::runtime_error& error) {
+    throw option_error("--access-log: " + std::string(error.what()));
+  }
+  config.access = [access = access_](const http::access_record& record) { access->write(record); };
+  reloads_.push_back(reload.add([access = access_] { access->reopen(); }));
   auto codec = openai::make_text_codec(std::move(tokenizer), load_template(model, options, site.log));
   // The workers may take less than the model was made for: what their KV caches hold, or what their own
   // --max-model-len says. The longest that one of them takes is known once they join.
@@ -144,9 +152,11 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
                                        .scheduler_endpoints = site.scheduler_endpoints,
                                        .directory = site.directory,
                                        .on_context = std::move(on_context)});
-  server_ =
-      std::make_unique<http_server>(std::move(config), make_actor_backend(site.system, actor_, max_model_len),
-                                    std::move(codec), std::make_shared<gateway_metrics>(std::move(families)));
+  server_ = std::make_unique<http_server>(
+      std::move(config),
+      make_actor_backend(site.system, actor_, max_model_len,
+                         [log = site.log](const request_event& event) { log_request(log, event); }),
+      std::move(codec), std::make_shared<gateway_metrics>(std::move(families)));
   if (!options.api_key_file.empty()) {
     // What cannot be read is told by whoever calls, and the keys stay as they are.
     reloads_.push_back(reload.add([this, options, log = site.log] {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/gateway/gateway.hpp"
+#include "services/gateway/access_log.hpp"
 #include "services/gateway/http/http_server.hpp"
 #include "services/metrics/registry.hpp"
 #include "services/options/role_options.hpp"
@@ -45,6 +46,7 @@ class gateway_service {
  private:
   service_site site_;
   gateway_actor actor_;
+  std::shared_ptr<access_log> access_;
   std::unique_ptr<http_server> server_;
   std::vector<reload_signal::registration> reloads_;
   std::optional<membership> membership_;

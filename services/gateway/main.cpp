@@ -6,6 +6,7 @@
 #include "services/process/cluster_entry.hpp"
 #include "services/process/cluster_process.hpp"
 #include "services/process/flag_notes.hpp"
+#include "services/process/log_options.hpp"
 #include "services/process/reload_signal.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
@@ -18,16 +19,19 @@ int run(const std::vector<std::string>& arguments) {
   cluster_options cluster;
   cluster.name = "gateway-0";
   gateway_options options;
+  log_options logs;
   option_parser parser("troupe-gateway", "Serves the REST API of a cluster.");
   parser.positional("MODEL_DIR", "Hugging Face model folder: tokenizer, chat template, config",
                     &model.model_dir);
   model.declare(parser);
   options.declare(parser);
   cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/true);
+  logs.declare(parser);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
   stop_signal stop;
+  configure_logs(logs);
   process_log log(cluster.name);
   reload_signal reload(log);
   log_unread_variables(parser, log);
@@ -42,7 +46,8 @@ int run(const std::vector<std::string>& arguments) {
   process.peers().publish(cluster.name, gateway.actor());
   gateway.join();
   std::string url = "http://" + host_port_text(options.host, gateway.http_port());
-  log.line("listening", url + ", peers at " + process.peers().endpoint());
+  log.line("listening", url + ", peers at " + process.peers().endpoint(),
+           {{"model", model.model_name()}, {"url", url}});
   report_ready(cluster, url);
   const bool at_terminal = stop.wait() == SIGINT; // no load balancer has to hear of it
   const std::chrono::seconds lame_duck{at_terminal ? 0 : options.lame_duck};

@@ -20,8 +20,9 @@ double seconds_of(uint64_t ns) {
 
 } // namespace
 
-attention_families::attention_families(std::shared_ptr<registry> families)
+attention_families::attention_families(std::shared_ptr<registry> families, request_events requests)
     : families_(std::move(families)),
+      requests_(std::move(requests)),
       running_(families_->gauge("num_requests_running", "Sequences in the running batch")),
       waiting_(families_->gauge("num_sequences_waiting",
                                 "Assigned sequences that wait for a seat or for KV blocks")),
@@ -93,6 +94,11 @@ void attention_families::on_expert_retry(ec code) {
 
 void attention_families::on_hedge() {
   hedges_.Increment();
+}
+
+void attention_families::on_request(const request_event& step) {
+  if (requests_)
+    requests_(step);
 }
 
 } // namespace troupe::metrics

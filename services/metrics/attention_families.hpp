@@ -12,13 +12,15 @@ namespace troupe::metrics {
 /// The attention worker's reports as metric families; the list is in README.md.
 class attention_families final : public attention_metrics {
  public:
-  explicit attention_families(std::shared_ptr<registry> families);
+  /// @param requests  hears what becomes of each request; may be empty
+  explicit attention_families(std::shared_ptr<registry> families, request_events requests = {});
 
   void on_iteration(const iteration& done) override;
   void on_level(const level& now) override;
   void on_tokens(uint32_t computed, uint32_t sampled) override;
   void on_start(uint64_t queue_ns) override;
   void on_failure(ec code) override;
+  void on_request(const request_event& step) override;
   void on_preemption() override;
   void on_expert_batch(uint32_t layer, uint32_t num_rows, uint64_t elapsed_ns) override;
   void on_expert_retry(ec code) override;
@@ -26,6 +28,7 @@ class attention_families final : public attention_metrics {
 
  private:
   std::shared_ptr<registry> families_;
+  request_events requests_;
   prometheus::Gauge& running_;
   prometheus::Gauge& waiting_;
   prometheus::Gauge& kv_usage_;

@@ -31,9 +31,11 @@ double balancedness(const placement& experts) {
   return num_layers == 0 ? 0 : sum / static_cast<double>(num_layers);
 }
 
-scheduler_families::scheduler_families(std::shared_ptr<registry> families, event_log log)
+scheduler_families::scheduler_families(std::shared_ptr<registry> families, event_log log,
+                                       request_events requests)
     : families_(std::move(families)),
       log_(std::move(log)),
+      requests_(std::move(requests)),
       waiting_(families_->gauge("num_requests_waiting", "Requests that wait for a place")),
       placed_(families_->gauge("num_requests_placed", "Requests that have a place on an attention worker")),
       epoch_(families_->gauge("placement_epoch", "Publications of the placement within the term")),
@@ -80,6 +82,11 @@ void scheduler_families::on_fenced(fence_reason reason) {
 void scheduler_families::on_event(const char* name, const std::string& text) {
   if (log_)
     log_(name, text);
+}
+
+void scheduler_families::on_request(const request_event& step) {
+  if (requests_)
+    requests_(step);
 }
 
 } // namespace troupe::metrics

@@ -19,8 +19,9 @@ class scheduler_families final : public scheduler_metrics {
  public:
   using event_log = std::function<void(const char* name, const std::string& text)>;
 
-  /// @param log  may be empty
-  explicit scheduler_families(std::shared_ptr<registry> families, event_log log = {});
+  /// @param log, requests  may be empty
+  explicit scheduler_families(std::shared_ptr<registry> families, event_log log = {},
+                              request_events requests = {});
 
   void on_requests(size_t num_queued, size_t num_placed) override;
   void on_admitted(std::chrono::nanoseconds waited) override;
@@ -28,10 +29,12 @@ class scheduler_families final : public scheduler_metrics {
   void on_published(const placement& experts, bool ready) override;
   void on_fenced(fence_reason reason) override;
   void on_event(const char* name, const std::string& text) override;
+  void on_request(const request_event& step) override;
 
  private:
   std::shared_ptr<registry> families_;
   event_log log_;
+  request_events requests_;
   prometheus::Gauge& waiting_;
   prometheus::Gauge& placed_;
   prometheus::Gauge& epoch_;

@@ -72,6 +72,7 @@ option_parser every_flag_of_servers() {
   static scheduler_options scheduler;
   static cluster_options cluster;
   static up_options up;
+  static log_options logs;
   model.declare(parser);
   gateway.declare(parser);
   attention.declare(parser);
@@ -79,6 +80,7 @@ option_parser every_flag_of_servers() {
   scheduler.declare(parser, expert_worker_count::awaited, /*can_wait=*/true);
   cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
   up.declare(parser);
+  logs.declare(parser);
   return parser;
 }
 

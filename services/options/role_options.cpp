@@ -152,6 +152,10 @@ void gateway_options::declare(option_parser& parser) {
               &chat_template_file);
   parser.text("metrics-prefix", "PREFIX", "prefix of metric names; 'vllm:' makes vLLM's dashboards work",
               &metrics_prefix);
+  parser.text("access-log", "FILE|-|off",
+              "where one line for each HTTP request goes: a file, opened anew at SIGHUP, or stderr; those of "
+              "probes and scrapes that went well are at level debug",
+              &access_log);
   parser.toggle("trust-request-chat-template",
                 "let requests bring a chat template of their own (`chat_template`)",
                 &trust_request_chat_template);
@@ -303,6 +307,14 @@ void up_options::declare(option_parser& parser) {
                 &metrics_port, 0, 65535);
   parser.toggle("shared-memory", "use shared memory between the processes, or TCP where /dev/shm has no room",
                 &shared_memory);
+}
+
+void log_options::declare(option_parser& parser) {
+  parser.choice("log-level", {"debug", "info", "warning", "error"},
+                "lines of the log that are written: these and more serious ones; debug has each step of a "
+                "request",
+                &level);
+  parser.choice("log-format", {"text", "json"}, "what a line of the log is", &format);
 }
 
 void cluster_options::declare(option_parser& parser, bool is_scheduler, bool is_gateway) {

@@ -63,6 +63,7 @@ struct gateway_options {
   uint32_t text_threads = 4;
   uint32_t template_processes = 4;
   bool trust_request_chat_template = false;
+  std::string access_log = "-"; ///< a file; "-": stderr; "off": none
   std::vector<std::string>
       allowed_origins; ///< for CORS, as browsers write them; "*": all; empty: CORS is off
 
@@ -122,6 +123,14 @@ struct up_options {
   std::string run_dir;       ///< empty: a new folder
   uint32_t metrics_port = 0; ///< of the scheduler; 0: none
   bool shared_memory = false;
+
+  void declare(option_parser& parser);
+};
+
+/// What a program writes to its log; for `configure` see services/process/log_options.hpp.
+struct log_options {
+  std::string level = "info";
+  std::string format = "text";
 
   void declare(option_parser& parser);
 };

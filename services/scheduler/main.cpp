@@ -7,6 +7,8 @@
 #include "services/process/cluster_process.hpp"
 #include "services/process/exit_deadline.hpp"
 #include "services/process/flag_notes.hpp"
+#include "services/process/log_options.hpp"
+#include "services/process/request_lines.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"
@@ -22,15 +24,18 @@ int run(const std::vector<std::string>& arguments) {
   cluster.listen = "127.0.0.1:7000";
   cluster.name = "scheduler-0";
   scheduler_options options;
+  log_options logs;
   option_parser parser("troupe-scheduler",
                        "Admits requests, assigns them, and places the experts of a cluster.");
   options.declare(parser, expert_worker_count::awaited, /*can_wait=*/true);
   cluster.declare(parser, /*is_scheduler=*/true, /*is_gateway=*/false);
+  logs.declare(parser);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
   options.check();
   stop_signal stop;
+  configure_logs(logs);
   process_log log(cluster.name);
   log_unread_variables(parser, log);
   cluster_process process(cluster, "", log);
@@ -54,7 +59,9 @@ int run(const std::vector<std::string>& arguments) {
   }
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
   scheduler_service scheduler(
-      process.system(), options, std::make_shared<metrics::scheduler_families>(families, events),
+      process.system(), options,
+      std::make_shared<metrics::scheduler_families>(
+          families, events, [log](const request_event& event) { log_request(log, event); }),
       std::make_shared<metrics::rebalancer_families>(families, events), std::move(from));
   process.peers().publish("history", scheduler.history());
   process.peers().publish("rebalancer", scheduler.rebalancer());

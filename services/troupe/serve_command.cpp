@@ -19,7 +19,9 @@
 #include "services/process/cluster_entry.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/flag_notes.hpp"
+#include "services/process/log_options.hpp"
 #include "services/process/reload_signal.hpp"
+#include "services/process/request_lines.hpp"
 #include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"
 #include "services/troupe/commands.hpp"
@@ -57,6 +59,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   attention_options attention_flags;
   expert_options expert_flags;
   scheduler_options scheduler_flags;
+  log_options logs;
   option_parser parser("troupe serve",
                        "Serves a model over an OpenAI-compatible REST API, all in one process.");
   parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
@@ -66,10 +69,12 @@ int serve_command(const std::vector<std::string>& arguments) {
   expert_flags.declare(parser, /*has_peers=*/false);
   // The one expert worker of this process: the scheduler would wait for further ones for ever.
   scheduler_flags.declare(parser, expert_worker_count::fixed);
+  logs.declare(parser);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
   stop_signal stop;
+  configure_logs(logs);
   process_log log("troupe");
   reload_signal reload(log);
   log_unread_variables(parser, log);
@@ -92,6 +97,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   auto families = std::make_shared<metrics::registry>(gateway_flags.metrics_prefix,
                                                       metrics::labels{{"model_name", model.model_name()}});
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
+  auto requests = [log](const request_event& event) { log_request(log, event); };
   std::optional<succession> from;
   if (!scheduler_flags.state_dir.empty()) {
     from = take_state(scheduler_flags, "troupe", {});
@@ -100,13 +106,14 @@ int serve_command(const std::vector<std::string>& arguments) {
     }
   }
   scheduler_service scheduler(
-      system, scheduler_flags, std::make_shared<metrics::scheduler_families>(families, events),
+      system, scheduler_flags, std::make_shared<metrics::scheduler_families>(families, events, requests),
       std::make_shared<metrics::rebalancer_families>(families, events), std::move(from));
   expert_service expert(site(worker_role::expert, "expert-0"), source, queue, expert_flags,
                         expert_peers::none, weight_origin::files,
                         std::make_shared<metrics::expert_families>(families));
   attention_service attention(site(worker_role::attention, "attention-0"), source, queue, model,
-                              attention_flags, std::make_shared<metrics::attention_families>(families));
+                              attention_flags,
+                              std::make_shared<metrics::attention_families>(families, requests));
   gateway_service gateway(site(worker_role::gateway, "gateway-0"), source, model, gateway_flags,
                           kernels::name_of(queue->instruction_set()), families, reload);
   directory.publish("history", scheduler.history());
@@ -118,7 +125,8 @@ int serve_command(const std::vector<std::string>& arguments) {
   expert.join();
   attention.join();
   gateway.join();
-  log.line("listening", "http://" + host_port_text(gateway_flags.host, gateway.http_port()));
+  const std::string url = "http://" + host_port_text(gateway_flags.host, gateway.http_port());
+  log.line("listening", url, {{"model", model.model_name()}, {"url", url}});
   const bool at_terminal = stop.wait() == SIGINT; // no load balancer has to hear of it
   const bool fault = stop_signal::exit_status() != 0;
   const std::chrono::seconds lame_duck{at_terminal || fault ? 0 : gateway_flags.lame_duck};

@@ -62,8 +62,8 @@ bool obeyed(int status) {
 
 } // namespace
 
-supervisor::supervisor(std::filesystem::path run_dir, log_function log)
-    : run_dir_(std::move(run_dir)), log_(std::move(log)) {
+supervisor::supervisor(std::filesystem::path run_dir, log_function log, crash_limits crashes)
+    : run_dir_(std::move(run_dir)), log_(std::move(log)), crashes_(crashes) {
   sigset_t set = supervised_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -145,7 +145,10 @@ std::optional<std::string> supervisor::wait_ready(const std::string& name,
     for (const auto& [failed_name, failed] : children_) {
       if (failed.hopeless) {
         throw std::runtime_error(
-            failed_name + " ended before it was ready; starts: " + std::to_string(failed.failed_starts));
+            failed_name
+            + (failed.was_ready
+                   ? " dies again and again; deaths: " + std::to_string(failed.deaths.size())
+                   : " ended before it was ready; starts: " + std::to_string(failed.failed_starts)));
       }
     }
     if (clock::now() >= until) {
@@ -158,12 +161,12 @@ std::optional<std::string> supervisor::wait_ready(const std::string& name,
 }
 
 int supervisor::run(std::chrono::milliseconds grace) {
-  while (!stopping_) {
+  while (!stopping_ && !gave_up_) {
     poll_once(next_restart(clock::now() + std::chrono::hours{1}));
     restart_due();
   }
   log_("stopping");
-  return stop_all(grace) ? 0 : 1;
+  return stop_all(grace) && !gave_up_ ? 0 : 1;
 }
 
 supervisor::clock::time_point supervisor::next_restart(clock::time_point at_most) const {
@@ -286,13 +289,24 @@ void supervisor::bury(const std::string& name, child& c, int status) {
     c.hopeless =
         c.failed_starts == max_failed_starts || (WIFEXITED(status) && WEXITSTATUS(status) == usage_status);
   }
+  auto now = clock::now();
+  if (c.was_ready) {
+    c.deaths.push_back(now);
+    while (now - c.deaths.front() > crashes_.window) {
+      c.deaths.pop_front();
+    }
+    c.hopeless = c.deaths.size() >= crashes_.most;
+    gave_up_ = gave_up_ || c.hopeless;
+  }
   if (c.hopeless) {
-    log_(name + " " + exit_text(status));
+    log_(name + " " + exit_text(status)
+         + (c.was_ready ? "; giving up: it has died " + std::to_string(c.deaths.size()) + " times within "
+                              + std::to_string(crashes_.window.count()) + " s"
+                        : ""));
     return;
   }
-  auto now = clock::now();
-  c.pause =
-      now - c.started > settled || c.pause.count() == 0 ? first_pause : std::min(c.pause * 2, longest_pause);
+  const auto longest = c.deaths.size() >= crashes_.patient ? crashes_.longest_pause : longest_pause;
+  c.pause = now - c.started > settled || c.pause.count() == 0 ? first_pause : std::min(c.pause * 2, longest);
   c.restart_at = now + c.pause;
   log_(name + " " + exit_text(status) + "; starting it again in " + std::to_string(c.pause.count()) + " ms");
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -27,19 +28,28 @@ struct child_spec {
   std::function<std::vector<std::string>(const std::string& line)> on_ready;
 };
 
+/// When a child that was ready dies so often that starting it again mends nothing.
+struct crash_limits {
+  std::chrono::seconds window{600};
+  size_t patient = 6; ///< from so many deaths in the window on, pauses grow to `longest_pause`
+  size_t most = 16;   ///< with so many all is stopped, and run() returns 1
+  std::chrono::milliseconds longest_pause{30000};
+};
+
 /// Runs children until SIGTERM or SIGINT. Not thread-safe: one thread constructs it and calls run(). It
 /// blocks SIGTERM, SIGINT, SIGHUP and SIGCHLD for the process, so it must be constructed before any thread
 /// starts.
 ///
 /// A child that dies is started again after a pause that doubles from 100 ms to 800 ms while it dies within
-/// ten seconds of its start: less than the 2 s for which requests wait for a scheduler that is away. Children
-/// get SIGTERM when the supervisor itself dies.
+/// ten seconds of its start: less than the 2 s for which requests wait for a scheduler that is away. One that
+/// goes on dying waits longer, and at last the supervisor gives up (`crash_limits`). Children get SIGTERM
+/// when the supervisor itself dies.
 class supervisor {
  public:
   using log_function = std::function<void(const std::string& line)>;
 
   /// @param run_dir  gets pids.json: process name → pid, replaced atomically whenever it changes
-  supervisor(std::filesystem::path run_dir, log_function log);
+  supervisor(std::filesystem::path run_dir, log_function log, crash_limits crashes = {});
   /// Stops what run() has not stopped, and kills what has not ended two seconds later.
   ~supervisor();
   supervisor(const supervisor&) = delete;
@@ -55,9 +65,10 @@ class supervisor {
   /// ready dies for the third time or refuses its command line (status 2), which no further start would mend
   std::optional<std::string> wait_ready(const std::string& name, std::chrono::milliseconds deadline);
 
-  /// Supervises until SIGTERM or SIGINT, then stops all children: the same signal phase by phase, SIGKILL for
-  /// what is left `grace` after the first, or when a second signal comes.
-  /// @returns 0, or 1 when a child had to be killed or ended badly while stopping
+  /// Supervises until SIGTERM or SIGINT, or until a child has died too often, then stops all children: the
+  /// same signal phase by phase, SIGKILL for what is left `grace` after the first, or when a second signal
+  /// comes.
+  /// @returns 0, or 1 when a child had to be killed or ended badly while stopping, or died too often
   int run(std::chrono::milliseconds grace);
 
  private:
@@ -76,6 +87,7 @@ class supervisor {
     clock::time_point started;
     clock::time_point restart_at; ///< when pid is 0
     std::chrono::milliseconds pause{0};
+    std::deque<clock::time_point> deaths; ///< of those since it was ready first, in the window
   };
 
   void spawn(child& c);
@@ -93,7 +105,9 @@ class supervisor {
 
   std::filesystem::path run_dir_;
   log_function log_;
+  crash_limits crashes_;
   int signal_fd_ = -1;
+  bool gave_up_ = false;
   bool stopping_ = false;
   bool impatient_ = false; // a second signal has come
   int stop_with_ = SIGTERM;

@@ -18,6 +18,7 @@
 #include "services/options/processors.hpp"
 #include "services/options/role_options.hpp"
 #include "services/process/flag_notes.hpp"
+#include "services/process/log_options.hpp"
 #include "services/process/model_source.hpp"
 #include "services/process/process_log.hpp"
 #include "services/process/stop_signal.hpp"
@@ -99,6 +100,23 @@ fs::path write_secret(const fs::path& run_dir) {
   return file;
 }
 
+/// Removes a file at the end of its scope.
+class file_remover {
+ public:
+  explicit file_remover(fs::path file) : file_(std::move(file)) {}
+
+  ~file_remover() {
+    std::error_code ignored;
+    fs::remove(file_, ignored);
+  }
+
+  file_remover(const file_remover&) = delete;
+  file_remover& operator=(const file_remover&) = delete;
+
+ private:
+  fs::path file_;
+};
+
 /// Two clusters in one folder would overwrite each other's pids: an advisory lock that ends with this
 /// process.
 class run_dir_lock {
@@ -139,6 +157,7 @@ int up_command(const std::vector<std::string>& arguments) {
   attention_options attention;
   expert_options expert;
   scheduler_options scheduler;
+  log_options logs;
   option_parser parser("troupe up", "Starts and supervises a local cluster of separate processes.");
   parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
   up.declare(parser);
@@ -148,6 +167,7 @@ int up_command(const std::vector<std::string>& arguments) {
   expert.declare(parser);
   scheduler.expert_workers = 2;
   scheduler.declare(parser, expert_worker_count::started);
+  logs.declare(parser);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
@@ -163,6 +183,7 @@ int up_command(const std::vector<std::string>& arguments) {
                        + std::to_string(gateway.management_port));
   }
   stop_signal stop; // the first packing of a cache takes minutes; from then on the supervisor listens
+  configure_logs(logs);
   process_log log("troupe-up");
   // Told once, here: the children inherit what is left.
   log_unread_variables(parser, log);
@@ -186,6 +207,7 @@ int up_command(const std::vector<std::string>& arguments) {
   }
   run_dir_lock lock(run_dir);
   fs::path secret = write_secret(run_dir);
+  const file_remover forget_secret(secret); // behind the children's end: those that are started anew read it
   if (scheduler.state_dir.empty()) {
     scheduler.state_dir = (run_dir / "state").string();
   }
@@ -232,7 +254,8 @@ int up_command(const std::vector<std::string>& arguments) {
     spec.argv.insert(spec.argv.end(), flags.words().begin(), flags.words().end());
     for (const std::string& word :
          {std::string("--name"), name, std::string("--secret-file"), secret.string(),
-          std::string("--shared-memory"), std::string(up.shared_memory ? "true" : "false")}) {
+          std::string("--shared-memory"), std::string(up.shared_memory ? "true" : "false"),
+          std::string("--log-level"), logs.level, std::string("--log-format"), logs.format}) {
       spec.argv.push_back(word);
     }
     return spec;
@@ -305,6 +328,7 @@ int up_command(const std::vector<std::string>& arguments) {
         .add("key-limits", gateway.key_limits_file)
         .add("chat-template", gateway.chat_template_file)
         .add("trust-request-chat-template", gateway.trust_request_chat_template ? "true" : "false")
+        .add("access-log", gateway.access_log)
         .add("metrics-prefix", gateway.metrics_prefix)
         .add_number("max-connections", gateway.max_connections)
         .add_number("max-connections-per-peer", gateway.max_connections_per_peer)

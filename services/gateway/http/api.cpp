@@ -334,6 +334,7 @@ const route& find_route(std::string_view method, std::string_view path, std::str
 
 response error_response(const api_error& error) {
   response answer = json_response(error.status, openai::error_body(error));
+  answer.error = error.what();
   if (error.retry_after > 0)
     answer.headers.emplace_back("retry-after", std::to_string(error.retry_after));
   return answer;

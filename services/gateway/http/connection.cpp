@@ -10,6 +10,7 @@
 #include "services/gateway/http/forwarded_for.hpp"
 #include "services/gateway/http/request_id.hpp"
 #include "services/gateway/http/request_target.hpp"
+#include "services/options/option_parser.hpp"
 
 namespace troupe::http {
 
@@ -49,6 +50,9 @@ connection::connection(asio::ip::tcp::socket socket, api& shared, connection_lim
       watch_timer_(stream_.get_executor()),
       watch_ended_(stream_.get_executor()) {
   shared_.metrics->connection_opened();
+  beast::error_code unknown;
+  if (const auto from = stream_.socket().remote_endpoint(unknown); !unknown)
+    client_ = host_port_text(from.address().to_string(), from.port());
 }
 
 connection::~connection() {
@@ -65,6 +69,7 @@ task<void> connection::run() {
       break;
     idle_ = false;
     more = co_await serve_request();
+    tell_access();
     idle_ = true;
     ticket_.reset();
     place_->end_request();
@@ -125,6 +130,8 @@ task<bool> connection::wait_for_request() {
 
 void connection::begin_request() {
   incoming_ = request{};
+  record_ = access_record{};
+  begun_ = std::chrono::steady_clock::now();
   origin_.clear();
   route_name_ = "other";
   body_limit_ = limits_.bounds.max_body_bytes;
@@ -225,6 +232,10 @@ void connection::note_header() {
     incoming_.path.pop_back();
   const std::string_view id = view(message["x-request-id"]);
   incoming_.id = is_sane_request_id(id) ? std::string(id) : draw_request_id();
+  if (const std::string_view trace = view(message["traceparent"]); is_valid_traceparent(trace))
+    incoming_.traceparent = trace;
+  record_.method = incoming_.method;
+  record_.path = incoming_.path;
   origin_ = view(message[bhttp::field::origin]);
 }
 
@@ -276,6 +287,7 @@ void connection::check_client(response& early) {
   const network_address client = forwarded_client(peer_, forwarded, shared_.config.trusted_proxies);
   if (client == peer_)
     return; // its own, such as a probe's
+  record_.client = client.text();
   ticket_ = limits_.clients.begin(client);
   if (ticket_)
     return;

@@ -50,6 +50,8 @@ class connection final : public exchange, public std::enable_shared_from_this<co
 
   const request& incoming() const override { return incoming_; }
 
+  access_record& record() override { return record_; }
+
   void drop_body() override;
 
   boost::asio::any_io_executor executor() override { return stream_.get_executor(); }
@@ -103,6 +105,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   bool origin_is_allowed() const;
   task<bool> write_parts(std::string_view bytes);
   task<bool> write_bytes(std::string_view bytes);
+  void tell_access();
   void note_write_error(const boost::system::error_code& error);
   bool keeps_alive() const;
   void watch_on();
@@ -119,6 +122,7 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   std::chrono::steady_clock::time_point header_deadline_; // of the request that is awaited or read
   bool has_asked_ = false;                                // a request's header has come
   std::optional<body_parser> parser_;
+  std::string client_; // its address and port
   bool idle_ = true;
   bool draining_ = false;
   bool gone_ = false;
@@ -130,6 +134,8 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   // The request in progress.
   client_requests::ticket ticket_;
   request incoming_;
+  access_record record_;
+  std::chrono::steady_clock::time_point begun_;
   std::string origin_;
   const char* route_name_ = "other";
   size_t body_limit_ = 0;

@@ -77,6 +77,8 @@ task<void> connection::send(response answer) {
     co_return;
   }
   answered_ = true;
+  record_.status = answer.status;
+  record_.error = answer.error;
   bhttp::response<bhttp::empty_body> message;
   message.result(answer.status);
   message.version(http_1_0_ ? 10 : 11);
@@ -103,6 +105,7 @@ task<void> connection::send(response answer) {
 
 task<bool> connection::begin_stream(std::string content_type, header_list headers) {
   answered_ = true;
+  record_.status = 200;
   chunked_ = !http_1_0_;
   bhttp::response<bhttp::empty_body> message;
   message.result(bhttp::status::ok);
@@ -160,8 +163,9 @@ task<bool> connection::write_bytes(std::string_view bytes) {
     co_return false;
   stream_.expires_after(limits_.bounds.write);
   beast::error_code error;
-  co_await asio::async_write(stream_, asio::buffer(bytes.data(), bytes.size()),
-                             redirect_error(use_awaitable, error));
+  record_.bytes += co_await asio::async_write(stream_, asio::buffer(bytes.data(), bytes.size()),
+                                              redirect_error(use_awaitable, error));
+  record_.total_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
   if (error)
     note_write_error(error);
   co_return !error;
@@ -171,6 +175,24 @@ void connection::note_write_error(const boost::system::error_code& error) {
   if (error == beast::error::timeout)
     too_slow_ = true;
   note_end();
+}
+
+/// The one hook of the access log: a request's answer has ended, or there will be none.
+void connection::tell_access() {
+  if (!shared_.config.access || (record_.method.empty() && !answered_))
+    return;
+  if (!answered_)
+    record_.status = 499; // as nginx says it
+  if (gone_ && record_.error.empty())
+    record_.error = too_slow_ ? "the client did not read in time" : "the client left before the end";
+  if (!answered_ || gone_)
+    record_.total_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  if (record_.client.empty())
+    record_.client = client_;
+  record_.key_name = incoming_.key_name;
+  record_.request_id = incoming_.id;
+  record_.traceparent = incoming_.traceparent;
+  shared_.config.access(record_);
 }
 
 void connection::note_end() {

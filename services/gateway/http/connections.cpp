@@ -7,6 +7,7 @@
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/request_id.hpp"
 #include "services/metrics/http_date.hpp"
+#include "services/options/option_parser.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 
@@ -93,6 +94,15 @@ void connections::turn_away(tcp::socket socket, bool peer_full) {
       + "content-type: application/json\r\nx-request-id: " + draw_request_id()
       + "\r\ncontent-length: " + std::to_string(refusal.body.size()) + "\r\n\r\n" + refusal.body;
   error_code ignored;
+  if (shared_.config.access) {
+    access_record record;
+    record.method = record.path = "-"; // not read
+    record.status = peer_full ? 429 : 503;
+    record.error = refusal.error;
+    if (const auto from = socket.remote_endpoint(ignored); !ignored)
+      record.client = host_port_text(from.address().to_string(), from.port());
+    shared_.config.access(record);
+  }
   socket.non_blocking(true, ignored);
   socket.write_some(asio::buffer(answer), ignored);
 }

@@ -9,17 +9,20 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
+#include "services/gateway/http/access_record.hpp"
+
 namespace troupe::http {
 
 template <class T>
 using task = boost::asio::awaitable<T>;
 
 struct request {
-  std::string method;   ///< "GET"
-  std::string path;     ///< percent-decoded, without query
-  std::string query;    ///< as it was sent, without "?"
-  std::string id;       ///< x-request-id, the client's or ours
-  std::string key_name; ///< of the API key that was sent; empty where none is needed
+  std::string method;      ///< "GET"
+  std::string path;        ///< percent-decoded, without query
+  std::string query;       ///< as it was sent, without "?"
+  std::string id;          ///< x-request-id, the client's or ours
+  std::string traceparent; ///< of W3C Trace Context; empty: none was sent that is valid
+  std::string key_name;    ///< of the API key that was sent; empty where none is needed
   std::string body;
 };
 
@@ -30,6 +33,7 @@ struct response {
   std::string body;
   std::string content_type = "application/json";
   header_list headers;
+  std::string error{}; ///< what went wrong, for the log
 };
 
 /// An answer in JSON.
@@ -49,6 +53,8 @@ class exchange {
  public:
   virtual ~exchange() = default;
   virtual const request& incoming() const = 0;
+  /// What the access log will say of it; handlers add what they know.
+  virtual access_record& record() = 0;
   /// Frees the request's body: it has been read, and its room is wanted.
   virtual void drop_body() = 0;
   virtual boost::asio::any_io_executor executor() = 0;

@@ -80,6 +80,7 @@ class run {
       going = co_await advance(events);
     }
     co_await client_.unwatch();
+    describe(client_.record());
     if (client_.gone() || too_slow_)
       shared_.metrics->client_gone(too_slow_ || client_.too_slow());
     else
@@ -97,6 +98,31 @@ class run {
     std::optional<clock::time_point> first_token;
     clock::time_point last_token;
   };
+
+  /// What the access log says of it.
+  void describe(access_record& record) const {
+    const auto since_arrival = [this](clock::time_point at) {
+      return std::chrono::duration<double>(at - arrival_).count();
+    };
+    const openai::token_usage used = usage();
+    record.prompt_tokens = used.prompt_tokens;
+    record.output_tokens = used.completion_tokens;
+    if (const auto placed = queue_.placed_at())
+      record.queue_seconds = since_arrival(*placed);
+    std::optional<clock::time_point> first;
+    for (const auto& one : tracks_) {
+      if (one->first_token && (!first || *one->first_token < *first))
+        first = one->first_token;
+      if (one->ended)
+        record.finish += (record.finish.empty() ? "" : ",") + std::string(one->state.reason());
+    }
+    if (first)
+      record.first_token_seconds = since_arrival(*first);
+    if (error_)
+      record.error = error_->what();
+    else if (too_slow_)
+      record.error = "the client did not read in time";
+  }
 
   /// Only a stream can fall behind its client; of other answers no more waits than they may have.
   size_t most_waiting_bytes() const {
@@ -146,7 +172,8 @@ class run {
                              /*open_ended=*/!plan_.options.max_tokens.has_value(),
                              /*follows=*/has_begun_,
                              permit_.name(),
-                             permit_.weight()};
+                             permit_.weight(),
+                             {client_.incoming().id, client_.incoming().traceparent}};
       handles_.push_back(shared_.backend->start(std::move(ordered), queue_.listener(job)));
     }
   }

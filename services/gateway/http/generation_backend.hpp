@@ -16,6 +16,7 @@
 #include "actors/error.hpp"
 #include "actors/history/history_messages.hpp"
 #include "actors/rebalancer/rebalancer_messages.hpp"
+#include "actors/request_context.hpp"
 
 namespace troupe {
 
@@ -29,6 +30,7 @@ struct generation_job {
   bool follows = false;    ///< another prompt of the same request has a token already
   std::string tenant;      ///< the name of the client's API key: it waits in turn with others
   uint32_t weight = 1;     ///< turns for each one of a tenant of weight 1
+  request_context context{};
 };
 
 /// Hears what becomes of a job. Called on the backend's threads; an implementation hands over and returns, it
@@ -46,6 +48,10 @@ class generation_listener {
                          finish_reason reason) = 0;
   /// Of prompt positions 1.., once, before the first token, when asked for.
   virtual void on_prompt_logprobs(const std::vector<generated_token>& tokens) = 0;
+
+  /// It has got its first place on a worker. Once, before its first token.
+  virtual void on_placed() {}
+
   /// The job failed as a whole.
   virtual void on_error(ec code, const std::string& text) = 0;
 };

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "services/gateway/http/access_record.hpp"
 #include "services/gateway/http/api_keys.hpp"
 #include "services/gateway/http/generation_backend.hpp"
 #include "services/gateway/http/host_policy.hpp"
@@ -77,6 +78,7 @@ struct http_server_config {
   std::map<std::string, std::string> details; ///< further fields of /version: instruction set, dtype
   /// Takes one line about a request that was answered but looks wrong; called from any thread. Empty: nobody.
   std::function<void(const std::string&)> warn;
+  http::access_listener access; ///< gets each request once its answer has ended
   http_limits limits;
 };
 

@@ -26,6 +26,8 @@ class kept_answer final : public exchange {
 
   const request& incoming() const override { return incoming_; }
 
+  access_record& record() override { return record_; }
+
   void drop_body() override {}
 
   boost::asio::any_io_executor executor() override { return executor_; }
@@ -58,6 +60,7 @@ class kept_answer final : public exchange {
  private:
   boost::asio::any_io_executor executor_;
   request incoming_;
+  access_record record_;
   response answer_;
 };
 

@@ -27,4 +27,26 @@ bool is_sane_request_id(std::string_view id) {
   return !id.empty() && id.size() <= 128 && std::all_of(id.begin(), id.end(), sane);
 }
 
+bool is_valid_traceparent(std::string_view text) {
+  constexpr size_t length = 55; // 2 + 1 + 32 + 1 + 16 + 1 + 2
+  if (text.size() < length || text.size() > 128)
+    return false;
+  const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  for (size_t i = 0; i < length; ++i)
+    if (i == 2 || i == 35 || i == 52 ? text[i] != '-' : !is_hex(text[i]))
+      return false;
+  const auto is_zero = [](std::string_view id) {
+    return id.find_first_not_of('0') == std::string_view::npos;
+  };
+  if (text.starts_with("ff") || is_zero(text.substr(3, 32)) || is_zero(text.substr(36, 16)))
+    return false;
+  const std::string_view rest = text.substr(length);
+  if (text.starts_with("00"))
+    return rest.empty();
+  // Later versions may say more, behind a dash.
+  return rest.empty() || (rest.front() == '-' && std::all_of(rest.begin(), rest.end(), [&](char c) {
+                            return c == '-' || is_hex(c);
+                          }));
+}
+
 } // namespace troupe::http

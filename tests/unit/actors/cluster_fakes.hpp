@@ -173,6 +173,11 @@ struct recording_metrics : scheduler_metrics {
   std::map<fence_reason, size_t> fences;
   std::vector<std::pair<std::string, std::string>> events;
   std::vector<placement> placements;
+  std::vector<std::string> requests; ///< "id event text"
+
+  void on_request(const request_event& step) override {
+    requests.push_back(step.request.id + " " + step.name + " " + step.text);
+  }
 
   void on_requests(size_t queued, size_t placed) override {
     num_queued = queued;

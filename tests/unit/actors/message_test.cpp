@@ -63,9 +63,13 @@ sampling_params sample() {
           .bad_words = {{5}, {6, 7}}};
 }
 
+request_context sample_context() {
+  return {"my-id", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"};
+}
+
 template <>
 generation_request sample() {
-  return {sample<sequence_id>(), 4, -2, {1, 2, 3}, {4, 5}, sample<sampling_params>()};
+  return {sample<sequence_id>(), 4, -2, {1, 2, 3}, {4, 5}, sample<sampling_params>(), sample_context()};
 }
 
 generated_token sample_token(int32_t id) {
@@ -182,7 +186,8 @@ lease_renewal sample() {
 
 template <>
 admission_request sample() {
-  return {sample<request_id>(), 100, 200, 50, 3, -1, 5000, 2, true, {sample<worker_id>()}, {77}, "alice", 3};
+  return {sample<request_id>(), 100, 200, 50, 3, -1, 5000, 2, true, {sample<worker_id>()}, {77}, "alice", 3,
+          sample_context()};
 }
 
 template <>

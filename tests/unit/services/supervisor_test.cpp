@@ -82,6 +82,16 @@ TEST_F(supervisor_test, a_second_signal_ends_all_at_once) {
   EXPECT_EQ(pids().size(), 0U);
 }
 
+TEST_F(supervisor_test, gives_up_a_child_that_was_ready_and_dies_again_and_again) {
+  supervisor s(dir_, log(), {.most = 3});
+  s.start(script("well-0", "echo up >&$2; exec sleep 60"));
+  s.start(script("ill-0", "echo up >&$2; exit 5"));
+  s.wait_ready("well-0", 10s);
+  EXPECT_EQ(s.run(10s), 1);
+  EXPECT_TRUE(logged("ill-0 ended with status 5; giving up: it has died 3 times within 600 s"));
+  EXPECT_EQ(pids().size(), 0U);
+}
+
 TEST_F(supervisor_test, passes_sighup_on_to_children_that_read_files_again) {
   supervisor s(dir_, log());
   auto told = (dir_ / "told").string();

@@ -111,6 +111,43 @@ TEST_F(session_test, replays_elsewhere_when_the_worker_dies) {
   EXPECT_TRUE(has_ended());
 }
 
+TEST_F(session_test, tells_each_step_under_the_requests_name) {
+  add_worker(1);
+  auto second = add_worker(2);
+  auto request = make_request();
+  request.context = {"my-id", "trace"};
+  std::vector<std::string> told;
+  request.log = [&told](const request_event& step) {
+    told.push_back(step.request.id + " " + step.name + " " + step.text);
+  };
+  open(request);
+  EXPECT_EQ(log->asked[0].context, request.context);
+  tell(update(0, 0, 3));
+  kill(workers[1]);
+  advance(1ms);
+  ASSERT_EQ(second->submitted.size(), 1U);
+  EXPECT_EQ(second->submitted[0].context, request.context);
+  tell(update(1, 3, 5, 0, finish_reason::length));
+  ASSERT_EQ(told.size(), 4U);
+  EXPECT_EQ(told[0].substr(0, 23), "my-id request-accepted ");
+  EXPECT_EQ(told[1].substr(0, 24), "my-id request-placed on ");
+  EXPECT_EQ(told[2].substr(0, 28), "my-id request-replayed from ");
+  EXPECT_NE(told[2].find("with 3 tokens of the answer: the attention worker has died"), std::string::npos)
+      << told[2];
+  EXPECT_EQ(told[3].substr(0, 23), "my-id request-finished ");
+}
+
+TEST_F(session_test, a_refusal_is_told_with_its_reason) {
+  auto request = make_request();
+  request.context = {"my-id", ""};
+  std::vector<std::string> told;
+  request.log = [&told](const request_event& step) { told.push_back(step.name + (": " + step.text)); };
+  log->refusal = make_error(ec::overloaded, "full");
+  open(request);
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back(), "request-refused: full");
+}
+
 TEST_F(session_test, a_stop_token_counts_once_and_ends_its_choice_for_good) {
   auto first = add_worker(1);
   auto second = add_worker(2);

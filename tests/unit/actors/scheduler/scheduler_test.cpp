@@ -420,12 +420,31 @@ TEST_F(scheduler_test, the_places_of_a_dead_gateway_are_free) {
 
 TEST_F(scheduler_test, who_shuts_down_is_not_reported_as_dead) {
   start_ready();
-  const auto last_event = [this] { return metrics->events.back(); };
+  const auto last_gone = [this] {
+    std::string text;
+    for (const auto& [name, told] : metrics->events)
+      if (name == "worker-gone")
+        text = told;
+    return text;
+  };
   caf::anon_send_exit(peers[1].member, caf::exit_reason::user_shutdown);
   settle();
-  EXPECT_EQ(last_event(), (std::pair<std::string, std::string>{"worker-gone", "expert-11 has left"}));
+  EXPECT_EQ(last_gone(), "expert-11 has left");
   die(peers[2]);
-  EXPECT_EQ(last_event(), (std::pair<std::string, std::string>{"worker-gone", "expert-12 has died"}));
+  EXPECT_EQ(last_gone(), "expert-12 has died");
+}
+
+TEST_F(scheduler_test, tells_what_becomes_of_a_request) {
+  start_ready();
+  auto request = request_of(1);
+  request.context = {"my-id", ""};
+  admit(request);
+  ASSERT_EQ(metrics->requests.size(), 2U);
+  EXPECT_EQ(metrics->requests[0].substr(0, 21), "my-id request-queued ");
+  EXPECT_EQ(metrics->requests[1].substr(0, 21), "my-id request-placed ");
+  caf::anon_send(scheduler, done_atom_v, request.id);
+  settle();
+  EXPECT_EQ(metrics->requests.back(), "my-id request-released its place is free");
 }
 
 TEST_F(scheduler_test, a_leaving_attention_worker_finishes_what_it_has) {

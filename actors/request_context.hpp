@@ -1,0 +1,33 @@
+// What tells the parts of one client's request apart from others in logs, in every process that it passes.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <caf/meta/type_name.hpp>
+
+namespace troupe {
+
+/// Travels with a request when it asks for a place and when a worker begins it, and with no token.
+struct request_context {
+  std::string id;          ///< of the HTTP request, the client's or ours; empty in tests
+  std::string traceparent; ///< W3C Trace Context, valid; empty: none was sent
+  bool operator==(const request_context&) const = default;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, request_context& x) {
+  return f(caf::meta::type_name("request_context"), x.id, x.traceparent);
+}
+
+/// Something that happened to a request, for a log.
+struct request_event {
+  const char* name; ///< stable: "request-placed"
+  const request_context& request;
+  std::string text;
+};
+
+/// Takes events of requests: writes or hands over and returns, it neither blocks nor throws. May be empty.
+using request_events = std::function<void(const request_event&)>;
+
+} // namespace troupe
