@@ -35,6 +35,7 @@ from cluster import Cluster  # noqa: E402
 from token_times import Load, gaps_between, percentile, tokens_of  # noqa: E402
 
 GOOD_KEY, BAD_KEY = "a-well-behaved-key", "a-greedy-key"
+ATTACKER = "127.0.0.2"  # the well-behaved come from 127.0.0.1
 TIMEOUT = 60
 
 
@@ -117,7 +118,8 @@ def silent(attack):
             refused = 0
             for _ in range(500):
                 try:
-                    stack.enter_context(socket.create_connection(("127.0.0.1", attack.port), timeout=TIMEOUT))
+                    stack.enter_context(socket.create_connection(("127.0.0.1", attack.port), timeout=TIMEOUT,
+                                                                     source_address=(ATTACKER, 0)))
                 except OSError:
                     refused += 1
             attack.over.wait(TIMEOUT)
@@ -190,7 +192,7 @@ def flags_of(folder):
     keys, limits = folder / "keys", folder / "limits.json"
     keys.write_text(f"good {GOOD_KEY}\nbad {BAD_KEY}\n", encoding="utf-8")
     keys.chmod(0o600)
-    limits.write_text(json.dumps({"keys": {"bad": {"concurrency": 8}}}), encoding="utf-8")
+    limits.write_text(json.dumps({"keys": {"bad": {"concurrent_requests": 8}}}), encoding="utf-8")
     return ["--expert-workers", "2", "--trust-request-chat-template", "--api-key-file", str(keys), "--key-limits", str(limits)]
 
 
