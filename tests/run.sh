@@ -18,7 +18,7 @@ export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 # CAF, UCX and CPython are built without the thread sanitizer: what their own code touches is not looked at.
 export TSAN_OPTIONS=${TSAN_OPTIONS:-ignore_noninstrumented_modules=1:halt_on_error=1}
 jobs=${TROUPE_TEST_JOBS:-$(nproc)}
-fuzz_seconds=${TROUPE_FUZZ_SECONDS:-15}
+fuzz_seconds=${TROUPE_FUZZ_SECONDS:-10}
 fuzz_seed=${TROUPE_FUZZ_SEED:-1} # the same inputs in every run of one commit; another seed explores on
 
 passed=()

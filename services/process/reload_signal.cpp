@@ -46,7 +46,7 @@ void reload_signal::wait_for_signals() {
     if (stopping_) {
       return;
     }
-    log_.line("reload", "SIGHUP: reading keys and certificates again");
+    log_.line("reload", "SIGHUP: reading again what may change");
     call_all();
   }
 }

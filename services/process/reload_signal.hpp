@@ -1,4 +1,4 @@
-// SIGHUP as the order to read again what may change while a process serves: keys, certificates.
+// SIGHUP as the order to read again what may change while a process serves: API keys and their limits.
 #pragma once
 
 #include <atomic>

@@ -9,7 +9,7 @@ percentile of time between tokens with over without, the slowest /health in the 
 failed well-behaved requests. Fails when a ratio is above --limit, a /health above --health-limit or a request has failed.
 
 templates  chats with templates that hang or swallow memory
-leavers    15 prompts of 16 MiB whose clients leave after a second
+leavers    15 prompts of 15 MiB whose clients leave after a second
 pattern    prompts for a hostile pre-tokenizer pattern of tokenizer.json (a cluster of its own, with that file)
 silent     5,000 connections from one address that send nothing
 readers    200 streams that nobody reads
@@ -31,10 +31,11 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "system"))
-from cluster import Cluster  # noqa: E402
+from cluster import Cluster, counters, total, wait_for  # noqa: E402
 from token_times import Load, gaps_between, percentile, tokens_of  # noqa: E402
 
 GOOD_KEY, BAD_KEY = "a-well-behaved-key", "a-greedy-key"
+ATTACKER = "127.0.0.2"  # the well-behaved come from 127.0.0.1
 TIMEOUT = 60
 
 
@@ -91,7 +92,7 @@ class Attack:
 
 TEMPLATES = ["{{ 9**(9**9) }}", "{{ 'a' * (7 * 10**9) }}", "{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}",
              "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"]
-LONG_PROMPT = json.dumps({"prompt": "word " * (3 << 20)}).encode()[: 16 << 20]
+LONG_PROMPT = json.dumps({"prompt": "word " * (3 << 20)}).encode()  # 15 MiB; a body may have 16
 
 
 def templates(attack):
@@ -117,7 +118,8 @@ def silent(attack):
             refused = 0
             for _ in range(500):
                 try:
-                    stack.enter_context(socket.create_connection(("127.0.0.1", attack.port), timeout=TIMEOUT))
+                    stack.enter_context(socket.create_connection(("127.0.0.1", attack.port), timeout=TIMEOUT,
+                                                                     source_address=(ATTACKER, 0)))
                 except OSError:
                     refused += 1
             attack.over.wait(TIMEOUT)
@@ -190,7 +192,7 @@ def flags_of(folder):
     keys, limits = folder / "keys", folder / "limits.json"
     keys.write_text(f"good {GOOD_KEY}\nbad {BAD_KEY}\n", encoding="utf-8")
     keys.chmod(0o600)
-    limits.write_text(json.dumps({"keys": {"bad": {"concurrency": 8}}}), encoding="utf-8")
+    limits.write_text(json.dumps({"keys": {"bad": {"concurrent_requests": 8}}}), encoding="utf-8")
     return ["--expert-workers", "2", "--trust-request-chat-template", "--api-key-file", str(keys), "--key-limits", str(limits)]
 
 
@@ -200,11 +202,11 @@ def measure(options, name, model, folder):
     own_key.write_text(GOOD_KEY + "\n", encoding="utf-8")
     own_key.chmod(0o600)
     with Cluster(options.build / "bin", "up", model, *flags_of(folder), log=folder / "up.log") as cluster:
-        health = Health(cluster.management_port if hasattr(cluster, "management_port") else cluster.port)
+        health = Health(cluster.port)
         load = Load(options.build / "bin", cluster.port, folder / "load.json", num_prompts=1_000_000, max_concurrency=32,
-                    duration=(2 * options.rounds + 1) * options.seconds + 3, random_input_len="8:32", random_output_len="64:128",
+                    duration=(2 * options.rounds + 1) * (options.seconds + 1), random_input_len="8:32", random_output_len="64:128",
                     random_vocab_size=256, api_key_file=own_key)
-        time.sleep(2)  # of load before the first window
+        wait_for("tokens of the load", lambda: total([counters(cluster.port)], "generation_tokens_total") > 0)
         spans, answers = {"with": [], "without": []}, collections.Counter()
         for number in range(2 * options.rounds + 1):
             begin = time.time()

@@ -107,6 +107,7 @@ struct server {
       config, std::make_shared<terse_backend>(), std::make_shared<http_test::fake_codec>(), told, work,
       vitals};
   http::connection_limits limits{config.limits};
+  http::connection_table places{1, 1};
 };
 
 /// Plays `input` to a connection and returns all that it says.
@@ -128,7 +129,12 @@ std::string converse(std::string_view input, std::size_t step) {
   boost::asio::ip::tcp::socket socket{io};
   socket.assign(boost::asio::ip::tcp::v4(), ends[1]);
   bool ended = false;
-  auto one = std::make_shared<http::connection>(std::move(socket), serving.shared, serving.limits);
+  const auto peer = parse_network_address("127.0.0.1");
+  require(peer.has_value());
+  auto admitted = serving.places.admit(*peer);
+  require(admitted.result == http::connection_table::outcome::admitted);
+  auto one = std::make_shared<http::connection>(std::move(socket), serving.shared, serving.limits,
+                                                std::move(admitted.taken), *peer);
   const auto executor = io.get_executor();
   auto serve = one->run();
   boost::asio::co_spawn(executor, std::move(serve),

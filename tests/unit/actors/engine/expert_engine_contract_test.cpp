@@ -1,5 +1,8 @@
 // What every expert engine does with orders, be it real or simulated: drop, then load, one order after
 // another. Actors and simulations rely on both engines being alike in this.
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -60,6 +63,7 @@ class gated_experts : public model::expert_backend {
       std::unique_lock lock{mutex_};
       if (here_.contains({layer, expert}))
         return;
+      niceness_.push_back(getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())));
       is_waiting_ = true;
       changed_.notify_all();
       if (!changed_.wait_for(lock, patience, [this] { return is_open_; }))
@@ -98,6 +102,12 @@ class gated_experts : public model::expert_backend {
     EXPECT_TRUE(changed_.wait_for(lock, patience, [this] { return is_waiting_; }));
   }
 
+  /// Of the thread that loaded, of each load.
+  std::vector<int> niceness() {
+    const std::lock_guard lock{mutex_};
+    return niceness_;
+  }
+
   void break_one() {
     const std::lock_guard lock{mutex_};
     is_broken_ = true;
@@ -108,6 +118,7 @@ class gated_experts : public model::expert_backend {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::set<std::pair<std::size_t, std::size_t>> here_; // layer, expert
+  std::vector<int> niceness_;
   bool is_waiting_ = false;
   bool is_open_ = true;
   bool is_broken_ = false;
@@ -145,6 +156,8 @@ class model_engine_under_test : public engine_under_test {
   void await_blocked() override { experts_->await_visitor(); }
 
   void break_loads() override { experts_->break_one(); }
+
+  std::vector<int> niceness_of_loads() { return experts_->niceness(); }
 
  private:
   test::random_model folder_{"qwen2_dense_layers"}; // layer 1 is routed, the others are dense
@@ -304,6 +317,20 @@ TEST_P(expert_engine_contract, an_order_for_nothing_drops_everything) {
   EXPECT_EQ(result_of(order({})).hosted, of({}));
   EXPECT_FALSE(computes(1));
   EXPECT_FALSE(computes(2));
+}
+
+TEST(model_expert_engine, loads_at_the_lowest_priority_once_it_serves) {
+  model_engine_under_test under_test{test::tested_backends().front()};
+  const auto host = [&](std::vector<expert_id> experts) {
+    std::promise<void> done;
+    under_test.engine().host(std::move(experts), {}, [&](const expert_load_result&) { done.set_value(); });
+    ASSERT_EQ(done.get_future().wait_for(patience), std::future_status::ready);
+  };
+  host({}); // it serves nothing yet
+  host({{1, 1}, {1, 2}});
+  host({{1, 1}, {1, 2}, {1, 3}});
+  const int usual = getpriority(PRIO_PROCESS, 0);
+  EXPECT_EQ(under_test.niceness_of_loads(), (std::vector<int>{usual, usual, 19}));
 }
 
 INSTANTIATE_TEST_SUITE_P(engines, expert_engine_contract, ::testing::ValuesIn(tested_engines()),
