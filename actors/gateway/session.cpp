@@ -171,16 +171,14 @@ void submit(pointer self) {
   state.now = phase::running;
   state.last_word = self->clock().now();
   self->monitor(state.handle);
-  if (state.attempt == 0)
+  if (!std::exchange(state.was_placed, true))
     state.listener->on_placed();
   submit_choices(self);
 }
 
-/// The listener hears of the first place, the operator of each.
+/// The operator hears of each place.
 void told_of_place(pointer self) {
   auto& state = self->state;
-  if (!std::exchange(state.was_placed, true))
-    state.listener->on_placed();
   if (!state.request.log)
     return;
   if (state.lost_why.empty())

@@ -36,9 +36,6 @@ class session_listener {
   /// Logprobs of prompt positions 1.., once, before the first token, when the request asked for them.
   virtual void on_prompt_logprobs(const std::vector<generated_token>& tokens) = 0;
 
-  /// It has got its first place on a worker. Called once, before its first token.
-  virtual void on_placed() {}
-
   /// The request failed as a whole; nothing follows.
   virtual void on_error(const caf::error& error) = 0;
 };

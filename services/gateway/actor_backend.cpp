@@ -42,8 +42,6 @@ class session_events final : public session_listener {
     to_->on_prompt_logprobs(tokens);
   }
 
-  void on_placed() override { to_->on_placed(); }
-
   void on_error(const caf::error& error) override {
     const backend_error translated = as_backend_error(error);
     to_->on_error(translated.code, translated.text);

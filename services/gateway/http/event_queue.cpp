@@ -50,18 +50,6 @@ class event_queue::mailbox {
     return overflowed_;
   }
 
-  /// Wakes nobody: it is looked at when the answer has ended.
-  void note_place(clock::time_point at) {
-    const std::lock_guard lock{mutex_};
-    if (!placed_at_)
-      placed_at_ = at;
-  }
-
-  std::optional<clock::time_point> placed_at() const {
-    const std::lock_guard lock{mutex_};
-    return placed_at_;
-  }
-
   void close() {
     const std::lock_guard lock{mutex_};
     alarm_.reset();
@@ -76,7 +64,6 @@ class event_queue::mailbox {
   const size_t max_bytes_;
   std::vector<generation_event> waiting_;
   size_t waiting_bytes_ = 0;
-  std::optional<clock::time_point> placed_at_;
   bool notified_ = false;
   bool overflowed_ = false;
 };
@@ -102,8 +89,6 @@ class event_queue::job_listener final : public generation_listener {
     // Not counted: they come once, and are bounded by the context.
     queue_->push(std::move(next), 0);
   }
-
-  void on_placed() override { queue_->note_place(clock::now()); }
 
   void on_error(ec code, const std::string& text) override {
     generation_event next = event(generation_event::kind::error);
@@ -144,10 +129,6 @@ void event_queue::wake() {
 
 bool event_queue::overflowed() const {
   return mailbox_->overflowed();
-}
-
-std::optional<event_queue::clock::time_point> event_queue::placed_at() const {
-  return mailbox_->placed_at();
 }
 
 task<std::vector<generation_event>> event_queue::take(clock::time_point deadline) {

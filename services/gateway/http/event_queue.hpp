@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility> // before Asio, see exchange.hpp
 #include <vector>
@@ -54,9 +53,6 @@ class event_queue {
 
   /// The reader fell so far behind that events were lost.
   bool overflowed() const;
-
-  /// When the first job got its place on a worker; nothing before.
-  std::optional<clock::time_point> placed_at() const;
 
  private:
   class mailbox;

@@ -107,8 +107,8 @@ class run {
     const openai::token_usage used = usage();
     record.prompt_tokens = used.prompt_tokens;
     record.output_tokens = used.completion_tokens;
-    if (const auto placed = queue_.placed_at())
-      record.queue_seconds = since_arrival(*placed);
+    if (first_placed_)
+      record.queue_seconds = since_arrival(*first_placed_);
     std::optional<clock::time_point> first;
     for (const auto& one : tracks_) {
       if (one->first_token && (!first || *one->first_token < *first))
@@ -277,6 +277,8 @@ class run {
       return;
     if (event.what == kind::placed) {
       ++num_placed_;
+      if (!first_placed_)
+        first_placed_ = event.at;
       return;
     }
     if (event.what == kind::prompt_logprobs) {
@@ -424,6 +426,7 @@ class run {
   std::vector<std::optional<std::vector<generated_token>>> prompt_logprobs_; // [prompts]
   std::vector<std::unique_ptr<generation_handle>> handles_;                  // [prompts that have begun]
   size_t num_placed_ = 0; // prompts that the cluster has begun with
+  std::optional<clock::time_point> first_placed_;
   size_t num_ended_ = 0;
   size_t num_ended_jobs_ = 0;
   bool has_begun_ = false; // a prompt has a token, or has ended

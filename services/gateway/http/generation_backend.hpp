@@ -49,9 +49,6 @@ class generation_listener {
   /// Of prompt positions 1.., once, before the first token, when asked for.
   virtual void on_prompt_logprobs(const std::vector<generated_token>& tokens) = 0;
 
-  /// It has got its first place on a worker. Once, before its first token.
-  virtual void on_placed() {}
-
   /// The job failed as a whole.
   virtual void on_error(ec code, const std::string& text) = 0;
 };
