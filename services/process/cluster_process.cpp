@@ -36,10 +36,9 @@ service_site cluster_process::site(worker_role role) {
 }
 
 std::unique_ptr<metrics::endpoint>
-cluster_process::announce(std::shared_ptr<const metrics::registry> families,
-                          std::function<std::string()> why_not_ready) const {
+cluster_process::announce(std::shared_ptr<const metrics::registry> families, metrics::probes answers) const {
   log_.line("listening", peers_.endpoint());
-  auto scrapes = serve_metrics(cluster_, std::move(families), std::move(why_not_ready), log_);
+  auto scrapes = serve_metrics(cluster_, std::move(families), std::move(answers), log_);
   report_ready(cluster_, peers_.endpoint());
   return scrapes;
 }

@@ -37,7 +37,11 @@ TEST(metrics_endpoint, answers_scrapes_and_probes) {
   auto families = std::make_shared<registry>("troupe_");
   families->counter("things_total", "Things").Increment(3);
   std::atomic<bool> ready{false};
-  const endpoint served{{}, families, [&ready] { return std::string(ready ? "" : "standby"); }};
+  std::atomic<bool> hangs{false};
+  const endpoint served{{},
+                        families,
+                        {[&ready] { return std::string(ready ? "" : "standby"); },
+                         [&hangs] { return std::string(hangs ? "hangs" : ""); }}};
   const auto page = ask(served.port(), "GET", "/metrics?x=1");
   EXPECT_EQ(page.status, 200);
   EXPECT_EQ(page.headers.at("content-type"), text_content_type);
@@ -49,6 +53,11 @@ TEST(metrics_endpoint, answers_scrapes_and_probes) {
   EXPECT_EQ(refused.body, "not ready: standby\n");
   ready = true;
   EXPECT_EQ(ask(served.port(), "GET", "/ready").status, 200);
+  hangs = true;
+  const auto unhealthy = ask(served.port(), "GET", "/health");
+  EXPECT_EQ(unhealthy.status, 503);
+  EXPECT_EQ(unhealthy.body, "to be replaced: hangs\n");
+  hangs = false;
   EXPECT_EQ(ask(served.port(), "GET", "/").status, 404);
   EXPECT_EQ(ask(served.port(), "POST", "/metrics").status, 405);
   raw_client kept{served.port()};
@@ -62,17 +71,15 @@ TEST(metrics_endpoint, answers_scrapes_and_probes) {
 }
 
 TEST(metrics_endpoint, listens_where_a_name_says) {
-  const endpoint served{{"localhost", 0}, std::make_shared<registry>(), [] { return std::string(); }};
+  const endpoint served{{"localhost", 0}, std::make_shared<registry>()};
   EXPECT_EQ(ask(served.port(), "GET", "/health").status, 200);
 }
 
 TEST(metrics_endpoint, a_port_in_use_is_named) {
   auto families = std::make_shared<registry>();
-  const endpoint first{{}, families, [] { return std::string(); }};
-  EXPECT_THROW((endpoint{{"127.0.0.1", first.port()}, families, [] { return std::string(); }}),
-               std::runtime_error);
-  EXPECT_THROW((endpoint{{std::string(64, 'x'), 0}, families, [] { return std::string(); }}),
-               std::runtime_error);
+  const endpoint first{{}, families};
+  EXPECT_THROW((endpoint{{"127.0.0.1", first.port()}, families}), std::runtime_error);
+  EXPECT_THROW((endpoint{{std::string(64, 'x'), 0}, families}), std::runtime_error);
 }
 
 TEST(attention_families, levels_and_counts) {
