@@ -1,14 +1,11 @@
-// The routes, and the handlers of everything but generation.
+// What all endpoints share, and how what they throw becomes an answer.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <ctime>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "services/gateway/http/background.hpp"
 #include "services/gateway/http/exchange.hpp"
@@ -20,32 +17,9 @@
 
 namespace troupe::http {
 
-/// What is served where.
-struct route {
-  enum class id : uint8_t {
-    cluster,
-    completions,
-    chat_completions,
-    detokenize,
-    health,
-    history,
-    metrics,
-    model,
-    models,
-    placement,
-    placement_change,
-    ready,
-    tokenize,
-    version
-  };
-  id what;
-  const char* path;
-  bool post = false;                ///< else GET and HEAD
-  bool open = false;                ///< needs no API key
-  size_t max_body_bytes = SIZE_MAX; ///< where that is less than the server's limit
-};
+struct route;
 
-/// What the handlers share.
+/// What the endpoints share.
 struct api {
   const http_server_config& config;
   std::shared_ptr<generation_backend> backend;
@@ -63,10 +37,6 @@ struct api {
 /// What requests are checked against now: the longest context is the model's, or what the workers' KV caches
 /// hold where that is less.
 openai::request_limits limits_now(const api& shared);
-
-/// The route of a request.
-/// @throws openai::api_error 404 for an unknown path, 405 for a wrong method (with `allow` set)
-const route& find_route(std::string_view method, std::string_view path, std::string& allow);
 
 /// Answers one request. Never throws for what a client or the cluster did wrong: that is an answer, too.
 task<void> handle(exchange& client, api& shared, const route& where);

@@ -10,6 +10,7 @@
 #include "services/gateway/http/forwarded_for.hpp"
 #include "services/gateway/http/request_id.hpp"
 #include "services/gateway/http/request_target.hpp"
+#include "services/gateway/http/routes.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe::http {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "services/gateway/http/request_id.hpp"
+#include "services/gateway/http/routes.hpp"
 
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>

@@ -1,0 +1,46 @@
+#include "services/gateway/http/endpoints/endpoint.hpp"
+
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace troupe::http {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+ordered_json model_card(const api& shared, const std::string& name, std::time_t created) {
+  ordered_json card;
+  card["id"] = name;
+  card["object"] = "model";
+  card["created"] = created;
+  card["owned_by"] = "troupe";
+  card["root"] = name; // no path: it would tell how this machine is laid out
+  card["parent"] = nullptr;
+  card["max_model_len"] = limits_now(shared).max_model_len;
+  return card;
+}
+
+} // namespace
+
+task<void> get_models(exchange& client, api& shared) {
+  ordered_json list = ordered_json::array();
+  for (const std::string& name : shared.config.model_names)
+    list.push_back(model_card(shared, name, shared.started));
+  ordered_json page;
+  page["object"] = "list";
+  page["data"] = std::move(list);
+  co_await client.send(json_response(200, render(page)));
+}
+
+task<void> get_model(exchange& client, api& shared) {
+  const std::string name =
+      served_model(shared, client.incoming().path.substr(std::string_view{"/v1/models/"}.size()));
+  co_await client.send(json_response(200, render(model_card(shared, name, shared.started))));
+}
+
+} // namespace troupe::http
