@@ -15,6 +15,7 @@
 #include <caf/timespan.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/transport/ucx_repairs.hpp"
 #include "actors/transport/wire/payload.hpp"
 
 namespace troupe {
@@ -35,6 +36,8 @@ struct transport_options {
   std::string data_ports;
   /// UCX network devices (UCX_NET_DEVICES), empty: UCX chooses.
   std::string net_devices;
+  /// Whether the repairs of UCX act. They are the process's: the transport that was made last decides.
+  ucx_repairs repairs = ucx_repairs::automatic;
   /// Use POSIX shared memory to peers on this host.
   bool shared_memory = false;
   /// What may be on its way to one peer and not acknowledged: beyond it requests fail with `window_full`;

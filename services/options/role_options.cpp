@@ -332,6 +332,10 @@ void cluster_options::declare(option_parser& parser, bool is_scheduler, bool is_
               &data_ports);
   parser.text("net-devices", "NAMES", "network devices for the data connections (UCX_NET_DEVICES)",
               &net_devices);
+  parser.choice("ucx-repairs", {"auto", "on", "off", "required"},
+                "whether faults of UCX 1.13 are repaired; auto: in the versions that were tested, others run "
+                "without; required: other versions are refused",
+                &ucx_repairs);
   parser.toggle(
       "shared-memory",
       "use shared memory between processes of one host: faster, for 16 MiB of /dev/shm for each peer, or TCP "

@@ -143,6 +143,7 @@ struct cluster_options {
   std::string secret_file;
   std::string data_ports; ///< LO-HI; empty: any
   std::string net_devices;
+  std::string ucx_repairs = "auto";
   bool shared_memory = false;
   uint32_t metrics_port = 0; ///< 0: none
   std::string metrics_host = "127.0.0.1";

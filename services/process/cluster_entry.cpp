@@ -10,6 +10,21 @@
 
 namespace troupe {
 
+namespace {
+
+/// Of --ucx-repairs, whose values the parser has checked.
+ucx_repairs repairs_of(const std::string& word) {
+  if (word == "on") {
+    return ucx_repairs::on;
+  }
+  if (word == "off") {
+    return ucx_repairs::off;
+  }
+  return word == "required" ? ucx_repairs::required : ucx_repairs::automatic;
+}
+
+} // namespace
+
 std::string read_secret(const std::string& file) {
   if (file.empty()) {
     throw option_error("--secret-file is missing: processes of a cluster share a secret");
@@ -50,6 +65,7 @@ transport_options make_transport_options(const cluster_options& options, const s
       && (listen.host == "127.0.0.1" || listen.host == "localhost" || listen.host == "::1")) {
     result.net_devices = "lo"; // otherwise a second lane over another interface comes into being
   }
+  result.repairs = repairs_of(options.ucx_repairs);
   result.shared_memory = options.shared_memory;
   result.log = [log](const char* event, const std::string& text) { log.line(event, text); };
   return result;

@@ -92,6 +92,7 @@ constexpr auto events = std::to_array<log_event>({
     {"template-process-failed", error},
     {"templates-unconfined", warning},
     {"term-raised", info},
+    {"ucx-unrepaired", warning},
     {"view-missed", info},
     {"waiting-for-cache", info},
     {"waiting-for-model", info},

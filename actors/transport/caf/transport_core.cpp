@@ -13,6 +13,7 @@
 #include <caf/exit_reason.hpp>
 #include <caf/sec.hpp>
 
+#include "actors/transport/fabric/repairs_switch.hpp"
 #include "actors/transport/wire/wire_context.hpp"
 #include "actors/transport/wire/wire_deserializer.hpp"
 
@@ -73,7 +74,12 @@ transport::core::core(caf::actor_system& sys, transport_options options)
       next_sweep_(wire::clock::now()) {}
 
 void transport::core::start() {
-  fabric_ = std::make_unique<wire::fabric>(fabric_settings_for(system_, options_), *this);
+  auto settings = fabric_settings_for(system_, options_);
+  const auto verdict = judge_ucx(options_.repairs, loaded_ucx());
+  wire::let_repairs_act(verdict.act);
+  if (!verdict.warning.empty())
+    settings.log("ucx-unrepaired", verdict.warning);
+  fabric_ = std::make_unique<wire::fabric>(std::move(settings), *this);
   fabric_->start();
 }
 

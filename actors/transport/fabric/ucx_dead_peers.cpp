@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <ucs/sys/sock.h>
 
+#include "actors/transport/fabric/repairs_switch.hpp"
+
 // It must not be a send that finds out that a peer has died: UCX 1.13 tears the endpoint down in the middle
 // of what it was sending. It ends a half-sent message twice (uct_tcp_ep_sendv); it aborts because the first
 // message to a new peer, which it has just taken from the queue, counts as waiting there still
@@ -14,6 +16,8 @@
 //
 // And what is still to be sent to a dead peer may be the answer to its greeting, for which the purge of the
 // queue has an assertion instead of a case.
+
+using troupe::wire::repairs_act;
 
 namespace {
 
@@ -50,7 +54,7 @@ extern "C" __attribute__((visibility("default"))) ucs_status_t ucs_socket_send_n
                                                                                   size_t* length_p) {
   static auto* const original = behind<ucs_status_t(int, const void*, size_t*)>("ucs_socket_send_nb");
   const auto status = original(fd, data, length_p);
-  if (!finds_a_death(status, fd))
+  if (!repairs_act() || !finds_a_death(status, fd))
     return status;
   *length_p = 0;
   return UCS_ERR_NO_PROGRESS;
@@ -60,7 +64,7 @@ extern "C" __attribute__((visibility("default"))) ucs_status_t
 ucs_socket_sendv_nb(int fd, struct iovec* iov, size_t iov_cnt, size_t* length_p) {
   static auto* const original = behind<ucs_status_t(int, iovec*, size_t, size_t*)>("ucs_socket_sendv_nb");
   const auto status = original(fd, iov, iov_cnt, length_p);
-  if (!finds_a_death(status, fd))
+  if (!repairs_act() || !finds_a_death(status, fd))
     return status;
   *length_p = 0;
   return UCS_ERR_NO_PROGRESS;
@@ -71,7 +75,7 @@ extern "C" __attribute__((visibility("default"))) ucs_status_t ucs_socket_send(i
                                                                                size_t length) {
   static auto* const original = behind<ucs_status_t(int, const void*, size_t)>("ucs_socket_send");
   const auto status = original(fd, data, length);
-  return finds_a_death(status, fd) ? UCS_OK : status;
+  return repairs_act() && finds_a_death(status, fd) ? UCS_OK : status;
 }
 
 // Not in any header: what UCX calls for every request that waits for an endpoint that has failed.
@@ -79,7 +83,7 @@ extern "C" __attribute__((visibility("default"))) void ucp_ep_err_pending_purge(
                                                                                 void* status) {
   static auto* const original = behind<void(waiting_request*, void*)>("ucp_ep_err_pending_purge");
   static auto* const greeting = behind<ucs_status_t(waiting_request*)>(greeting_function);
-  if (self->send != greeting) {
+  if (!repairs_act() || self->send != greeting) {
     original(self, status);
     return;
   }

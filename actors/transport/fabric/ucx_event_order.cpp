@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <ucs/sys/event_set.h>
 
+#include "actors/transport/fabric/repairs_switch.hpp"
+
 // uct_tcp_iface_handle_events reads from a connection and then writes to it. What it reads may be the peer's
 // farewell, at which it frees an endpoint that was closed here before: the write then works on freed memory.
 // It happens when we have closed by force while the pipe to a stopped or slow peer was full, and the peer
@@ -49,6 +51,8 @@ ucs_event_set_wait(ucs_sys_event_set_t* event_set, unsigned* num_events, int tim
                    ucs_event_set_handler_t handler, void* arg) {
   using signature = ucs_status_t (*)(ucs_sys_event_set_t*, unsigned*, int, ucs_event_set_handler_t, void*);
   static const auto original = reinterpret_cast<signature>(dlsym(RTLD_NEXT, "ucs_event_set_wait"));
+  if (!troupe::wire::repairs_act())
+    return original(event_set, num_events, timeout_ms, handler, arg);
   round now{handler, arg};
   const auto max_events = *num_events;
   const auto status = original(event_set, num_events, timeout_ms, &read_first, &now);

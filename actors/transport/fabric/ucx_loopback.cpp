@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <ucs/sys/sock.h>
 
+#include "actors/transport/fabric/repairs_switch.hpp"
+
 // UCX's connections over the loopback interface do without pacing. Where the system's congestion control is
 // BBR, the kernel spreads what is sent over time, by a timer for each burst: good manners on a network, but
 // within a host nobody is congested, and a fifth of the throughput goes. Pacing cannot be switched off on a
@@ -46,7 +48,7 @@ Function* behind(const char* name) {
 extern "C" __attribute__((visibility("default"))) ucs_status_t
 ucs_socket_connect(int fd, const struct sockaddr* dest_addr) {
   static auto* const original = behind<ucs_status_t(int, const sockaddr*)>("ucs_socket_connect");
-  if (is_loopback(dest_addr))
+  if (troupe::wire::repairs_act() && is_loopback(dest_addr))
     do_not_pace(fd);
   return original(fd, dest_addr);
 }
@@ -57,7 +59,7 @@ ucs_socket_server_init(const struct sockaddr* saddr, socklen_t socklen, int back
   static auto* const original =
       behind<ucs_status_t(const sockaddr*, socklen_t, int, int, int, int*)>("ucs_socket_server_init");
   const auto status = original(saddr, socklen, backlog, silent_bind, reuse_addr, listen_fd);
-  if (status == UCS_OK && is_loopback(saddr))
+  if (troupe::wire::repairs_act() && status == UCS_OK && is_loopback(saddr))
     do_not_pace(*listen_fd); // accepted connections inherit it
   return status;
 }

@@ -12,6 +12,7 @@
 #include <ucs/config/global_opts.h>
 #include <ucs/debug/debug.h>
 
+#include "actors/transport/fabric/repairs_switch.hpp"
 #include "actors/transport/fabric/ucx_dead_peers.hpp"
 #include "actors/transport/fabric/ucx_event_order.hpp"
 
@@ -148,7 +149,7 @@ struct ucx_worker::callbacks {
 };
 
 ucx_worker::ucx_worker(const ucx_settings& settings, handler& owner) : owner_(owner) {
-  if (!events_are_ordered() || !dead_peers_are_survived())
+  if (repairs_act() && (!events_are_ordered() || !dead_peers_are_survived()))
     throw std::runtime_error("transport: the program does not export its repairs of UCX to UCX's libraries");
   check_devices(settings.net_devices);
   // The environment is the process's: two transports that start at once take turns.
