@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <csignal>
+#include <ctime>
+#include <thread>
 
 #include <pthread.h>
 #include <unistd.h>
@@ -20,6 +22,22 @@ sigset_t stop_signals() {
   return set;
 }
 
+/// Whoever asks twice does not want a drain.
+void end_at_a_second_signal() {
+  sigset_t set = stop_signals();
+  const auto until = std::chrono::steady_clock::now() + stop_repeat;
+  for (auto left = stop_repeat; left.count() > 0;
+       left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now())) {
+    const timespec patience{0, std::chrono::nanoseconds(left).count()};
+    sigtimedwait(&set, nullptr, &patience);
+  }
+  // From now on one has its default action.
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  while (true) {
+    pause();
+  }
+}
+
 } // namespace
 
 stop_signal::stop_signal() {
@@ -32,9 +50,7 @@ int stop_signal::wait() {
   sigset_t set = stop_signals();
   int received = 0;
   sigwait(&set, &received);
-  // The waiting thread takes a second signal with its default action: whoever asks twice does not want a
-  // drain.
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  std::thread(end_at_a_second_signal).detach();
   return received;
 }
 

@@ -1,6 +1,7 @@
 // SIGTERM and SIGINT as something to wait for.
 #pragma once
 
+#include <chrono>
 #include <stdexcept>
 
 namespace troupe {
@@ -11,13 +12,17 @@ class interrupted : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Signals to stop that come so soon behind the first are the same request.
+inline constexpr std::chrono::milliseconds stop_repeat{250};
+
 /// Blocks SIGTERM and SIGINT for the calling thread and all threads started later, and ignores SIGPIPE;
 /// construct it first in main().
 class stop_signal {
  public:
   stop_signal();
 
-  /// Blocks until one of them arrives. From then on a second one ends the process at once.
+  /// Blocks until one of them arrives. A second one ends the process at once, unless it comes within
+  /// `stop_repeat`: `timeout` and terminals send the same request twice.
   /// @returns which it was: SIGINT comes from a person at a terminal
   int wait();
 

@@ -254,8 +254,10 @@ void supervisor::read_signals() {
     } else if (info.ssi_signo == SIGHUP) {
       pass_on_reload();
     } else {
-      impatient_ = stopping_;
+      // `timeout` and terminals send the same request twice.
+      impatient_ = impatient_ || (stopping_ && clock::now() - stop_asked_ > stop_repeat);
       if (!stopping_) {
+        stop_asked_ = clock::now();
         stop_with_ = static_cast<int>(info.ssi_signo);
       }
       stopping_ = true;

@@ -17,6 +17,7 @@
 
 #include <sys/types.h>
 
+#include "services/process/stop_signal.hpp"
 #include "services/troupe/child_probes.hpp"
 
 namespace troupe {
@@ -129,7 +130,8 @@ class supervisor {
   std::vector<hung_child> hung_;
   bool gave_up_ = false;
   bool stopping_ = false;
-  bool impatient_ = false; // a second signal has come
+  bool impatient_ = false; // a second signal has come, later than `stop_repeat`
+  clock::time_point stop_asked_{};
   int stop_with_ = SIGTERM;
   bool stopped_cleanly_ = true;
   std::map<std::string, child> children_;

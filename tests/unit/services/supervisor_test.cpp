@@ -125,7 +125,8 @@ TEST_F(supervisor_test, a_second_signal_ends_all_at_once) {
   supervisor s(dir_, log());
   // The first signal is answered with a second one instead of an end.
   s.start(
-      script("slow-0", "trap 'kill -TERM $PPID' TERM; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait; wait"));
+      script("slow-0",
+             "trap 'sleep 0.3; kill -TERM $PPID' TERM; sleep 60 >/dev/null 2>&1 & echo up >&$2; wait; wait"));
   s.start(script("next-0", "sleep 60 >/dev/null 2>&1 & echo up >&$2; wait", 1));
   s.wait_ready("slow-0", 10s);
   s.wait_ready("next-0", 10s);
@@ -133,6 +134,18 @@ TEST_F(supervisor_test, a_second_signal_ends_all_at_once) {
   EXPECT_EQ(s.run(1h), 1);
   EXPECT_TRUE(logged("slow-0 is killed: a second signal came"));
   EXPECT_EQ(pids().size(), 0U);
+}
+
+TEST_F(supervisor_test, a_signal_that_is_sent_twice_is_one_request) {
+  supervisor s(dir_, log());
+  // It needs longer than a repeated signal may, and ends well.
+  s.start(
+      script("slow-0",
+             "trap 'kill -TERM $PPID; sleep 0.5; exit 0' TERM; echo up >&$2; while :; do sleep 0.01; done"));
+  s.wait_ready("slow-0", 10s);
+  kill(getpid(), SIGTERM);
+  EXPECT_EQ(s.run(1h), 0);
+  EXPECT_FALSE(logged("a second signal came"));
 }
 
 TEST_F(supervisor_test, gives_up_a_child_that_was_ready_and_dies_again_and_again) {
