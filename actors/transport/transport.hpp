@@ -15,7 +15,7 @@
 #include <caf/timespan.hpp>
 #include <caf/typed_actor.hpp>
 
-#include "actors/transport/ucx_repairs.hpp"
+#include "actors/transport/fabric/ucx_repairs.hpp"
 #include "actors/transport/wire/payload.hpp"
 
 namespace troupe {

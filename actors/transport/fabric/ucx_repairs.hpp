@@ -1,5 +1,5 @@
 // Whether this program's repairs of UCX act. They stand in front of functions that no header of UCX declares
-// (fabric/ucx_dead_peers.cpp, ucx_event_order.cpp, ucx_loopback.cpp), so they fit the versions they were
+// (ucx_dead_peers.cpp, ucx_event_order.cpp, ucx_loopback.cpp), so they fit the versions they were
 // tested with, and no others for certain.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Which versions of UCX are repaired, and what operators hear of the others.
-#include "actors/transport/ucx_repairs.hpp"
+#include "actors/transport/fabric/ucx_repairs.hpp"
 
 #include <stdexcept>
 

@@ -1,4 +1,4 @@
-#include "actors/transport/ucx_repairs.hpp"
+#include "actors/transport/fabric/ucx_repairs.hpp"
 
 #include <stdexcept>
 
