@@ -151,7 +151,7 @@ VALUES = {
         networkPolicy=record(enabled=FLAG, gatewayFrom=LIST, metricsFrom=LIST, restrictEgress=FLAG, extraEgress=LIST),
         serviceAccount=record(create=FLAG, name=NAME_OR_NONE, annotations=TEXTS),
         grafanaDashboards=record(enabled=FLAG, labels=TEXTS, annotations=TEXTS),
-        prometheusRules=record(enabled=FLAG, additionalLabels=TEXTS),
+        prometheusRules=record(enabled=FLAG, additionalLabels=TEXTS, runbookBase=TEXT),
         extraObjects={"type": "array", "items": {"type": ["string", "object"]}}),
 }
 

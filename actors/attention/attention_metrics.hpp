@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "actors/attention/generation_messages.hpp"
+#include "actors/cluster/cluster_messages.hpp"
 #include "actors/error.hpp"
 #include "actors/request_context.hpp"
 
@@ -29,7 +30,20 @@ struct attention_metrics {
     uint64_t kv_blocks = 0;
   };
 
+  /// What does not change.
+  struct bounds {
+    uint32_t max_num_seqs = 0;
+    uint64_t kv_blocks = 0;
+    uint64_t kv_tokens = 0; ///< that these blocks hold
+  };
+
   virtual ~attention_metrics() = default;
+
+  /// Once, before anything else.
+  virtual void on_bounds(const bounds& /*most*/) {}
+
+  /// At every renewal of the lease.
+  virtual void on_engine(const engine_progress& /*engine*/) {}
 
   virtual void on_iteration(const iteration& /*done*/) {}
 

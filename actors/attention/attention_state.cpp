@@ -50,6 +50,9 @@ attention_state::attention_state(attention_worker_actor::pointer self, attention
            [this](uint32_t number, ec code, const std::string& text) { fail_batch(number, code, text); }}) {
   for (const auto experts : config_.engine->shape().layer_experts)
     counts_.rows.emplace_back(experts);
+  if (config_.metrics)
+    config_.metrics->on_bounds({config_.max_num_seqs, config_.engine->num_blocks(),
+                                uint64_t{config_.engine->num_blocks()} * config_.engine->block_tokens()});
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -245,6 +248,8 @@ lease_renewal attention_state::load() {
   result.waiting = batches_.waiting();
   result.kv_tokens_used = uint64_t{batches_.pool().num_used()} * config_.engine->block_tokens();
   result.engine = watch_.look(self_->clock().now());
+  if (config_.metrics)
+    config_.metrics->on_engine(result.engine);
   for (const auto& [number, flying] : flying_)
     result.at_experts += flying.at_experts ? 1 : 0;
   result.complaints = experts_.complaints();

@@ -331,7 +331,7 @@ void finish_load(host_pointer self, expert_load_done_message& done) {
   st.serving = st.loaded;
   keep_only(st.serving, st.orders.empty() ? pending.order : st.orders.rbegin()->second.order);
   if (st.config.metrics)
-    st.config.metrics->on_hosted(st.serving.size());
+    st.config.metrics->on_hosted(st.serving.size(), st.serving.size() * st.config.engine->expert_bytes());
   if (pending.promise.pending())
     pending.promise.deliver(report_of(st, pending.order, std::move(done.result.error)));
 }
@@ -373,6 +373,8 @@ expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_conf
   limits.linger = state.config.linger;
   state.queue =
       expert_queue{static_cast<uint32_t>(state.config.engine->shape().layer_experts.size()), limits};
+  if (state.config.metrics)
+    state.config.metrics->on_bounds(state.config.max_queued_rows, state.config.expert_memory_bytes);
   self->set_exit_handler([self](caf::exit_msg& message) {
     answer_all(self);
     self->quit(std::move(message.reason));
@@ -388,6 +390,8 @@ expert_host_actor::behavior_type expert_host(host_pointer self, expert_host_conf
         result.running = st.batches.size();
         result.waiting = st.queue.queued_rows();
         result.engine = st.watch.look(self->clock().now());
+        if (st.config.metrics)
+          st.config.metrics->on_engine(result.engine);
         result.work = st.work;
         return result;
       },

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "actors/cluster/cluster_messages.hpp"
 #include "actors/error.hpp"
 
 namespace troupe {
@@ -23,6 +24,13 @@ const char* name_of(fetch_outcome outcome);
 /// A listener; called on the actor's thread, so it counts and returns. Every member has an empty default.
 struct expert_host_metrics {
   virtual ~expert_host_metrics() = default;
+
+  /// Once, before anything else: what may wait, and what the weights may take. @param memory_bytes  0: no
+  /// limit
+  virtual void on_bounds(uint64_t /*max_queued_rows*/, uint64_t /*memory_bytes*/) {}
+
+  /// At every renewal of the lease.
+  virtual void on_engine(const engine_progress& /*engine*/) {}
 
   /// A batch is answered with rows. @param queue_ns  between arrival and the start of its step
   virtual void on_batch(uint32_t /*layer*/, uint32_t /*num_rows*/, uint64_t /*queue_ns*/,
@@ -47,8 +55,9 @@ struct expert_host_metrics {
   /// A piece of weights has come from another worker. Likewise, and so is on_fetch().
   virtual void on_weights_received(uint64_t /*num_bytes*/) {}
 
-  /// The hosted experts have changed.
-  virtual void on_hosted(uint64_t /*num_experts*/) {}
+  /// The hosted experts have changed. @param memory_bytes  that they take, as `expert_memory_bytes` of the
+  /// config counts
+  virtual void on_hosted(uint64_t /*num_experts*/, uint64_t /*memory_bytes*/) {}
 };
 
 } // namespace troupe

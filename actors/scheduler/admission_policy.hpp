@@ -95,6 +95,9 @@ class admission_policy {
 
   size_t num_queued() const { return queue_.size(); }
 
+  /// What `bounds::bytes` bounds.
+  uint64_t queued_bytes() const { return queue_.new_requests().bytes; }
+
   size_t num_placed() const { return places_.size(); }
 
   size_t num_placed(worker_id id) const;

@@ -31,12 +31,26 @@ inline const char* to_string(fence_reason reason) {
   return "unanswered";
 }
 
+struct worker_counts {
+  size_t gateways = 0;
+  size_t attention = 0;
+  size_t experts = 0;
+};
+
 /// Called on the actor's thread: an implementation counts or hands over and returns, it neither blocks nor
 /// throws.
 struct scheduler_metrics {
   virtual ~scheduler_metrics() = default;
-  /// Requests that wait for a place, and that have one.
-  virtual void on_requests(size_t num_queued, size_t num_placed) = 0;
+
+  /// Once, before anything else: what may wait. @param max_queued  requests; 0: as many as fit
+  virtual void on_bounds(uint64_t /*max_queued_bytes*/, size_t /*max_queued*/) {}
+
+  /// Requests that wait for a place, the memory they take, and requests that have one.
+  virtual void on_requests(size_t num_queued, uint64_t queued_bytes, size_t num_placed) = 0;
+
+  /// Who is in the cluster, whenever that changes; those that are leaving are not counted.
+  virtual void on_workers(const worker_counts& /*now*/) {}
+
   /// A request got its place after waiting so long in the queue.
   virtual void on_admitted(std::chrono::nanoseconds waited) = 0;
   virtual void on_refused(ec code) = 0;

@@ -38,6 +38,8 @@ void scheduler_state::start(pointer actor, scheduler_config settings, scheduler_
   next_tick_ = now() + defaults::scheduler_tick;
   members_ = member_table{config_.allow_inexact};
   admission_ = admission_policy{{config_.max_queued_bytes, config_.max_num_queued_reqs}};
+  if (config_.metrics)
+    config_.metrics->on_bounds(config_.max_queued_bytes, config_.max_num_queued_reqs);
   target_ = placement_target{{config_.num_replicas, {}}};
   if (!storage.stored)
     return;
@@ -52,6 +54,12 @@ void scheduler_state::start(pointer actor, scheduler_config settings, scheduler_
 void scheduler_state::event(const char* what, const std::string& text) const {
   if (config_.metrics)
     config_.metrics->on_event(what, text);
+}
+
+void scheduler_state::count_workers() const {
+  if (config_.metrics)
+    config_.metrics->on_workers({members_.count(worker_role::gateway), members_.count(worker_role::attention),
+                                 members_.count(worker_role::expert)});
 }
 
 /// For logs: nothing where nobody has said what the request is called.
@@ -124,6 +132,7 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
     welcomed_.clear();
   welcomed_.insert(id);
   members_.join(hello, now());
+  count_workers();
   hangs_.joined(hello, now());
   auto& entry = contacts_[id];
   if (entry.member)
@@ -173,6 +182,7 @@ void scheduler_state::renew(const lease_renewal& load, const caf::strong_actor_p
 caf::result<void> scheduler_state::leave(worker_id id) {
   if (!members_.leave(id))
     return caf::unit;
+  count_workers();
   admission_.retire_worker(id);
   target_.remove_host(id); // the rollout keeps what it has until others have it
   view_changed_ = true;
@@ -190,6 +200,7 @@ void scheduler_state::remove_worker(worker_id id, const std::string& why) {
     event("worker-gone", described(member->hello.address) + " " + why);
   orphan([id](const ownership& whose) { return whose.gateway == id && !whose.kept_until; }, false);
   members_.remove(id);
+  count_workers();
   view_publisher_.worker_changed(id);
   hangs_.removed(id);
   admission_.remove_worker(id);

@@ -96,6 +96,7 @@ struct scheduler_state {
   time_point now() const { return self_->clock().now(); }
 
   void event(const char* what, const std::string& text) const;
+  void count_workers() const;
   void request_event_of(request_id id, const char* what, const std::string& text) const;
 
   void raise_term(uint64_t above, const std::string& name);

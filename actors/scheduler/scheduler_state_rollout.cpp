@@ -13,7 +13,7 @@ void scheduler_state::step() {
   finish_departures();
   finish_moves();
   if (config_.metrics)
-    config_.metrics->on_requests(admission_.num_queued(), admission_.num_placed());
+    config_.metrics->on_requests(admission_.num_queued(), admission_.queued_bytes(), admission_.num_placed());
 }
 
 void scheduler_state::act_soon() {

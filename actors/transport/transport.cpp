@@ -153,7 +153,10 @@ transport_stats transport::stats() const {
   result.fetched_frames = totals.fetched_frames;
   result.wake_ups = totals.wake_ups;
   result.peers_lost = totals.peers_lost;
-  result.bytes_under_way = core_->network().bytes_under_way();
+  const auto level = core_->network().level();
+  result.bytes_under_way = level.bytes_under_way;
+  result.peers = level.peers;
+  result.slowest_round_trip = level.slowest_round_trip;
   result.requests_pending = core_->requests_pending();
   return result;
 }

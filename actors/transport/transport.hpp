@@ -117,6 +117,10 @@ struct transport_stats {
   std::uint64_t bytes_under_way = 0;
   /// Gauge: requests to peers that wait for an answer.
   std::uint64_t requests_pending = 0;
+  /// Gauge: processes that this one is connected to.
+  std::uint64_t peers = 0;
+  /// Gauge: to the peer that is farthest away, as the kernel measures it.
+  std::chrono::microseconds slowest_round_trip{0};
 };
 
 /// To be called on the configuration before the actor system is made: registers types and errors and gives

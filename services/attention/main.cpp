@@ -38,8 +38,7 @@ int run(const std::vector<std::string>& arguments) {
   log_clamped(model, source, log);
   auto queue = make_compute_queue(model, log); // outlives the actors
   cluster_process process(cluster, source.fingerprint, log);
-  auto families = std::make_shared<metrics::registry>(cluster.metrics_prefix,
-                                                      metrics::labels{{"model_name", model.model_name()}});
+  auto families = process.make_families(cluster.metrics_prefix, model.model_name(), source.numerics_class);
   attention_service attention(process.site(worker_role::attention), source, queue, model, options,
                               std::make_shared<metrics::attention_families>(
                                   families, [log](const request_event& event) { log_request(log, event); }));

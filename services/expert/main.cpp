@@ -66,8 +66,7 @@ int run(const std::vector<std::string>& arguments) {
     log.line("weights-from-peers",
              model.model_dir + " has no weights; model " + known->fingerprint + ", " + known->numerics_class);
   }
-  auto families = std::make_shared<metrics::registry>(cluster.metrics_prefix,
-                                                      metrics::labels{{"model_name", model.model_name()}});
+  auto families = process.make_families(cluster.metrics_prefix, model.model_name(), source.numerics_class);
   expert_service expert(site, source, queue, options, expert_peers::possible, origin,
                         std::make_shared<metrics::expert_families>(families));
   process.peers().publish(cluster.name, expert.actor());

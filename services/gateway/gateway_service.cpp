@@ -148,6 +148,9 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
                                            + ": no worker takes more (its KV cache, or its --max-model-len)"
                                      : ""));
   };
+  auto shown = std::make_shared<gateway_metrics>(std::move(families));
+  shown->connections_limit(config.limits.max_connections);
+  reload.tell([shown](bool good) { shown->reloaded(good); });
   actor_ = spawn_gateway(site.system, {.address = site.address,
                                        .scheduler_endpoints = site.scheduler_endpoints,
                                        .directory = site.directory,
@@ -156,7 +159,7 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
       std::move(config),
       make_actor_backend(site.system, actor_, max_model_len,
                          [log = site.log](const request_event& event) { log_request(log, event); }),
-      std::move(codec), std::make_shared<gateway_metrics>(std::move(families)));
+      std::move(codec), std::move(shown));
   if (!options.api_key_file.empty()) {
     // What cannot be read is told by whoever calls, and the keys stay as they are.
     reloads_.push_back(reload.add([this, options, log = site.log] {

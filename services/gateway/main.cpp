@@ -39,8 +39,7 @@ int run(const std::vector<std::string>& arguments) {
   log_ignored(source, log);
   log_clamped(model, source, log);
   cluster_process process(cluster, source.fingerprint, log);
-  auto families = std::make_shared<metrics::registry>(options.metrics_prefix,
-                                                      metrics::labels{{"model_name", model.model_name()}});
+  auto families = process.make_families(options.metrics_prefix, model.model_name(), "");
   gateway_service gateway(process.site(worker_role::gateway), source, model, options, "none",
                           std::move(families), reload);
   process.peers().publish(cluster.name, gateway.actor());

@@ -29,10 +29,22 @@ class gateway_metrics {
   /// A choice is complete. `decoding` from its first token to its last.
   void choice_finished(const std::string& reason, seconds since_arrival, seconds decoding,
                        uint32_t generated_tokens);
+  /// The first token of a choice, since its request had a place on a worker.
+  void prefilled(seconds since_placed);
+  /// The last token of a choice, likewise.
+  void computed(seconds since_placed);
+  /// All choices of a request are complete. @param longest_choice  tokens of the longest of them
+  void request_finished(uint32_t longest_choice);
   /// A request was refused or failed; `reason` from the closed set of ec names.
   void rejected(const std::string& reason);
   /// A response was sent; `route` from the closed set of routes.
   void responded(const std::string& route, unsigned status);
+  /// What may be open at a time.
+  void connections_limit(size_t most);
+  /// Files were read again, or could not be.
+  void reloaded(bool good);
+  /// A stream ended with an error that would have been a 5xx.
+  void stream_failed();
   void connection_opened();
   void connection_closed();
   /// A connection was turned away; `reason`: "all" places are taken, or all of this "peer".
@@ -71,10 +83,15 @@ class gateway_metrics {
   prometheus::Histogram& inter_token_seconds_;
   prometheus::Histogram& time_per_token_seconds_;
   prometheus::Histogram& e2e_seconds_;
+  prometheus::Histogram& prefill_seconds_;
+  prometheus::Histogram& decode_seconds_;
+  prometheus::Histogram& inference_seconds_;
   prometheus::Histogram& request_prompt_tokens_;
   prometheus::Histogram& request_generation_tokens_;
+  prometheus::Histogram& longest_generation_tokens_;
   prometheus::Counter& prompt_tokens_;
   prometheus::Counter& generation_tokens_;
+  prometheus::Counter& streams_failed_;
   prometheus::Gauge& connections_;
   prometheus::Counter& idle_connections_closed_;
   prometheus::Gauge& text_waiting_;

@@ -2,17 +2,11 @@
 
 #include <utility>
 
-#include "services/metrics/bucket_edges.hpp"
+#include "services/metrics/engine_gauges.hpp"
 
 namespace troupe::metrics {
 
 namespace {
-
-constexpr const char* retries_name = "expert_retries_total";
-constexpr const char* retries_help =
-    "Expert batches whose rows went to another host, by what was wrong with the first";
-constexpr const char* failures_name = "sequence_failures_total";
-constexpr const char* failures_help = "Sequences given back to their session, by reason";
 
 double seconds_of(uint64_t ns) {
   return static_cast<double>(ns) * 1e-9;
@@ -23,32 +17,36 @@ double seconds_of(uint64_t ns) {
 attention_families::attention_families(std::shared_ptr<registry> families, request_events requests)
     : families_(std::move(families)),
       requests_(std::move(requests)),
-      running_(families_->gauge("num_requests_running", "Sequences in the running batch")),
-      waiting_(families_->gauge("num_sequences_waiting",
-                                "Assigned sequences that wait for a seat or for KV blocks")),
-      kv_usage_(families_->gauge("kv_cache_usage_perc", "Share of the KV blocks in use; 1 is all")),
-      micro_batches_(
-          families_->gauge("micro_batches_in_flight", "Micro-batches in flight at the last iteration")),
-      preemptions_(families_->counter("num_preemptions_total",
-                                      "Sequences whose KV blocks were taken, to be recomputed")),
-      computed_tokens_(families_->counter("computed_tokens_total", "Known tokens whose keys were computed")),
-      sampled_tokens_(families_->counter("sampled_tokens_total", "Tokens sampled")),
-      hedges_(
-          families_->counter("expert_hedges_total",
-                             "Expert batches sent to a replica as well, because the first host was slow")),
-      seat_wait_seconds_(families_->histogram("sequence_queue_time_seconds",
-                                              "From a sequence's arrival at its worker to its first seat",
-                                              request_seconds)),
-      iteration_rows_(families_->histogram("iteration_tokens", "Rows of a micro-batch", token_counts)),
-      iteration_seconds_(families_->histogram(
-          "iteration_seconds", "A micro-batch from its start to its samples", expert_batch_seconds)),
-      round_trip_seconds_(families_->histogram(
-          "expert_round_trip_seconds", "From sending an expert batch to its answer", expert_batch_seconds)),
-      attention_seconds_(families_->counter("iteration_attention_seconds_total",
-                                            "Time that micro-batches spent computing attention")),
-      expert_wait_seconds_(families_->counter("iteration_expert_wait_seconds_total",
-                                              "Time that micro-batches spent waiting for experts")) {
-  families_->counter(retries_name, retries_help, {{"reason", to_string(ec::peer_down)}});
+      running_(families_->gauge("num_requests_running")),
+      running_limit_(families_->gauge("num_requests_running_limit")),
+      waiting_(families_->gauge("num_sequences_waiting")),
+      kv_usage_(families_->gauge("kv_cache_usage_perc")),
+      kv_blocks_(families_->gauge("kv_cache_blocks")),
+      kv_used_blocks_(families_->gauge("kv_cache_used_blocks")),
+      kv_capacity_(families_->gauge("kv_cache_capacity_tokens")),
+      micro_batches_(families_->gauge("micro_batches_in_flight")),
+      preemptions_(families_->counter("num_preemptions_total")),
+      computed_tokens_(families_->counter("computed_tokens_total")),
+      sampled_tokens_(families_->counter("sampled_tokens_total")),
+      hedges_(families_->counter("expert_hedges_total")),
+      seat_wait_seconds_(families_->histogram("sequence_queue_time_seconds")),
+      iteration_rows_(families_->histogram("iteration_tokens")),
+      iteration_seconds_(families_->histogram("iteration_seconds")),
+      round_trip_seconds_(families_->histogram("expert_round_trip_seconds")),
+      attention_seconds_(families_->counter("iteration_attention_seconds_total")),
+      expert_wait_seconds_(families_->counter("iteration_expert_wait_seconds_total")),
+      engine_(*families_, "attention") {
+  families_->start("attention");
+}
+
+void attention_families::on_bounds(const bounds& most) {
+  running_limit_.Set(most.max_num_seqs);
+  kv_blocks_.Set(static_cast<double>(most.kv_blocks));
+  kv_capacity_.Set(static_cast<double>(most.kv_tokens));
+}
+
+void attention_families::on_engine(const engine_progress& engine) {
+  engine_.set(engine);
 }
 
 void attention_families::on_iteration(const iteration& done) {
@@ -62,6 +60,7 @@ void attention_families::on_iteration(const iteration& done) {
 void attention_families::on_level(const level& now) {
   running_.Set(static_cast<double>(now.running));
   waiting_.Set(static_cast<double>(now.waiting));
+  kv_used_blocks_.Set(static_cast<double>(now.kv_blocks_used));
   kv_usage_.Set(
       now.kv_blocks == 0 ? 0 : static_cast<double>(now.kv_blocks_used) / static_cast<double>(now.kv_blocks));
 }
@@ -76,7 +75,7 @@ void attention_families::on_start(uint64_t queue_ns) {
 }
 
 void attention_families::on_failure(ec code) {
-  families_->counter(failures_name, failures_help, {{"reason", to_string(code)}}).Increment();
+  families_->counter("sequence_failures_total", {{"reason", to_string(code)}}).Increment();
 }
 
 void attention_families::on_preemption() {
@@ -88,7 +87,7 @@ void attention_families::on_expert_batch(uint32_t /*layer*/, uint32_t /*num_rows
 }
 
 void attention_families::on_expert_retry(ec code) {
-  families_->counter(retries_name, retries_help, {{"reason", code == ec::none ? "other" : to_string(code)}})
+  families_->counter("expert_retries_total", {{"reason", code == ec::none ? "other" : to_string(code)}})
       .Increment();
 }
 

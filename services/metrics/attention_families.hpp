@@ -5,16 +5,19 @@
 #include <memory>
 
 #include "actors/attention/attention_metrics.hpp"
+#include "services/metrics/engine_gauges.hpp"
 #include "services/metrics/registry.hpp"
 
 namespace troupe::metrics {
 
-/// The attention worker's reports as metric families; the list is in README.md.
+/// The attention worker's reports as metric families.
 class attention_families final : public attention_metrics {
  public:
   /// @param requests  hears what becomes of each request; may be empty
   explicit attention_families(std::shared_ptr<registry> families, request_events requests = {});
 
+  void on_bounds(const bounds& most) override;
+  void on_engine(const engine_progress& engine) override;
   void on_iteration(const iteration& done) override;
   void on_level(const level& now) override;
   void on_tokens(uint32_t computed, uint32_t sampled) override;
@@ -30,8 +33,12 @@ class attention_families final : public attention_metrics {
   std::shared_ptr<registry> families_;
   request_events requests_;
   prometheus::Gauge& running_;
+  prometheus::Gauge& running_limit_;
   prometheus::Gauge& waiting_;
   prometheus::Gauge& kv_usage_;
+  prometheus::Gauge& kv_blocks_;
+  prometheus::Gauge& kv_used_blocks_;
+  prometheus::Gauge& kv_capacity_;
   prometheus::Gauge& micro_batches_;
   prometheus::Counter& preemptions_;
   prometheus::Counter& computed_tokens_;
@@ -43,6 +50,7 @@ class attention_families final : public attention_metrics {
   prometheus::Histogram& round_trip_seconds_;
   prometheus::Counter& attention_seconds_;
   prometheus::Counter& expert_wait_seconds_;
+  engine_gauges engine_;
 };
 
 } // namespace troupe::metrics

@@ -2,9 +2,11 @@
 // faster.
 #pragma once
 
-#include "services/metrics/registry.hpp"
+#include <vector>
 
 namespace troupe::metrics {
+
+using bucket_edges = std::vector<double>;
 
 /// Seconds to the first token: vLLM's.
 inline const bucket_edges first_token_seconds{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,

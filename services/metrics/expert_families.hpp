@@ -2,41 +2,45 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "actors/expert/expert_host_metrics.hpp"
+#include "services/metrics/engine_gauges.hpp"
+#include "services/metrics/expert_row_counts.hpp"
 #include "services/metrics/registry.hpp"
 
 namespace troupe::metrics {
 
-/// The expert host's reports as metric families; the list is in README.md. Called on the actor's thread.
+/// The expert host's reports as metric families. Called on the actor's thread.
 class expert_families final : public expert_host_metrics {
  public:
   explicit expert_families(std::shared_ptr<registry> families);
 
+  void on_bounds(uint64_t max_queued_rows, uint64_t memory_bytes) override;
+  void on_engine(const engine_progress& engine) override;
   void on_batch(uint32_t layer, uint32_t num_rows, uint64_t queue_ns, uint64_t compute_ns) override;
   void on_step(uint32_t layer, uint32_t num_batches, std::span<const uint64_t> expert_rows,
                uint64_t compute_ns) override;
   void on_refusal(ec code) override;
   void on_queue(uint64_t queued_rows) override;
-  void on_hosted(uint64_t num_experts) override;
+  void on_hosted(uint64_t num_experts, uint64_t memory_bytes) override;
   void on_fetch(fetch_outcome outcome) override;
   void on_weights_sent(uint64_t num_bytes) override;
   void on_weights_received(uint64_t num_bytes) override;
 
  private:
-  prometheus::Counter& rows_of(size_t layer, size_t expert);
-
   std::shared_ptr<registry> families_;
   prometheus::Gauge& queue_rows_;
+  prometheus::Gauge& queue_rows_limit_;
   prometheus::Gauge& hosted_;
+  prometheus::Gauge& memory_;
   prometheus::Histogram& batch_seconds_;
   prometheus::Histogram& step_seconds_;
   prometheus::Counter& steps_;
   prometheus::Counter& batches_;
   prometheus::Counter& weights_sent_;
   prometheus::Counter& weights_received_;
-  std::vector<std::vector<prometheus::Counter*>> rows_; ///< [layer][expert]; null until it has had a row
+  engine_gauges engine_;
+  std::shared_ptr<expert_row_counts> rows_; ///< shared with what shows them
 };
 
 } // namespace troupe::metrics

@@ -1,14 +1,20 @@
-// All metric families of one process, in one documented place: nothing else builds names or labels.
+// All metric families of one process. Names, helps and labels are those of the catalogue: nothing else builds
+// them.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
+
+#include "services/metrics/catalogue.hpp"
 
 namespace prometheus {
 class Registry;
@@ -17,35 +23,50 @@ class Registry;
 namespace troupe::metrics {
 
 using labels = std::map<std::string, std::string>;
-using bucket_edges = std::vector<double>;
 
 /// The families of one process, all with the same prefix and constant labels. Asking for a metric that exists
 /// returns the existing one. References stay valid as long as the registry. Thread-safe.
+///
+/// counter(), gauge() and histogram() take names of the catalogue, without the prefix.
+/// @throws std::logic_error when the catalogue has no such family of that type with these labels
 class registry {
  public:
   /// @param prefix    of every name: "troupe_", "vllm:"
-  /// @param constant  labels that every metric carries, for instance `model_name`
+  /// @param constant  labels that every metric carries, for instance `model_name`; empty values are left out
   /// @throws std::invalid_argument when the prefix cannot begin a metric name
   explicit registry(std::string prefix = "troupe_", labels constant = {});
   ~registry();
   registry(const registry&) = delete;
   registry& operator=(const registry&) = delete;
 
-  /// @p name without the prefix, with unit and `_total` as Prometheus wants them.
-  prometheus::Counter& counter(const std::string& name, const std::string& help, const labels& own = {});
-  prometheus::Gauge& gauge(const std::string& name, const std::string& help, const labels& own = {});
-  /// @param edges  upper bounds of the buckets, rising; +Inf is added
-  prometheus::Histogram& histogram(const std::string& name, const std::string& help,
-                                   const bucket_edges& edges, const labels& own = {});
+  prometheus::Counter& counter(const std::string& name, const labels& own = {});
+  prometheus::Gauge& gauge(const std::string& name, const labels& own = {});
+  prometheus::Histogram& histogram(const std::string& name, const labels& own = {});
+
+  /// Makes the series of this process's counters whose labels the catalogue knows: alerts on rates need them
+  /// before the first event. Families that are there under a condition only are left out.
+  /// @param process  as the catalogue calls it: "gateway"
+  void start(std::string_view process);
+
+  /// Calls `read` before each text(), to set what is read and not counted. It runs on the thread that serves
+  /// the page, one at a time, and must not block. What it reads must outlive whoever calls text().
+  void read_before_text(std::function<void()> read);
 
   /// Everything in Prometheus' text format 0.0.4.
   std::string text() const;
 
  private:
+  std::string full_name(const family_spec& spec) const;
+
   std::string prefix_;
   labels constant_;
   std::unique_ptr<prometheus::Registry> families_;
+  mutable std::mutex readers_mutex_;
+  std::vector<std::function<void()>> readers_;
 };
+
+/// Raises a counter to what somebody else has counted. A lower value changes nothing.
+void raise_to(prometheus::Counter& counter, double total);
 
 /// The Content-Type of registry::text().
 inline constexpr const char* text_content_type = "text/plain; version=0.0.4; charset=utf-8";

@@ -4,8 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "services/metrics/bucket_edges.hpp"
-
 namespace troupe::metrics {
 
 double balancedness(const placement& experts) {
@@ -36,21 +34,41 @@ scheduler_families::scheduler_families(std::shared_ptr<registry> families, event
     : families_(std::move(families)),
       log_(std::move(log)),
       requests_(std::move(requests)),
-      waiting_(families_->gauge("num_requests_waiting", "Requests that wait for a place")),
-      placed_(families_->gauge("num_requests_placed", "Requests that have a place on an attention worker")),
-      epoch_(families_->gauge("placement_epoch", "Publications of the placement within the term")),
-      term_(families_->gauge("placement_term", "The scheduler's term; a restarted one takes a higher")),
-      ready_(families_->gauge("cluster_ready",
-                              "1 when every expert has a host and there is an attention worker")),
-      balancedness_(families_->gauge("placement_balancedness",
-                                     "Mean over maximal share of the experts, averaged over the layers")),
-      queue_seconds_(families_->histogram("request_queue_time_seconds",
-                                          "From a request's arrival at the scheduler to its place",
-                                          request_seconds)) {}
+      waiting_(families_->gauge("num_requests_waiting")),
+      placed_(families_->gauge("num_requests_placed")),
+      queued_bytes_(families_->gauge("queued_bytes")),
+      queued_bytes_limit_(families_->gauge("queued_bytes_limit")),
+      epoch_(families_->gauge("placement_epoch")),
+      term_(families_->gauge("placement_term")),
+      ready_(families_->gauge("cluster_ready")),
+      balancedness_(families_->gauge("placement_balancedness")),
+      experts_placed_(families_->gauge("experts_placed")),
+      experts_without_host_(families_->gauge("experts_without_host")),
+      expert_copies_(families_->gauge("expert_copies")),
+      queue_seconds_(families_->histogram("request_queue_time_seconds")) {
+  families_->start("scheduler");
+  on_workers({});
+}
 
-void scheduler_families::on_requests(size_t num_queued, size_t num_placed) {
+void scheduler_families::on_bounds(uint64_t max_queued_bytes, size_t max_queued) {
+  queued_bytes_limit_.Set(static_cast<double>(max_queued_bytes));
+  if (max_queued > 0)
+    families_->gauge("num_requests_waiting_limit").Set(static_cast<double>(max_queued));
+}
+
+void scheduler_families::on_requests(size_t num_queued, uint64_t queued_bytes, size_t num_placed) {
   waiting_.Set(static_cast<double>(num_queued));
+  queued_bytes_.Set(static_cast<double>(queued_bytes));
   placed_.Set(static_cast<double>(num_placed));
+}
+
+void scheduler_families::on_workers(const worker_counts& now) {
+  const auto set = [this](worker_role role, size_t count) {
+    families_->gauge("cluster_workers", {{"member", to_string(role)}}).Set(static_cast<double>(count));
+  };
+  set(worker_role::gateway, now.gateways);
+  set(worker_role::attention, now.attention);
+  set(worker_role::expert, now.experts);
 }
 
 void scheduler_families::on_admitted(std::chrono::nanoseconds waited) {
@@ -58,10 +76,7 @@ void scheduler_families::on_admitted(std::chrono::nanoseconds waited) {
 }
 
 void scheduler_families::on_refused(ec code) {
-  families_
-      ->counter("scheduler_refusals_total", "Requests refused by the scheduler, by reason",
-                {{"reason", to_string(code)}})
-      .Increment();
+  families_->counter("scheduler_refusals_total", {{"reason", to_string(code)}}).Increment();
 }
 
 void scheduler_families::on_published(const placement& experts, bool ready) {
@@ -69,14 +84,21 @@ void scheduler_families::on_published(const placement& experts, bool ready) {
   epoch_.Set(static_cast<double>(experts.epoch));
   ready_.Set(ready ? 1 : 0);
   balancedness_.Set(balancedness(experts));
+  size_t hosted = 0;
+  size_t orphaned = 0;
+  size_t copies = 0;
+  for (const layer_placement_ptr& layer : experts.layers)
+    for (const expert_hosts& expert : layer->experts) {
+      ++(expert.hosts.empty() ? orphaned : hosted);
+      copies += expert.hosts.size();
+    }
+  experts_placed_.Set(static_cast<double>(hosted));
+  experts_without_host_.Set(static_cast<double>(orphaned));
+  expert_copies_.Set(static_cast<double>(copies));
 }
 
 void scheduler_families::on_fenced(fence_reason reason) {
-  families_
-      ->counter("fenced_workers_total",
-                "Workers that were declared dead though their connection stood, by reason",
-                {{"reason", to_string(reason)}})
-      .Increment();
+  families_->counter("fenced_workers_total", {{"reason", to_string(reason)}}).Increment();
 }
 
 void scheduler_families::on_event(const char* name, const std::string& text) {

@@ -14,7 +14,7 @@ namespace troupe::metrics {
 /// the same and splits evenly among its replicas. 0 while some expert has no host.
 double balancedness(const placement& experts);
 
-/// The scheduler's reports as metric families; the list is in README.md. Events go to `log`.
+/// The scheduler's reports as metric families. Events go to `log`.
 class scheduler_families final : public scheduler_metrics {
  public:
   using event_log = std::function<void(const char* name, const std::string& text)>;
@@ -23,7 +23,9 @@ class scheduler_families final : public scheduler_metrics {
   explicit scheduler_families(std::shared_ptr<registry> families, event_log log = {},
                               request_events requests = {});
 
-  void on_requests(size_t num_queued, size_t num_placed) override;
+  void on_bounds(uint64_t max_queued_bytes, size_t max_queued) override;
+  void on_requests(size_t num_queued, uint64_t queued_bytes, size_t num_placed) override;
+  void on_workers(const worker_counts& now) override;
   void on_admitted(std::chrono::nanoseconds waited) override;
   void on_refused(ec code) override;
   void on_published(const placement& experts, bool ready) override;
@@ -37,10 +39,15 @@ class scheduler_families final : public scheduler_metrics {
   request_events requests_;
   prometheus::Gauge& waiting_;
   prometheus::Gauge& placed_;
+  prometheus::Gauge& queued_bytes_;
+  prometheus::Gauge& queued_bytes_limit_;
   prometheus::Gauge& epoch_;
   prometheus::Gauge& term_;
   prometheus::Gauge& ready_;
   prometheus::Gauge& balancedness_;
+  prometheus::Gauge& experts_placed_;
+  prometheus::Gauge& experts_without_host_;
+  prometheus::Gauge& expert_copies_;
   prometheus::Histogram& queue_seconds_;
 };
 

@@ -156,6 +156,22 @@ void option_parser::number(std::string name, std::string help, uint32_t* target,
        }});
 }
 
+void option_parser::port(std::string name, std::string help, std::optional<uint16_t>* target) {
+  std::string preset = "0";
+  if (*target) {
+    preset = **target == 0 ? "any" : std::to_string(**target);
+  }
+  add({std::move(name), "PORT", std::move(help) + "; any: a free one; 0: none", std::move(preset), false,
+       [target](const std::string& value, const std::string& source) {
+         if (value == "any") {
+           *target = 0;
+           return;
+         }
+         const auto number = parse_number(value, source, 0U, 65535U);
+         *target = number == 0 ? std::nullopt : std::optional{static_cast<uint16_t>(number)};
+       }});
+}
+
 void option_parser::real(std::string name, std::string help, double* target, double min, double max) {
   add({std::move(name), "X", std::move(help), number_text(*target), false,
        [=](const std::string& value, const std::string& source) {

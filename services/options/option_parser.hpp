@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -35,6 +36,8 @@ class option_parser {
   void text(std::string name, std::string placeholder, std::string help, std::string* target);
   void choice(std::string name, std::vector<std::string> values, std::string help, std::string* target);
   void number(std::string name, std::string help, uint32_t* target, uint32_t min, uint32_t max);
+  /// A port to listen on, or `any` for a free one (0 in `target`), or 0 for none (nothing in it).
+  void port(std::string name, std::string help, std::optional<uint16_t>* target);
   void real(std::string name, std::string help, double* target, double min, double max);
   /// Bytes, with an optional suffix K, M, G or T (powers of 1024); the help says so.
   void bytes(std::string name, std::string help, uint64_t* target);

@@ -302,9 +302,8 @@ void up_options::declare(option_parser& parser) {
   parser.text("run-dir", "DIR",
               "gets pids.json, the cluster secret and the scheduler's state; default: a new folder",
               &run_dir);
-  parser.number("worker-metrics-port",
-                "metrics port of the scheduler; the workers' follow it, experts first; 0: none",
-                &metrics_port, 0, 65535);
+  parser.port("worker-metrics-port", "metrics port of the scheduler; the workers' follow it, experts first",
+              &metrics_port);
   parser.toggle("shared-memory", "use shared memory between the processes, or TCP where /dev/shm has no room",
                 &shared_memory);
 }
@@ -341,10 +340,14 @@ void cluster_options::declare(option_parser& parser, bool is_scheduler, bool is_
       "use shared memory between processes of one host: faster, for 16 MiB of /dev/shm for each peer, or TCP "
       "where there is no room",
       &shared_memory);
+  if (is_scheduler) {
+    parser.text("served-model-name", "NAME", "the model's name in metrics; default: they have no model_name",
+                &served_model_name);
+  }
   if (!is_gateway) {
     parser.text("metrics-host", "HOST", "address or name that /metrics, /health and /ready listen on",
                 &metrics_host);
-    parser.number("metrics-port", "port of /metrics, /health and /ready; 0: none", &metrics_port, 0, 65535);
+    parser.port("metrics-port", "port of /metrics, /health and /ready", &metrics_port);
     parser.text("metrics-prefix", "PREFIX", "prefix of metric names", &metrics_prefix);
   }
   parser.text("name", "NAME", "what this process is called in logs and on status pages", &name);

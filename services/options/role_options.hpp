@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -120,8 +121,8 @@ struct up_options {
   uint32_t gateways = 1;
   uint32_t attention_workers = 1;
   uint32_t schedulers = 1;
-  std::string run_dir;       ///< empty: a new folder
-  uint32_t metrics_port = 0; ///< of the scheduler; 0: none
+  std::string run_dir;                      ///< empty: a new folder
+  std::optional<uint16_t> metrics_port = 0; ///< of the scheduler; 0: any, for each process; nothing: none
   bool shared_memory = false;
 
   void declare(option_parser& parser);
@@ -145,9 +146,10 @@ struct cluster_options {
   std::string net_devices;
   std::string ucx_repairs = "auto";
   bool shared_memory = false;
-  uint32_t metrics_port = 0; ///< 0: none
+  std::optional<uint16_t> metrics_port; ///< 0: any; nothing: none
   std::string metrics_host = "127.0.0.1";
   std::string metrics_prefix = "troupe_";
+  std::string served_model_name; ///< a scheduler's, who has no model: the label of metrics; empty: none
   std::string name;
   uint32_t ready_fd = 0; ///< where to write the bound endpoint as one line; 0: nowhere
 

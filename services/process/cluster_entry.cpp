@@ -71,11 +71,11 @@ transport_options make_transport_options(const cluster_options& options, const s
   return result;
 }
 
-void report_ready(const cluster_options& options, const std::string& endpoint) {
+void report_ready(const cluster_options& options, const std::string& endpoint, const std::string& metrics) {
   if (options.ready_fd == 0) {
     return;
   }
-  std::string line = endpoint + "\n";
+  std::string line = endpoint + (metrics.empty() ? "" : " " + metrics) + "\n";
   int fd = static_cast<int>(options.ready_fd);
   if (write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     throw option_error("--ready-fd: cannot write to descriptor " + std::to_string(fd));

@@ -19,9 +19,10 @@ transport_options make_transport_options(const cluster_options& options, const s
 /// @throws option_error when the file cannot be read, holds fewer than 16 bytes, or is readable by others
 std::string read_secret(const std::string& file);
 
-/// Tells whoever started this process that it is up: one line with `endpoint` on --ready-fd, which is then
-/// closed.
-void report_ready(const cluster_options& options, const std::string& endpoint);
+/// Tells whoever started this process that it is up: one line with `endpoint` on --ready-fd, and after a
+/// space HOST:PORT of its metrics if it has them; the descriptor is then closed.
+void report_ready(const cluster_options& options, const std::string& endpoint,
+                  const std::string& metrics = {});
 
 /// A new incarnation's id, from the system's random source.
 worker_id draw_worker_id();

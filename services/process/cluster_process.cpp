@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "actors/type_ids.hpp"
+#include "services/metrics/process_figures.hpp"
 #include "services/process/cluster_entry.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/metrics_page.hpp"
+#include "services/process/transport_families.hpp"
 
 namespace troupe {
 
@@ -35,11 +37,20 @@ service_site cluster_process::site(worker_role role) {
           log_};
 }
 
+std::shared_ptr<metrics::registry> cluster_process::make_families(const std::string& prefix,
+                                                                  const std::string& model_name,
+                                                                  const std::string& numerics) const {
+  auto families = metrics::make_registry(prefix, model_name, numerics);
+  show_transport(*families, peers_, transport_options{}.window_bytes);
+  return families;
+}
+
 std::unique_ptr<metrics::endpoint>
 cluster_process::announce(std::shared_ptr<const metrics::registry> families, metrics::probes answers) const {
   log_.line("listening", peers_.endpoint());
   auto scrapes = serve_metrics(cluster_, std::move(families), std::move(answers), log_);
-  report_ready(cluster_, peers_.endpoint());
+  report_ready(cluster_, peers_.endpoint(),
+               scrapes ? host_port_text(cluster_.metrics_host, scrapes->port()) : std::string{});
   return scrapes;
 }
 

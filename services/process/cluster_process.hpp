@@ -33,6 +33,12 @@ class cluster_process {
   /// Where a worker of this process runs, as a new incarnation.
   service_site site(worker_role role);
 
+  /// The registry of this process, which shows what it is, and its traffic with peers. To be gone before this
+  /// is, for whoever serves it.
+  /// @param prefix, model_name, numerics  as for metrics::make_registry
+  std::shared_ptr<metrics::registry> make_families(const std::string& prefix, const std::string& model_name,
+                                                   const std::string& numerics) const;
+
   /// Call when peers can be answered: logs where, serves /metrics, tells whoever started the process.
   /// @param answers  what /ready and /health say
   /// @returns what serves /metrics until it goes, null without --metrics-port

@@ -8,12 +8,12 @@ namespace troupe {
 std::unique_ptr<metrics::endpoint> serve_metrics(const cluster_options& options,
                                                  std::shared_ptr<const metrics::registry> families,
                                                  metrics::probes answers, const process_log& log) {
-  if (options.metrics_port == 0) {
+  if (!options.metrics_port) {
     return nullptr;
   }
   auto endpoint = std::make_unique<metrics::endpoint>(
-      metrics::endpoint_config{options.metrics_host, static_cast<uint16_t>(options.metrics_port)},
-      std::move(families), std::move(answers));
+      metrics::endpoint_config{options.metrics_host, *options.metrics_port}, std::move(families),
+      std::move(answers));
   log.line("metrics", "http://" + host_port_text(options.metrics_host, endpoint->port()) + "/metrics");
   return endpoint;
 }

@@ -38,6 +38,11 @@ reload_signal::registration reload_signal::add(std::function<void()> again) {
           }};
 }
 
+void reload_signal::tell(std::function<void(bool good)> told) {
+  const std::lock_guard lock(mutex_);
+  told_ = std::move(told);
+}
+
 void reload_signal::wait_for_signals() {
   sigset_t set = reload_signals();
   for (;;) {
@@ -53,12 +58,17 @@ void reload_signal::wait_for_signals() {
 
 void reload_signal::call_all() {
   const std::lock_guard lock(mutex_);
+  bool good = true;
   for (const auto& again : callbacks_) {
     try {
       again();
     } catch (const std::exception& error) {
       log_.line("reload-failed", error.what());
+      good = false;
     }
+  }
+  if (told_) {
+    told_(good);
   }
 }
 

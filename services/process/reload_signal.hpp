@@ -34,6 +34,10 @@ class reload_signal {
   /// @returns what keeps it: to release that waits for a call in progress, so no callback may release its own
   [[nodiscard]] registration add(std::function<void()> again);
 
+  /// Calls `told` after each SIGHUP, on this object's thread, with whether no callback threw. One at a time:
+  /// another one replaces it. Thread-safe.
+  void tell(std::function<void(bool good)> told);
+
  private:
   void wait_for_signals();
   void call_all();
@@ -42,6 +46,7 @@ class reload_signal {
   sigset_t previous_mask_{};
   std::mutex mutex_;
   std::list<std::function<void()>> callbacks_;
+  std::function<void(bool good)> told_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

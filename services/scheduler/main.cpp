@@ -1,9 +1,11 @@
 // troupe-scheduler: membership, admission and placement of a cluster.
 #include <atomic>
 #include <chrono>
+#include <optional>
 
 #include "services/metrics/rebalancer_families.hpp"
 #include "services/metrics/scheduler_families.hpp"
+#include "services/metrics/state_disk_watch.hpp"
 #include "services/process/cluster_process.hpp"
 #include "services/process/exit_deadline.hpp"
 #include "services/process/flag_notes.hpp"
@@ -39,7 +41,7 @@ int run(const std::vector<std::string>& arguments) {
   process_log log(cluster.name);
   log_unread_variables(parser, log);
   cluster_process process(cluster, "", log);
-  auto families = std::make_shared<metrics::registry>(cluster.metrics_prefix);
+  auto families = process.make_families(cluster.metrics_prefix, cluster.served_model_name, "");
   // A standby is up, and found by nobody: it publishes no scheduler yet.
   auto waits = std::make_shared<std::atomic<bool>>(options.standby);
   std::unique_ptr<metrics::endpoint> scrapes;
@@ -57,6 +59,10 @@ int run(const std::vector<std::string>& arguments) {
       return stop_signal::exit_status();
     }
     log.line("active", "term " + std::to_string(from->lease->term()));
+  }
+  std::optional<metrics::state_disk_watch> disk;
+  if (!options.state_dir.empty()) {
+    disk.emplace(options.state_dir, families);
   }
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
   scheduler_service scheduler(

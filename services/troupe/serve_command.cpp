@@ -1,5 +1,6 @@
 #include <chrono>
 #include <csignal>
+#include <optional>
 
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
@@ -14,8 +15,10 @@
 #include "services/gateway/gateway_service.hpp"
 #include "services/metrics/attention_families.hpp"
 #include "services/metrics/expert_families.hpp"
+#include "services/metrics/process_figures.hpp"
 #include "services/metrics/rebalancer_families.hpp"
 #include "services/metrics/scheduler_families.hpp"
+#include "services/metrics/state_disk_watch.hpp"
 #include "services/process/cluster_entry.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/flag_notes.hpp"
@@ -94,8 +97,8 @@ int serve_command(const std::vector<std::string>& arguments) {
   auto site = [&](worker_role role, const std::string& name) {
     return service_site{system, directory.actor(), {}, {draw_worker_id(), role, name, ""}, log};
   };
-  auto families = std::make_shared<metrics::registry>(gateway_flags.metrics_prefix,
-                                                      metrics::labels{{"model_name", model.model_name()}});
+  auto families =
+      metrics::make_registry(gateway_flags.metrics_prefix, model.model_name(), source.numerics_class);
   auto events = [log](const char* name, const std::string& text) { log.line(name, text); };
   auto requests = [log](const request_event& event) { log_request(log, event); };
   std::optional<succession> from;
@@ -104,6 +107,10 @@ int serve_command(const std::vector<std::string>& arguments) {
     if (!from) {
       return stop_signal::exit_status();
     }
+  }
+  std::optional<metrics::state_disk_watch> disk;
+  if (!scheduler_flags.state_dir.empty()) {
+    disk.emplace(scheduler_flags.state_dir, families);
   }
   scheduler_service scheduler(
       system, scheduler_flags, std::make_shared<metrics::scheduler_families>(families, events, requests),

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <span>
 #include <system_error>
@@ -24,6 +25,7 @@
 #include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"
 #include "services/troupe/commands.hpp"
+#include "services/troupe/scrape_targets.hpp"
 #include "services/troupe/supervisor.hpp"
 
 namespace troupe {
@@ -182,6 +184,11 @@ int up_command(const std::vector<std::string>& arguments) {
     throw option_error("--management-port: " + std::to_string(up.gateways) + " gateways do not fit above "
                        + std::to_string(gateway.management_port));
   }
+  const uint32_t num_workers = up.schedulers + scheduler.expert_workers + up.attention_workers;
+  if (up.metrics_port.value_or(0) != 0 && *up.metrics_port + num_workers - 1 > 65535) {
+    throw option_error("--worker-metrics-port: " + std::to_string(num_workers)
+                       + " processes do not fit above " + std::to_string(*up.metrics_port));
+  }
   stop_signal stop; // the first packing of a cache takes minutes; from then on the supervisor listens
   configure_logs(logs);
   process_log log("troupe-up");
@@ -235,12 +242,27 @@ int up_command(const std::vector<std::string>& arguments) {
                             + (model.cores == "auto" ? ", not pinned" : "") + ": the cgroup's CPU quota");
   }
 
-  uint32_t next_metrics_port = up.metrics_port;
+  std::optional<uint16_t> next_metrics_port = up.metrics_port;
   auto add_metrics = [&](flag_words& flags) {
     flags.add("metrics-prefix", gateway.metrics_prefix);
-    if (next_metrics_port != 0) {
-      flags.add_number("metrics-port", next_metrics_port++);
+    if (!next_metrics_port) {
+      flags.add("metrics-port", "0");
+    } else if (*next_metrics_port == 0) {
+      flags.add("metrics-port", "any");
+    } else {
+      flags.add_number("metrics-port", (*next_metrics_port)++);
     }
+  };
+  scrape_targets scraped(run_dir / "prometheus-targets.json");
+  /// Where a worker's metrics are, for Prometheus; it gets the same port when it is started again.
+  auto keep_metrics = [&scraped](const std::string& role, const std::string& name,
+                                 const std::string& metrics) {
+    std::vector<std::string> flags;
+    if (!metrics.empty()) {
+      scraped.add(role, name, metrics);
+      flags = {"--metrics-port", metrics.substr(metrics.rfind(':') + 1)};
+    }
+    return flags;
   };
   auto child = [&](const std::string& program, const std::string& name, uint32_t phase,
                    const flag_words& flags) {
@@ -275,26 +297,36 @@ int up_command(const std::vector<std::string>& arguments) {
         .add_number("planner-imbalance", scheduler.planner_imbalance)
         .add_number("planner-spare", scheduler.planner_spare)
         .add("standby", up.schedulers > 1 ? "true" : "false") // whoever comes first is active
+        .add("served-model-name", model.model_name())
         .add("listen", "127.0.0.1:0");
     add_metrics(scheduler_flags);
     const std::string name = "scheduler-" + std::to_string(i);
     child_spec scheduler_child = child("troupe-scheduler", name, 3, scheduler_flags);
     // A restarted scheduler must be found where the workers look for it.
-    scheduler_child.on_ready = [](const std::string& listening) -> std::vector<std::string> {
-      return {"--listen", listening};
+    scheduler_child.on_ready = [keep_metrics, name](const std::string& line) {
+      auto flags = keep_metrics("scheduler", name, ready_line(line).metrics);
+      flags.insert(flags.end(), {"--listen", ready_line(line).endpoint});
+      return flags;
     };
     processes.start(std::move(scheduler_child));
     auto scheduler_ready = processes.wait_ready(name, start_deadline);
     if (!scheduler_ready) {
       return processes.run(stop_grace);
     }
-    endpoint += (i == 0 ? "" : ",") + *scheduler_ready;
+    endpoint += (i == 0 ? "" : ",") + ready_line(*scheduler_ready).endpoint;
+    log.line("ready", name + " " + ready_line(*scheduler_ready).text());
   }
 
   std::vector<std::string> names;
   auto start = [&](child_spec spec) {
     names.push_back(spec.name);
     processes.start(std::move(spec));
+  };
+  auto start_worker = [&](const std::string& role, child_spec spec) {
+    spec.on_ready = [keep_metrics, role, name = spec.name](const std::string& line) {
+      return keep_metrics(role, name, ready_line(line).metrics);
+    };
+    start(std::move(spec));
   };
   for (uint32_t i = 0; i < scheduler.expert_workers; ++i) {
     flag_words flags;
@@ -305,7 +337,7 @@ int up_command(const std::vector<std::string>& arguments) {
         .add("weights-from", expert.weights_from);
     flags.add("scheduler", endpoint);
     add_metrics(flags);
-    start(child("troupe-expert", "expert-" + std::to_string(i), 2, flags));
+    start_worker("expert", child("troupe-expert", "expert-" + std::to_string(i), 2, flags));
   }
   for (uint32_t i = 0; i < up.attention_workers; ++i) {
     flag_words flags;
@@ -317,7 +349,7 @@ int up_command(const std::vector<std::string>& arguments) {
         .add_number("kv-cache-memory", attention.kv_cache_memory);
     flags.add("scheduler", endpoint);
     add_metrics(flags);
-    start(child("troupe-attention", "attention-" + std::to_string(i), 1, flags));
+    start_worker("attention", child("troupe-attention", "attention-" + std::to_string(i), 1, flags));
   }
   for (uint32_t i = 0; i < up.gateways; ++i) {
     flag_words flags;
@@ -347,12 +379,16 @@ int up_command(const std::vector<std::string>& arguments) {
     flags.add("scheduler", endpoint);
     child_spec spec = child("troupe-gateway", "gateway-" + std::to_string(i), 0, flags);
     spec.reloads = true;
-    if (gateway.port == 0) {
+    const std::string managed =
+        gateway.management_port == 0
+            ? std::string{}
+            : host_port_text(gateway.management_host, static_cast<uint16_t>(gateway.management_port + i));
+    spec.on_ready = [&scraped, managed,
+                     name = spec.name](const std::string& url) -> std::vector<std::string> {
+      scraped.add("gateway", name, managed.empty() ? url.substr(url.find("://") + 3) : managed);
       // One that is restarted must be found where clients know it.
-      spec.on_ready = [](const std::string& url) -> std::vector<std::string> {
-        return {"--port", url.substr(url.rfind(':') + 1)}; // an IPv6 address has colons too
-      };
-    }
+      return {"--port", url.substr(url.rfind(':') + 1)}; // an IPv6 address has colons too
+    };
     start(std::move(spec));
   }
   for (const auto& name : names) {
@@ -360,10 +396,12 @@ int up_command(const std::vector<std::string>& arguments) {
     if (!ready) {
       return processes.run(stop_grace);
     }
-    log.line("ready", name + " " + *ready);
+    log.line("ready", name + " " + ready_line(*ready).text());
   }
-  log.line("running",
-           std::to_string(names.size() + up.schedulers) + " processes; " + (run_dir / "pids.json").string());
+  scraped.write();
+  log.line("running", std::to_string(names.size() + up.schedulers) + " processes; "
+                          + (run_dir / "pids.json").string()
+                          + "; for Prometheus: " + scraped.file().string());
   return processes.run(stop_grace);
 }
 

@@ -129,7 +129,7 @@ class CommandLines(unittest.TestCase):
             "--allowed-origins=a", "--allowed-origins=b", "--trust-request-chat-template", "--net-devices=eth0"])
         self.assertEqual(args["scheduler"], [
             "--state-dir=/var/lib/troupe", "--replicas=2", "--expert-workers=3", "--max-queued-bytes=1G",
-            "--max-num-queued-reqs=7", "--allow-inexact", "--history=/h.json", *cluster, *scraped])
+            "--max-num-queued-reqs=7", "--allow-inexact", "--history=/h.json", "--served-model-name=m", *cluster, *scraped])
         cached = ["--weights-cache=/var/cache/troupe", "--weights-memory=copied"]
         self.assertEqual(args["attention"], [
             *model, *cached, "--device=cpu", "--threads=0", "--cores=any", "--cpu-isa=avx2", "--max-num-seqs=8",
@@ -312,9 +312,33 @@ class Objects(unittest.TestCase):
                 self.assertEqual(trigger["metadata"]["ignoreNullValues"], "false")
 
     def test_metrics_that_are_asked_for_exist(self):
-        documented = (chart.FOLDER.parents[1] / "services" / "metrics" / "README.md").read_text(encoding="utf-8")
+        documented = (chart.FOLDER.parents[1] / "docs" / "metrics.md").read_text(encoding="utf-8")
         for query in ("kv_cache_usage_perc", "num_requests_waiting", "experts_hosted", "expert_queue_rows"):
             self.assertIn(f"`{query}`", documented)
+
+    def test_monitoring(self):
+        manifests = render("mixed", settings=['metrics.prefix="x:"', 'prometheusRules.runbookBase="https://docs.example/"',
+                                              'serviceMonitor.relabelings=[{"targetLabel": "team", "replacement": "a"}]'])
+        repository = chart.FOLDER.parents[1] / "deploy"
+        boards = [m for m in chart.of_kind(manifests, "ConfigMap") if m["metadata"].get("labels", {}).get("grafana_dashboard")]
+        self.assertEqual({name for board in boards for name in board["data"]},
+                         {path.name for path in (repository / "grafana" / "dashboards").glob("*.json")})
+        for board in boards:
+            text = next(iter(board["data"].values()))
+            self.assertIn("x:build_info", text)
+            self.assertNotIn("troupe_", text)
+            json.loads(text)
+        rules = chart.of_kind(manifests, "PrometheusRule")
+        self.assertEqual(len(rules), len(list((repository / "prometheus" / "rules").glob("*.yml"))))
+        alerts = [rule for one in rules for group in one["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
+        self.assertIn("max by (job) (x:cluster_ready) == 0", [rule["expr"] for rule in alerts])
+        for rule in alerts:
+            self.assertTrue(rule["annotations"]["runbook_url"].startswith("https://docs.example/docs/runbooks.md#"), rule)
+        endpoint = chart.of_kind(manifests, "ServiceMonitor")[0]["spec"]["endpoints"][0]
+        self.assertEqual(endpoint["relabelings"], [
+            {"targetLabel": "job", "replacement": "default/r-troupe"},
+            {"sourceLabels": ["__meta_kubernetes_service_label_app_kubernetes_io_component"], "targetLabel": "role"},
+            {"targetLabel": "team", "replacement": "a"}])
 
     def test_network_policies_admit_what_the_transport_needs(self):
         manifests = render("public")

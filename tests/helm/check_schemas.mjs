@@ -21,7 +21,8 @@ const quantity = { validate: /^[+-]?[0-9.]+([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]
 export const formats = new Proxy({}, { get: (_, name) => (name === "quantity" ? quantity : any) });
 `,
   "runtime/ucs2length.js": "export default (text) => [...text].length;\n",
-  "runtime/re2.js": "export default (pattern) => new RegExp(pattern, 'u');\n",
+  "runtime/re2.js":  // called as a constructor; Go's patterns begin with (?i) where case is no matter
+    "export default function pattern(text) { return new RegExp(text.replace('(?i)', ''), text.includes('(?i)') ? 'iu' : 'u'); }\n",
 };
 mkdirSync(resolve(validate, "runtime"), { recursive: true });
 for (const [name, text] of Object.entries(files)) writeFileSync(resolve(validate, name), text);

@@ -245,11 +245,14 @@ fabric_counters fabric::counters() const {
           totals_.fetched_frames, totals_.wake_ups,        totals_.peers_lost};
 }
 
-std::uint64_t fabric::bytes_under_way() const {
+fabric_level fabric::level() const {
   std::lock_guard guard{peers_mutex_};
-  std::uint64_t result = 0;
-  for (const auto& peer : peers_)
-    result += peer->window.bytes_under_way();
+  fabric_level result;
+  result.peers = peers_.size();
+  for (const auto& peer : peers_) {
+    result.bytes_under_way += peer->window.bytes_under_way();
+    result.slowest_round_trip = std::max(result.slowest_round_trip, round_trip_of(peer->socket));
+  }
   return result;
 }
 

@@ -85,6 +85,13 @@ struct fabric_counters {
   std::uint64_t peers_lost = 0;
 };
 
+/// What there is now.
+struct fabric_level {
+  std::size_t peers = 0;
+  std::uint64_t bytes_under_way = 0; ///< sent and not acknowledged, over all peers
+  std::chrono::microseconds slowest_round_trip{0};
+};
+
 class fabric : private ucx_worker::handler, private rendezvous::host {
  public:
   /// Hears what happens, on the progress thread and without any lock held.
@@ -158,8 +165,8 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
 
   fabric_counters counters() const;
 
-  /// Bytes sent and not acknowledged, over all peers.
-  std::uint64_t bytes_under_way() const;
+  /// @threads any; takes a system call for each peer
+  fabric_level level() const;
 
  private:
   struct send_operation;

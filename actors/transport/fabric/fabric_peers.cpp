@@ -320,11 +320,11 @@ void fabric::fail(const peer_connection_ptr& peer, const std::string& reason) {
     peer->waiting.clear();
   }
   events_.forget(peer->watch);
-  peer->socket = descriptor{};
   {
     std::lock_guard guard{peers_mutex_};
     std::erase(peers_, peer);
   }
+  peer->socket = descriptor{}; // behind that: level() looks at the sockets of those that are listed
   ++totals_.peers_lost;
   log("peer-down",
       (peer->peer.endpoint.empty() ? "a peer that does not listen" : peer->peer.endpoint) + ": " + reason);

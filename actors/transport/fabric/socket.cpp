@@ -150,4 +150,12 @@ std::size_t write_some(const descriptor& socket, std::span<const std::byte> byte
   return 0;
 }
 
+std::chrono::microseconds round_trip_of(const descriptor& socket) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (!socket || getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0)
+    return {};
+  return std::chrono::microseconds{info.tcpi_rtt};
+}
+
 } // namespace troupe::wire

@@ -2,6 +2,7 @@
 // addresses.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -73,5 +74,8 @@ std::size_t read_some(const descriptor& socket, std::span<std::byte> into, bool&
 
 /// Writes what fits. `closed` is set on an error.
 std::size_t write_some(const descriptor& socket, std::span<const std::byte> bytes, bool& closed);
+
+/// The round trip to the other end as the kernel has measured it, smoothed; 0 where it has none.
+std::chrono::microseconds round_trip_of(const descriptor& socket);
 
 } // namespace troupe::wire

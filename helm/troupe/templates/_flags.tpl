@@ -106,6 +106,7 @@
 {{- include "troupe.flag" (list "--max-num-queued-reqs" $config.maxNumQueuedReqs) -}}
 {{- include "troupe.switch" (list "--allow-inexact" $config.allowInexact) -}}
 {{- include "troupe.flag" (list "--history" $config.history) -}}
+{{- include "troupe.flag" (list "--served-model-name" (.root.Values.model.servedName | default (base (include "troupe.modelDir" .root)))) -}}
 {{- include "troupe.clusterFlags" .root -}}
 {{- include "troupe.metricsFlags" .root -}}
 {{- include "troupe.switch" (list "--standby" .spec.standby.enabled) -}}

@@ -324,6 +324,8 @@ class run {
     if (!one.first_token) {
       one.first_token = one.last_token = at;
       shared_.metrics->first_token(at - arrival_);
+      if (first_placed_)
+        shared_.metrics->prefilled(at - *first_placed_);
       --num_tokens;
     }
     if (num_tokens > 0)
@@ -357,6 +359,19 @@ class run {
     shared_.metrics->choice_finished(one.state.reason(), at - arrival_,
                                      one.last_token - one.first_token.value_or(one.last_token),
                                      drops_new_tokens() ? 0 : one.state.num_tokens());
+    if (first_placed_ && one.first_token)
+      shared_.metrics->computed(one.last_token - *first_placed_);
+    if (num_ended_ == tracks_.size())
+      shared_.metrics->request_finished(longest_choice());
+  }
+
+  /// New tokens of the longest choice.
+  uint32_t longest_choice() const {
+    uint32_t longest = 0;
+    if (!drops_new_tokens())
+      for (const auto& one : tracks_)
+        longest = std::max(longest, one->state.num_tokens());
+    return longest;
   }
 
   /// Writes the next choices of a whole answer, and behind the last one its end.
@@ -402,6 +417,8 @@ class run {
       co_return;
     }
     std::string last;
+    if (error_ && error_->status >= 500)
+      shared_.metrics->stream_failed();
     if (error_)
       last = openai::as_event(openai::error_body(*error_));
     else if (plan_.options.include_usage)

@@ -168,6 +168,8 @@ struct recording_listener : session_listener {
 struct recording_metrics : scheduler_metrics {
   size_t num_queued = 0;
   size_t num_placed = 0;
+  uint64_t queued_bytes = 0;
+  worker_counts workers;
   std::vector<std::chrono::nanoseconds> waits;
   std::map<ec, size_t> refusals;
   std::map<fence_reason, size_t> fences;
@@ -179,8 +181,11 @@ struct recording_metrics : scheduler_metrics {
     requests.push_back(step.request.id + " " + step.name + " " + step.text);
   }
 
-  void on_requests(size_t queued, size_t placed) override {
+  void on_workers(const worker_counts& now) override { workers = now; }
+
+  void on_requests(size_t queued, uint64_t bytes, size_t placed) override {
     num_queued = queued;
+    queued_bytes = bytes;
     num_placed = placed;
   }
 

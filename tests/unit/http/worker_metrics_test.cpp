@@ -35,7 +35,7 @@ placement two_workers(std::vector<expert_hosts> experts) {
 
 TEST(metrics_endpoint, answers_scrapes_and_probes) {
   auto families = std::make_shared<registry>("troupe_");
-  families->counter("things_total", "Things").Increment(3);
+  families->counter("expert_steps_total").Increment(3);
   std::atomic<bool> ready{false};
   std::atomic<bool> hangs{false};
   const endpoint served{{},
@@ -46,7 +46,8 @@ TEST(metrics_endpoint, answers_scrapes_and_probes) {
   EXPECT_EQ(page.status, 200);
   EXPECT_EQ(page.headers.at("content-type"), text_content_type);
   EXPECT_EQ(page.headers.at("date").size(), 29U); // "Sun, 06 Nov 1994 08:49:37 GMT"
-  EXPECT_NE(page.body.find("# TYPE troupe_things_total counter\ntroupe_things_total 3\n"), std::string::npos);
+  EXPECT_NE(page.body.find("# TYPE troupe_expert_steps_total counter\ntroupe_expert_steps_total 3\n"),
+            std::string::npos);
   EXPECT_EQ(ask(served.port(), "GET", "/health").status, 200);
   const auto refused = ask(served.port(), "GET", "/ready");
   EXPECT_EQ(refused.status, 503);
@@ -85,6 +86,8 @@ TEST(metrics_endpoint, a_port_in_use_is_named) {
 TEST(attention_families, levels_and_counts) {
   auto families = std::make_shared<registry>("vllm:");
   attention_families reports{families};
+  reports.on_bounds({8, 100, 1600});
+  reports.on_engine({.steps = 1, .oldest_step_ms = 1500, .step_limit_ms = 30000});
   reports.on_level({3, 2, 25, 100});
   reports.on_preemption();
   reports.on_expert_retry(ec::peer_down);
@@ -93,6 +96,12 @@ TEST(attention_families, levels_and_counts) {
   EXPECT_TRUE(has(*families, "vllm:num_requests_running 3"));
   EXPECT_TRUE(has(*families, "vllm:num_sequences_waiting 2"));
   EXPECT_TRUE(has(*families, "vllm:kv_cache_usage_perc 0.25"));
+  EXPECT_TRUE(has(*families, "vllm:kv_cache_used_blocks 25"));
+  EXPECT_TRUE(has(*families, "vllm:kv_cache_blocks 100"));
+  EXPECT_TRUE(has(*families, "vllm:kv_cache_capacity_tokens 1600"));
+  EXPECT_TRUE(has(*families, "vllm:num_requests_running_limit 8"));
+  EXPECT_TRUE(has(*families, "vllm:engine_step_age_seconds{engine=\"attention\"} 1.5"));
+  EXPECT_TRUE(has(*families, "vllm:engine_step_limit_seconds{engine=\"attention\"} 30"));
   EXPECT_TRUE(has(*families, "vllm:num_preemptions_total 1"));
   EXPECT_TRUE(has(*families, "vllm:expert_retries_total{reason=\"" + to_string(ec::peer_down) + "\"} 1"));
   EXPECT_TRUE(has(*families, "vllm:expert_retries_total{reason=\"other\"} 1"));
@@ -107,6 +116,13 @@ TEST(expert_families, rows_are_counted_by_layer_and_expert) {
   reports.on_step(2, 1, rows, 1000);
   reports.on_batch(2, 12, 3'000'000, 1'000'000);
   reports.on_queue(42);
+  reports.on_bounds(512, 0);
+  reports.on_hosted(3, 3000);
+  const std::string page = families->text(); // by which rows are shown
+  EXPECT_EQ(page.find("expert_memory_limit_bytes"), std::string::npos) << "it has no limit";
+  EXPECT_TRUE(has(*families, "troupe_expert_layer_rows_total{layer=\"2\"} 24"));
+  EXPECT_TRUE(has(*families, "troupe_expert_memory_bytes 3000"));
+  EXPECT_TRUE(has(*families, "troupe_expert_queue_rows_limit 512"));
   EXPECT_TRUE(has(*families, "troupe_expert_rows_total{expert=\"0\",layer=\"2\"} 10"));
   EXPECT_TRUE(has(*families, "troupe_expert_rows_total{expert=\"2\",layer=\"2\"} 14"));
   EXPECT_EQ(families->text().find("expert=\"1\""), std::string::npos);
@@ -121,7 +137,9 @@ TEST(scheduler_families, placement_and_queue) {
   scheduler_families reports{families, [&logged](const char* name, const std::string& text) {
                                logged = std::string(name) + ": " + text;
                              }};
-  reports.on_requests(6, 2);
+  reports.on_bounds(1024, 0);
+  reports.on_requests(6, 600, 2);
+  reports.on_workers({1, 2, 3});
   reports.on_published(two_workers({{{{1}}}, {{{2}}}}), true);
   reports.on_event("worker-joined", "expert-0");
   reports.on_fenced(fence_reason::engine);
@@ -130,6 +148,15 @@ TEST(scheduler_families, placement_and_queue) {
   EXPECT_TRUE(has(*families, "troupe_fenced_workers_total{reason=\"engine\"} 2"));
   EXPECT_TRUE(has(*families, "troupe_fenced_workers_total{reason=\"unanswered\"} 1"));
   EXPECT_TRUE(has(*families, "troupe_num_requests_waiting 6"));
+  EXPECT_TRUE(has(*families, "troupe_queued_bytes 600"));
+  EXPECT_TRUE(has(*families, "troupe_queued_bytes_limit 1024"));
+  EXPECT_EQ(families->text().find("troupe_num_requests_waiting_limit"), std::string::npos)
+      << "it has no limit";
+  EXPECT_TRUE(has(*families, "troupe_cluster_workers{member=\"gateway\"} 1"));
+  EXPECT_TRUE(has(*families, "troupe_cluster_workers{member=\"expert\"} 3"));
+  EXPECT_TRUE(has(*families, "troupe_experts_placed 2"));
+  EXPECT_TRUE(has(*families, "troupe_experts_without_host 0"));
+  EXPECT_TRUE(has(*families, "troupe_expert_copies 2"));
   EXPECT_TRUE(has(*families, "troupe_placement_epoch 9"));
   EXPECT_TRUE(has(*families, "troupe_placement_balancedness 1"));
   EXPECT_TRUE(has(*families, "troupe_cluster_ready 1"));
@@ -167,6 +194,17 @@ TEST(rebalancer_families, plans_moves_and_what_there_is) {
         "placement_moves_total{result=\"given_up\"} 1"})
     EXPECT_TRUE(has(*families, std::string("troupe_") + line)) << line;
   EXPECT_EQ(logged, "placement-change: change 1");
+}
+
+TEST(scheduler_families, experts_that_nobody_hosts) {
+  auto families = std::make_shared<registry>();
+  scheduler_families reports{families};
+  EXPECT_TRUE(has(*families, "troupe_fenced_workers_total{reason=\"engine\"} 0")) << "there from the start";
+  reports.on_published(two_workers({{{{1}, {2}}}, {{}}, {{{2}}}}), false);
+  EXPECT_TRUE(has(*families, "troupe_experts_placed 2"));
+  EXPECT_TRUE(has(*families, "troupe_experts_without_host 1"));
+  EXPECT_TRUE(has(*families, "troupe_expert_copies 3"));
+  EXPECT_TRUE(has(*families, "troupe_cluster_ready 0"));
 }
 
 TEST(scheduler_families, balancedness_is_mean_over_maximum) {

@@ -316,6 +316,28 @@ TEST(cluster_options, several_schedulers_are_listed_and_each_is_checked) {
       ThrowsMessage<option_error>("--scheduler: 'b:0' has port 0, which nobody can dial"));
 }
 
+TEST(cluster_options, a_metrics_port_is_a_number_any_or_none) {
+  const auto port = [](const std::vector<std::string>& arguments) {
+    cluster_options options;
+    option_parser parser("test", "");
+    options.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
+    parser.parse(arguments);
+    return options.metrics_port;
+  };
+  EXPECT_EQ(port({}), std::nullopt);
+  EXPECT_EQ(port({"--metrics-port", "0"}), std::nullopt);
+  EXPECT_EQ(port({"--metrics-port", "any"}), uint16_t{0});
+  EXPECT_EQ(port({"--metrics-port", "7080"}), uint16_t{7080});
+  EXPECT_EQ(port({"--metrics-port", "any", "--metrics-port", "7080"}), uint16_t{7080}) << "a restart appends";
+  for (const char* bad : {"65536", "-1", "some", ""})
+    EXPECT_THAT(
+        [&] {
+          port({"--metrics-port", bad});
+        },
+        ThrowsMessage<option_error>(HasSubstr("--metrics-port")))
+        << bad;
+}
+
 TEST(scheduler_options, a_standby_needs_a_directory_that_it_shares) {
   auto check = [](const std::vector<std::string>& arguments) {
     scheduler_options options;

@@ -41,6 +41,33 @@ TEST(reload_signal_test, what_one_callback_throws_keeps_nothing_from_the_next) {
             std::string::npos);
 }
 
+TEST(reload_signal_test, tells_whether_all_was_well) {
+  reload_signal reload(process_log("test"));
+  std::vector<bool> told;
+  std::promise<void> done;
+  bool broken = true;
+  auto file = reload.add([&] {
+    if (broken) {
+      throw std::runtime_error("a broken file");
+    }
+  });
+  auto other = reload.add([] {});
+  reload.tell([&](bool good) {
+    told.push_back(good);
+    if (told.size() == 2) {
+      done.set_value();
+      return;
+    }
+    broken = false;
+    kill(getpid(), SIGHUP);
+  });
+  testing::internal::CaptureStderr();
+  kill(getpid(), SIGHUP);
+  done.get_future().wait();
+  testing::internal::GetCapturedStderr();
+  EXPECT_EQ(told, (std::vector<bool>{false, true}));
+}
+
 TEST(reload_signal_test, a_released_callback_is_not_called) {
   reload_signal reload(process_log("test"));
   bool called = false;

@@ -1,0 +1,121 @@
+#include "services/metrics/catalogue.hpp"
+
+#include <array>
+#include <stdexcept>
+#include <unordered_map>
+
+#include <nlohmann/json.hpp>
+
+#include "services/metrics/catalogue_entries.hpp"
+
+namespace troupe::metrics {
+
+namespace {
+
+struct whole_catalogue {
+  std::vector<family_spec> gateway = gateway_entries();
+  std::vector<family_spec> scheduler = scheduler_entries();
+  std::vector<family_spec> attention = attention_entries();
+  std::vector<family_spec> expert = expert_entries();
+  std::vector<family_spec> common = common_entries();
+  std::array<process_families, 5> processes{{{"gateway", "Gateway", gateway},
+                                             {"scheduler", "Scheduler", scheduler},
+                                             {"attention", "Attention worker", attention},
+                                             {"expert", "Expert worker", expert},
+                                             {"every", "Every process", common}}};
+  std::unordered_map<std::string_view, const family_spec*> by_name;
+
+  whole_catalogue() {
+    for (const process_families& one : processes)
+      for (const family_spec& spec : one.families)
+        if (!by_name.emplace(spec.name, &spec).second)
+          throw std::logic_error("metrics: two families are called " + std::string(spec.name));
+  }
+};
+
+const whole_catalogue& whole() {
+  static const whole_catalogue result;
+  return result;
+}
+
+std::string labels_text(const family_spec& spec) {
+  std::string text;
+  for (const label_spec& label : spec.labels) {
+    text += (text.empty() ? "`" : "; `") + std::string(label.name) + "`";
+    std::string values;
+    for (const char* value : label.values)
+      values += (values.empty() ? "`" : ", `") + std::string(value) + "`";
+    if (label.meaning[0] != '\0')
+      values += (values.empty() ? "" : ", ") + std::string(label.meaning);
+    if (!values.empty())
+      text += ": " + values;
+  }
+  return text;
+}
+
+std::string row_of(const family_spec& spec) {
+  std::string help = spec.help;
+  if (spec.condition[0] != '\0')
+    help += " (" + std::string(spec.condition) + ")";
+  if (spec.vllm_name[0] != '\0')
+    help += "; with the prefix `vllm:` also `" + std::string(spec.vllm_name) + "`";
+  return "| `" + std::string(spec.name) + "` | " + name_of(spec.type) + " | " + labels_text(spec) + " | "
+         + help + " |\n";
+}
+
+} // namespace
+
+const char* name_of(family_type type) {
+  switch (type) {
+  case family_type::counter:
+    return "counter";
+  case family_type::gauge:
+    return "gauge";
+  case family_type::histogram:
+    break;
+  }
+  return "histogram";
+}
+
+std::span<const process_families> catalogue() {
+  return whole().processes;
+}
+
+const family_spec& spec_of(std::string_view name) {
+  const auto found = whole().by_name.find(name);
+  if (found == whole().by_name.end())
+    throw std::logic_error("metrics: services/metrics/catalogue_*.cpp has no family '" + std::string(name)
+                           + "'");
+  return *found->second;
+}
+
+std::string catalogue_tables() {
+  std::string text;
+  for (const process_families& one : catalogue()) {
+    text += (text.empty() ? "## " : "\n## ") + std::string(one.title) + "\n\n";
+    text += "| family | type | labels | what it says |\n|---|---|---|---|\n";
+    for (const family_spec& spec : one.families)
+      text += row_of(spec);
+  }
+  return text;
+}
+
+std::string catalogue_json() {
+  nlohmann::ordered_json families = nlohmann::ordered_json::array();
+  for (const process_families& one : catalogue())
+    for (const family_spec& spec : one.families) {
+      nlohmann::ordered_json labels = nlohmann::ordered_json::array();
+      for (const label_spec& label : spec.labels)
+        labels.push_back(label.name);
+      families.push_back({{"name", spec.name},
+                          {"type", name_of(spec.type)},
+                          {"process", one.process},
+                          {"labels", std::move(labels)},
+                          {"condition", spec.condition},
+                          {"prefix", spec.has_prefix},
+                          {"vllm_name", spec.vllm_name}});
+    }
+  return nlohmann::ordered_json{{"families", std::move(families)}}.dump(1) + "\n";
+}
+
+} // namespace troupe::metrics

@@ -1,0 +1,105 @@
+#include "services/metrics/catalogue_entries.hpp"
+
+namespace troupe::metrics {
+
+namespace {
+
+constexpr auto counter = family_type::counter;
+constexpr auto gauge = family_type::gauge;
+
+constexpr const char* of_peers = "not in `troupe serve`, which has no peers";
+constexpr const char* of_engines = "attention and expert workers";
+
+/// Prometheus' own name for a figure of the operating system, which has no prefix.
+family_spec process_figure(const char* name, family_type type, const char* help) {
+  family_spec result{name, type, help};
+  result.has_prefix = false;
+  return result;
+}
+
+} // namespace
+
+std::vector<family_spec> common_entries() {
+  return {
+      {"build_info",
+       gauge,
+       "1; the labels say what is running",
+       {{"version", {}, "of the release"},
+        {"revision", {}, "the commit, `unknown` where the build had none"},
+        {"compiler", {}, "its name and version"},
+        {"numerics", {}, "the numerics class, `none` where nothing is computed"}}},
+      process_figure("process_cpu_seconds_total", counter,
+                     "CPU time of the process, in user and kernel mode"),
+      process_figure("process_resident_memory_bytes", gauge, "Memory of the process that is in RAM"),
+      process_figure("process_virtual_memory_bytes", gauge, "Address space of the process"),
+      process_figure("process_open_fds", gauge, "Open file descriptors"),
+      process_figure("process_max_fds", gauge, "What process_open_fds may be"),
+      process_figure("process_threads", gauge, "Threads of the process"),
+      process_figure("process_start_time_seconds", gauge, "When the process started, since the epoch"),
+
+      {"engine_step_age_seconds",
+       gauge,
+       "Age of the oldest step that the engine has not given back, at the last renewal of the lease; 0: it "
+       "has none",
+       {{"engine", {"attention", "expert"}}},
+       nullptr,
+       of_engines},
+      {"engine_step_limit_seconds",
+       gauge,
+       "What engine_step_age_seconds may be until the worker is fenced",
+       {{"engine", {"attention", "expert"}}},
+       nullptr,
+       of_engines},
+
+      {"transport_bytes_sent_total", counter, "Bytes of messages to peers", {}, nullptr, of_peers},
+      {"transport_bytes_received_total", counter, "Bytes of messages from peers", {}, nullptr, of_peers},
+      {"transport_messages_sent_total", counter, "Messages to peers", {}, nullptr, of_peers},
+      {"transport_messages_received_total", counter, "Messages from peers", {}, nullptr, of_peers},
+      {"transport_messages_refused_total",
+       counter,
+       "Messages to peers that were not sent: too much is under way, or they are too large",
+       {},
+       nullptr,
+       of_peers},
+      {"transport_stray_messages_total",
+       counter,
+       "Messages from nobody: fenced peers or strangers",
+       {},
+       nullptr,
+       of_peers},
+      {"transport_peers", gauge, "Processes that this one is connected to", {}, nullptr, of_peers},
+      {"transport_peers_lost_total", counter, "Connections to peers that have ended", {}, nullptr, of_peers},
+      {"transport_unacknowledged_bytes",
+       gauge,
+       "Bytes sent and not acknowledged, over all peers",
+       {},
+       nullptr,
+       of_peers},
+      {"transport_unacknowledged_bytes_limit",
+       gauge,
+       "What may be unacknowledged at one peer",
+       {},
+       nullptr,
+       of_peers},
+      {"transport_pending_requests",
+       gauge,
+       "Requests to peers that wait for an answer",
+       {},
+       nullptr,
+       of_peers},
+      {"transport_slowest_round_trip_seconds",
+       gauge,
+       "Round trip to the slowest peer, as the kernel measures it on the connection",
+       {},
+       nullptr,
+       of_peers},
+      {"transport_wake_ups_total",
+       counter,
+       "Times that the thread of the network went to sleep",
+       {},
+       nullptr,
+       of_peers},
+  };
+}
+
+} // namespace troupe::metrics

@@ -1,0 +1,17 @@
+// The entries of the catalogue, one function a kind of process.
+#pragma once
+
+#include <vector>
+
+#include "services/metrics/catalogue.hpp"
+
+namespace troupe::metrics {
+
+std::vector<family_spec> gateway_entries();
+std::vector<family_spec> scheduler_entries();
+std::vector<family_spec> attention_entries();
+std::vector<family_spec> expert_entries();
+/// Of every process, whatever its role.
+std::vector<family_spec> common_entries();
+
+} // namespace troupe::metrics

@@ -1,0 +1,155 @@
+#include "services/metrics/catalogue_entries.hpp"
+
+namespace troupe::metrics {
+
+namespace {
+
+constexpr auto counter = family_type::counter;
+constexpr auto gauge = family_type::gauge;
+constexpr auto histogram = family_type::histogram;
+
+constexpr const char* of_keys = "for each name of `--api-key-file`";
+
+} // namespace
+
+std::vector<family_spec> gateway_entries() {
+  return {
+      // The life of requests, under the names, labels and bucket edges that vLLM's users know.
+      {"time_to_first_token_seconds",
+       histogram,
+       "From a request's arrival to a choice's first token",
+       {},
+       &first_token_seconds},
+      {"inter_token_latency_seconds",
+       histogram,
+       "Between successive tokens of a choice",
+       {},
+       &inter_token_seconds},
+      {"request_time_per_output_token_seconds",
+       histogram,
+       "Mean time per token after the first, by choice",
+       {},
+       &inter_token_seconds},
+      {"e2e_request_latency_seconds",
+       histogram,
+       "From a request's arrival to a choice's end",
+       {},
+       &request_seconds},
+      {"request_prefill_time_seconds",
+       histogram,
+       "From a request's place on a worker to a choice's first token",
+       {},
+       &request_seconds},
+      {"request_decode_time_seconds",
+       histogram,
+       "From a choice's first token to its last",
+       {},
+       &request_seconds},
+      {"request_inference_time_seconds",
+       histogram,
+       "From a request's place on a worker to a choice's last token",
+       {},
+       &request_seconds},
+      {"request_prompt_tokens", histogram, "Tokens of a prompt", {}, &token_counts},
+      {"request_generation_tokens", histogram, "New tokens of a choice", {}, &token_counts},
+      {"request_max_num_generation_tokens",
+       histogram,
+       "New tokens of a request's longest choice",
+       {},
+       &token_counts},
+      {"prompt_tokens_total", counter, "Prompt tokens taken in"},
+      {"generation_tokens_total", counter, "New tokens received from workers"},
+      {"request_success_total",
+       counter,
+       "Choices completed, by how they ended",
+       {{"finished_reason", {"stop", "length"}}}},
+      {"admission_rejections_total",
+       counter,
+       "Requests refused or failed by the cluster, by reason",
+       {{"reason", {"overloaded", "not_ready", "engine_failed"}, "and the other codes of errors"}}},
+      {"http_requests_total",
+       counter,
+       "Responses sent, by route and status",
+       {{"handler",
+         {"/v1/completions", "/v1/chat/completions"},
+         "the other routes, `other` for unknown paths"},
+        {"status", {"200", "429", "500", "503"}, "and other HTTP statuses"}}},
+      {"http_streams_failed_total", counter,
+       "Streams that ended with an error that is no fault of the client"},
+
+      // Connections.
+      {"http_connections", gauge, "Open client connections"},
+      {"http_connections_limit", gauge,
+       "What http_connections may be (`--max-connections`, or as descriptors allow)"},
+      {"http_connections_refused_total",
+       counter,
+       "Connections turned away because too many are open, in all or of a peer",
+       {{"reason", {"all", "peer"}}}},
+      {"http_idle_connections_closed_total", counter, "Idle connections closed to make room for new ones"},
+      {"http_requests_refused_total",
+       counter,
+       "Requests refused for their client's number of requests, or their Host",
+       {{"reason", {"client", "host"}}}},
+      {"http_clients_gone_total",
+       counter,
+       "Clients that left or were cut before their answer was complete",
+       {{"how", {"left", "too_slow"}}}},
+
+      // Tokenizing and chat templates.
+      {"text_jobs",
+       gauge,
+       "Requests whose text waits for a thread, or is worked on",
+       {{"state", {"waiting", "running"}}}},
+      {"text_bytes", gauge, "Bytes of the requests that text work holds"},
+      {"text_bytes_limit", gauge, "What text_bytes may be"},
+      {"text_jobs_ended_total",
+       counter,
+       "Text work that has ended, by how",
+       {{"how", {"done", "failed", "cancelled", "timed_out"}}}},
+      {"tokenize_seconds", histogram, "To tokenize one text", {}, &text_seconds},
+      {"chat_template_seconds",
+       histogram,
+       "To render one conversation, with the wait for a process",
+       {},
+       &text_seconds},
+
+      // Clients' keys.
+      {"key_requests_total",
+       counter,
+       "Requests of an API key that its limits allowed",
+       {{"key", {}, "the name of an API key"}},
+       nullptr,
+       of_keys},
+      {"key_rejections_total",
+       counter,
+       "Requests of an API key that were beyond its limits, by which",
+       {{"key", {}, "the name of an API key"}, {"reason", {"requests", "tokens", "concurrency"}}},
+       nullptr,
+       of_keys},
+      {"key_tokens_total",
+       counter,
+       "Tokens of an API key's requests, by kind",
+       {{"key", {}, "the name of an API key"}, {"kind", {"prompt", "generation"}}},
+       nullptr,
+       of_keys},
+
+      {"tls_certificate_not_after_seconds",
+       gauge,
+       "When the certificate that clients are shown ends, since the epoch",
+       {},
+       nullptr,
+       "with `--tls-cert-file`"},
+
+      // Files that are read again at SIGHUP.
+      {"last_reload_successful",
+       gauge,
+       "1 when the last reading of files at SIGHUP was well, or none has been",
+       {}},
+      {"last_reload_success_timestamp_seconds",
+       gauge,
+       "When such files were read last without an error, since the epoch",
+       {}},
+  };
+}
+
+} // namespace troupe::metrics

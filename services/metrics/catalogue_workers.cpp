@@ -1,0 +1,115 @@
+#include "services/metrics/catalogue_entries.hpp"
+
+namespace troupe::metrics {
+
+namespace {
+
+constexpr auto counter = family_type::counter;
+constexpr auto gauge = family_type::gauge;
+constexpr auto histogram = family_type::histogram;
+
+} // namespace
+
+std::vector<family_spec> attention_entries() {
+  return {
+      // Sequences.
+      {"num_requests_running", gauge, "Sequences in the running batch"},
+      {"num_requests_running_limit", gauge, "What num_requests_running may be (`--max-num-seqs`)"},
+      {"num_sequences_waiting", gauge, "Assigned sequences that wait for a seat or for KV blocks"},
+      {"sequence_queue_time_seconds",
+       histogram,
+       "From a sequence's arrival at its worker to its first seat",
+       {},
+       &request_seconds},
+      {"sequence_failures_total",
+       counter,
+       "Sequences given back to their session, by reason",
+       {{"reason", {"engine_failed"}, "and the other codes of errors"}}},
+
+      // The KV cache.
+      {"kv_cache_usage_perc", gauge, "Share of the KV blocks in use; 1 is all"},
+      {"kv_cache_blocks", gauge, "KV blocks that there are"},
+      {"kv_cache_used_blocks", gauge, "KV blocks in use"},
+      {"kv_cache_capacity_tokens", gauge, "Tokens that the KV cache holds (`--kv-cache-memory`)"},
+      {"num_preemptions_total", counter, "Sequences whose KV blocks were taken, to be recomputed"},
+
+      // Batches.
+      {"micro_batches_in_flight", gauge, "Micro-batches in flight at the last iteration"},
+      {"computed_tokens_total", counter, "Known tokens whose keys were computed"},
+      {"sampled_tokens_total", counter, "Tokens sampled"},
+      {"iteration_tokens",
+       histogram,
+       "Rows of a micro-batch",
+       {},
+       &token_counts,
+       "",
+       "iteration_tokens_total"},
+      {"iteration_seconds",
+       histogram,
+       "A micro-batch from its start to its samples",
+       {},
+       &expert_batch_seconds},
+      {"iteration_attention_seconds_total", counter, "Time that micro-batches spent computing attention"},
+      {"iteration_expert_wait_seconds_total", counter, "Time that micro-batches spent waiting for experts"},
+
+      // The way to the experts.
+      {"expert_round_trip_seconds",
+       histogram,
+       "From sending an expert batch to its answer",
+       {},
+       &expert_batch_seconds},
+      {"expert_retries_total",
+       counter,
+       "Expert batches whose rows went to another host, by what was wrong with the first",
+       {{"reason", {"peer_down"}, "the other codes of errors, and `other`"}}},
+      {"expert_hedges_total", counter,
+       "Expert batches sent to a replica as well, because the first host was slow"},
+  };
+}
+
+std::vector<family_spec> expert_entries() {
+  return {
+      {"expert_rows_total",
+       counter,
+       "Rows computed by each expert; see *Cardinality*",
+       {{"layer", {}, "from 0"}, {"expert", {}, "from 0"}}},
+      {"expert_layer_rows_total",
+       counter,
+       "Rows computed by all experts of a layer here",
+       {{"layer", {}, "from 0"}}},
+      {"expert_queue_rows", gauge, "(row, expert) pairs that wait"},
+      {"expert_queue_rows_limit", gauge, "What expert_queue_rows may be; beyond it batches are refused"},
+      {"expert_batch_seconds",
+       histogram,
+       "An expert batch from its arrival to its answer",
+       {},
+       &expert_batch_seconds},
+      {"expert_step_seconds", histogram, "One grouped GEMM over merged batches", {}, &expert_batch_seconds},
+      {"expert_batches_total", counter, "Expert batches answered with rows"},
+      {"expert_steps_total", counter, "Grouped GEMMs computed"},
+      {"expert_refusals_total",
+       counter,
+       "Expert batches refused or failed, by reason",
+       {{"reason", {"overloaded"}, "and the other codes of errors"}}},
+
+      // Weights.
+      {"experts_hosted", gauge, "(layer, expert) pairs whose weights are held"},
+      {"expert_memory_bytes", gauge,
+       "experts_hosted times the size of the largest expert, as `--expert-memory` counts"},
+      {"expert_memory_limit_bytes",
+       gauge,
+       "What expert_memory_bytes may be (`--expert-memory`)",
+       {},
+       nullptr,
+       "where it is limited"},
+      {"expert_fetches_total",
+       counter,
+       "Attempts to get an expert from another worker, by how they ended",
+       {{"outcome", {"fetched", "refused", "busy", "lost", "damaged"}}}},
+      {"expert_weights_sent_bytes_total", counter, "Bytes of experts' weights given to other expert workers"},
+      {"expert_weights_received_bytes_total", counter,
+       "Bytes of experts' weights that came from other expert workers"},
+  };
+}
+
+} // namespace troupe::metrics
