@@ -302,6 +302,11 @@ void up_options::declare(option_parser& parser) {
   parser.text("run-dir", "DIR",
               "gets pids.json, the cluster secret and the scheduler's state; default: a new folder",
               &run_dir);
+  parser.number(
+      "hung-after",
+      "seconds: a process that has not answered its /health for so long is killed and started again; "
+      "0: none is",
+      &hung_after, 0, 3600);
   parser.port("worker-metrics-port", "metrics port of the scheduler; the workers' follow it, experts first",
               &metrics_port);
   parser.toggle("shared-memory", "use shared memory between the processes, or TCP where /dev/shm has no room",

@@ -122,6 +122,7 @@ struct up_options {
   uint32_t attention_workers = 1;
   uint32_t schedulers = 1;
   std::string run_dir;                      ///< empty: a new folder
+  uint32_t hung_after = 30;                 ///< seconds; 0: no process is asked for /health
   std::optional<uint16_t> metrics_port = 0; ///< of the scheduler; 0: any, for each process; nothing: none
   bool shared_memory = false;
 

@@ -1,5 +1,6 @@
 #include "services/troupe/child_probes.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -37,7 +38,7 @@ asio::awaitable<std::string> ask(const std::string& address, std::chrono::millis
   stream.expires_after(patience);
   co_await stream.async_connect(to, asio::use_awaitable);
   beast::http::request<beast::http::empty_body> question{beast::http::verb::get, "/health", 11};
-  question.set(beast::http::field::host, address);
+  question.set(beast::http::field::host, "localhost"); // which every server here answers
   question.set(beast::http::field::connection, "close");
   co_await beast::http::async_write(stream, question, asio::use_awaitable);
   beast::flat_buffer buffer;
@@ -53,6 +54,14 @@ asio::awaitable<std::string> ask(const std::string& address, std::chrono::millis
 }
 
 } // namespace
+
+probe_limits limits_for(std::chrono::seconds hung_after) {
+  probe_limits limits;
+  limits.interval = limits.patience = std::min(limits.interval, std::chrono::milliseconds{hung_after} / 2);
+  limits.failures =
+      static_cast<uint32_t>(std::max<int64_t>(1, hung_after / (limits.interval + limits.patience)));
+  return limits;
+}
 
 class child_probes::asker {
  public:

@@ -17,6 +17,9 @@ struct probe_limits {
   uint32_t failures = 3;                    ///< so many in a row: it hangs
 };
 
+/// Some questions, of which all must fail for about as long as that.
+probe_limits limits_for(std::chrono::seconds hung_after);
+
 /// A thread of its own asks; it starts with the first child. Thread-safe.
 class child_probes {
  public:

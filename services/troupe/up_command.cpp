@@ -7,6 +7,7 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "services/options/environment.hpp"
+#include "services/options/network_address.hpp"
 #include "services/options/processors.hpp"
 #include "services/options/role_options.hpp"
 #include "services/process/flag_notes.hpp"
@@ -77,6 +79,18 @@ void add_model(flag_words& flags, const model_options& o, uint32_t threads, std:
       .add_number("threads", threads)
       .add("cores", cores.empty() ? "any" : processors_text(cores))
       .add_number("max-model-len", o.max_model_len);
+}
+
+/// Where a gateway answers probes over plain HTTP; empty: nowhere, or at a name that would have to be looked
+/// up.
+/// @param managed  its management port's address; empty: it has none
+/// @param url      of its API
+std::string plain_http_address(const std::string& managed, const std::string& url) {
+  constexpr std::string_view plain = "http://";
+  const std::string address = !managed.empty()         ? managed
+                              : url.starts_with(plain) ? url.substr(plain.size())
+                                                       : std::string{};
+  return parse_network_address(address.substr(0, address.rfind(':'))) ? address : std::string{};
 }
 
 /// A file that only we can read, with 32 random bytes in hexadecimal.
@@ -219,7 +233,9 @@ int up_command(const std::vector<std::string>& arguments) {
     scheduler.state_dir = (run_dir / "state").string();
   }
   const auto stop_grace = std::chrono::seconds{gateway.lame_duck + gateway.drain_timeout} + stop_margin;
-  supervisor processes(run_dir, [&](const std::string& line) { log.line("supervisor", line); });
+  supervisor processes(
+      run_dir, [&](const std::string& line) { log.line("supervisor", line); }, {},
+      up.hung_after == 0 ? std::nullopt : std::optional{limits_for(std::chrono::seconds{up.hung_after})});
   fs::path programs = fs::read_symlink("/proc/self/exe").parent_path();
 
   // Attention and expert phases alternate, so each side may use all processors; within a side they are
@@ -269,6 +285,7 @@ int up_command(const std::vector<std::string>& arguments) {
     child_spec spec;
     spec.name = name;
     spec.stop_phase = phase;
+    spec.health_address = [](const std::string& line) { return ready_line(line).metrics; };
     spec.argv = {(programs / program).string()};
     if (program != "troupe-scheduler") {
       spec.argv.push_back(model.model_dir);
@@ -383,6 +400,7 @@ int up_command(const std::vector<std::string>& arguments) {
         gateway.management_port == 0
             ? std::string{}
             : host_port_text(gateway.management_host, static_cast<uint16_t>(gateway.management_port + i));
+    spec.health_address = [managed](const std::string& url) { return plain_http_address(managed, url); };
     spec.on_ready = [&scraped, managed,
                      name = spec.name](const std::string& url) -> std::vector<std::string> {
       scraped.add("gateway", name, managed.empty() ? url.substr(url.find("://") + 3) : managed);

@@ -88,6 +88,16 @@ child_spec until_restarted(const std::string& name, std::string health_address) 
 
 constexpr probe_limits quick_probes{.interval = 5ms, .patience = 50ms, .failures = 3};
 
+TEST(probe_limits_test, questions_fill_the_time_that_a_child_may_hang) {
+  const probe_limits usual = limits_for(30s);
+  EXPECT_EQ(usual.interval + usual.patience, 10s);
+  EXPECT_EQ(usual.failures, 3U);
+  const probe_limits hasty = limits_for(1s);
+  EXPECT_EQ(hasty.interval + hasty.patience, 1s);
+  EXPECT_EQ(hasty.failures, 1U);
+  EXPECT_EQ(limits_for(600s).failures, 60U);
+}
+
 TEST_F(supervisor_test, a_child_that_says_it_cannot_work_is_started_again) {
   supervisor s(dir_, log(), {}, probe_limits{.interval = 5ms, .patience = 20s, .failures = 3});
   std::atomic<int> asked{0};
