@@ -16,6 +16,8 @@ using std::chrono::seconds;
 inline constexpr auto lease = seconds{2};
 /// Four renewals fit into a lease, so that one lost or late renewal is no death.
 inline constexpr auto lease_interval = milliseconds{500};
+/// A worker that has not said its load to its own member for so long is to be replaced: /health says so.
+inline constexpr auto worker_silence = seconds{10};
 /// Finding and joining a peer, handshake included.
 inline constexpr auto connect_timeout = seconds{2};
 /// Longest first pause between attempts to reach a scheduler that is away; doubles to `reconnect_max`. Each

@@ -9,6 +9,7 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
+#include "actors/cluster/member_pulse.hpp"
 #include "actors/cluster/reconnect_pauses.hpp"
 #include "actors/cluster/view_change.hpp"
 #include "actors/defaults.hpp"
@@ -66,6 +67,12 @@ void tell_scheduler(pointer self, const caf::strong_actor_ptr& scheduler) {
                scheduler);
 }
 
+/// The process' probes hear of it.
+void set_apart(pointer self, const char* why) {
+  if (self->state.config.pulse)
+    self->state.config.pulse->apart(why);
+}
+
 /// Gives up the present scheduler, if any, and looks for one after `delay`.
 void look_again(pointer self, std::chrono::milliseconds delay) {
   auto& state = self->state;
@@ -73,6 +80,7 @@ void look_again(pointer self, std::chrono::milliseconds delay) {
     return;
   ++state.attempt;
   state.now = member_state::phase::looking;
+  set_apart(self, "looks for a scheduler");
   if (state.scheduler) {
     self->demonitor(state.scheduler.address());
     state.scheduler = nullptr;
@@ -143,6 +151,8 @@ void renew(pointer self) {
           [self, attempt, term, epoch](lease_renewal& load) {
             if (attempt != self->state.attempt)
               return;
+            if (self->state.config.pulse)
+              self->state.config.pulse->heard(self->clock().now(), load.engine);
             load.id = self->state.id;
             load.term = term; // the worker had this view in hand before it answered
             load.epoch = epoch;
@@ -163,6 +173,8 @@ void welcomed(pointer self, const worker_welcome& welcome) {
   state.pauses.reset();
   state.num_asked = 0;
   state.now = member_state::phase::joined;
+  if (state.config.pulse)
+    state.config.pulse->joined();
   pass_on(self, *welcome.view);
   tell_scheduler(self, caf::actor_cast<caf::strong_actor_ptr>(state.scheduler));
   renew(self);
@@ -232,6 +244,7 @@ void on_tick(pointer self) {
 caf::result<void> on_leave(pointer self) {
   auto& state = self->state;
   auto promise = self->make_response_promise<caf::unit_t>();
+  set_apart(self, "leaves the cluster");
   if (state.now != member_state::phase::joined) {
     state.now = member_state::phase::left;
     ++state.attempt;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,13 +32,16 @@ using member_actor = caf::typed_actor<
     // Says good-bye to the scheduler, which moves everything away; answers when that is done.
     caf::replies_to<caf::leave_atom>::with<void>>;
 
+class member_pulse;
+
 struct member_config {
   worker_role role = worker_role::expert;
   /// Where schedulers listen, active or standby; empty inside one process.
   std::vector<std::string> scheduler_endpoints;
   directory_actor directory;
-  caf::strong_actor_ptr worker; ///< an expert_host, attention_worker or gateway actor
-  uint64_t seed = 0;            ///< of its pauses: another one for each worker
+  caf::strong_actor_ptr worker;        ///< an expert_host, attention_worker or gateway actor
+  uint64_t seed = 0;                   ///< of its pauses: another one for each worker
+  std::shared_ptr<member_pulse> pulse; ///< for the process' probes; may be null
 };
 
 /// Starts a member. Of several schedulers it asks one after another, the one that answered last first, or the

@@ -87,7 +87,7 @@ attention_service::attention_service(const service_site& site, const model_sourc
 }
 
 void attention_service::join() {
-  membership_.emplace(site_, caf::actor_cast<caf::strong_actor_ptr>(actor_));
+  membership_.emplace(site_, caf::actor_cast<caf::strong_actor_ptr>(actor_), pulse_);
   reports_.worker = caf::actor_cast<caf::strong_actor_ptr>(actor_);
   reporter_ = spawn_activation_reporter(site_.system, reports_);
   reports_.worker = nullptr;

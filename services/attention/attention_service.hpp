@@ -28,6 +28,9 @@ class attention_service {
   /// To be published under the worker's name.
   const attention_worker_actor& actor() const { return actor_; }
 
+  /// Tells the process' probes how the worker's membership stands.
+  const std::shared_ptr<member_pulse>& pulse() const { return pulse_; }
+
   /// Joins the cluster. Call once the actor is published.
   void join();
 
@@ -38,6 +41,7 @@ class attention_service {
   activation_reporter_config reports_;
   activation_reporter_actor reporter_; ///< from join on; ends with the worker
   attention_worker_actor actor_;
+  const std::shared_ptr<member_pulse> pulse_ = std::make_shared<member_pulse>();
   std::optional<membership> membership_;
 };
 

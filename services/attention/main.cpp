@@ -44,7 +44,7 @@ int run(const std::vector<std::string>& arguments) {
                                   families, [log](const request_event& event) { log_request(log, event); }));
   process.peers().publish(cluster.name, attention.actor());
   attention.join();
-  auto scrapes = process.announce(families);
+  auto scrapes = process.announce(families, probes_of(attention.pulse()));
   stop.wait();
   log.line("stopping", "");
   attention.stop(defaults::drain);

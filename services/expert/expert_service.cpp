@@ -80,7 +80,7 @@ expert_service::~expert_service() {
 }
 
 void expert_service::join() {
-  membership_.emplace(site_, caf::actor_cast<caf::strong_actor_ptr>(actor_));
+  membership_.emplace(site_, caf::actor_cast<caf::strong_actor_ptr>(actor_), pulse_);
 }
 
 void expert_service::stop(std::chrono::milliseconds patience) {

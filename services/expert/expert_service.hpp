@@ -40,6 +40,9 @@ class expert_service {
   /// To be published as `weights_service` of the worker's name; null where there are no peers.
   const weights_sender_actor& sender() const { return sender_; }
 
+  /// Tells the process' probes how the worker's membership stands.
+  const std::shared_ptr<member_pulse>& pulse() const { return pulse_; }
+
   /// Joins the cluster. Call once the actor is published.
   void join();
 
@@ -50,6 +53,7 @@ class expert_service {
   expert_host_actor actor_;
   weights_sender_actor sender_;
   weights_fetcher_actor fetcher_; ///< null where experts come from files
+  const std::shared_ptr<member_pulse> pulse_ = std::make_shared<member_pulse>();
   std::optional<membership> membership_;
 };
 

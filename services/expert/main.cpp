@@ -72,7 +72,7 @@ int run(const std::vector<std::string>& arguments) {
   process.peers().publish(cluster.name, expert.actor());
   process.peers().publish(weights_service(cluster.name), expert.sender());
   expert.join();
-  auto scrapes = process.announce(families);
+  auto scrapes = process.announce(families, probes_of(expert.pulse()));
   stop.wait();
   log.line("stopping", "");
   expert.stop(defaults::drain);

@@ -40,8 +40,8 @@ constexpr auto accept_pause = std::chrono::milliseconds{100};
 /// The pages of a worker or a scheduler.
 class process_pages final : public page_source {
  public:
-  process_pages(std::shared_ptr<const registry> families, std::function<std::string()> why_not_ready)
-      : families_(std::move(families)), why_not_ready_(std::move(why_not_ready)) {}
+  process_pages(std::shared_ptr<const registry> families, probes answers)
+      : families_(std::move(families)), answers_(std::move(answers)) {}
 
   asio::awaitable<page> answer(std::string path) override {
     page shown;
@@ -49,9 +49,11 @@ class process_pages final : public page_source {
       shown.content_type = text_content_type;
       shown.body = families_->text();
     } else if (path == "/health") {
-      shown.body = "ok\n";
+      const std::string flaw = answers_.flaw ? answers_.flaw() : std::string{};
+      shown.status = flaw.empty() ? 200 : 503;
+      shown.body = flaw.empty() ? "ok\n" : "to be replaced: " + flaw + "\n";
     } else if (path == "/ready") {
-      const std::string why_not = why_not_ready_();
+      const std::string why_not = answers_.why_not_ready ? answers_.why_not_ready() : std::string{};
       shown.status = why_not.empty() ? 200 : 503;
       shown.body = why_not.empty() ? "ready\n" : "not ready: " + why_not + "\n";
     } else {
@@ -63,7 +65,7 @@ class process_pages final : public page_source {
 
  private:
   std::shared_ptr<const registry> families_;
-  std::function<std::string()> why_not_ready_;
+  probes answers_;
 };
 
 } // namespace
@@ -160,9 +162,8 @@ class endpoint::listener {
   std::thread thread_;
 };
 
-endpoint::endpoint(const endpoint_config& config, std::shared_ptr<const registry> families,
-                   std::function<std::string()> why_not_ready)
-    : endpoint(config, std::make_shared<process_pages>(std::move(families), std::move(why_not_ready))) {}
+endpoint::endpoint(const endpoint_config& config, std::shared_ptr<const registry> families, probes answers)
+    : endpoint(config, std::make_shared<process_pages>(std::move(families), std::move(answers))) {}
 
 endpoint::endpoint(const endpoint_config& config, std::shared_ptr<page_source> pages)
     : listener_(std::make_unique<listener>(config, std::move(pages))) {}

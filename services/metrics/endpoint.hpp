@@ -18,15 +18,19 @@ struct endpoint_config {
   uint16_t port = 0; ///< 0: any free one
 };
 
-/// Serves `/metrics`, `/health` (the process lives) and `/ready` (it can do its work) from a thread of its
-/// own. Requests are read with a deadline and a bounded size; at most 32 clients at a time.
+/// What /ready and /health say of a process. Called on the endpoint's thread, and must not block.
+struct probes {
+  std::function<std::string()> why_not_ready; ///< why it cannot do its work now; empty: it can. None: it can
+  std::function<std::string()> flaw;          ///< why it is to be replaced; empty: it is not. None: it is not
+};
+
+/// Serves `/metrics`, `/health` (the process is not to be replaced) and `/ready` (it can do its work) from a
+/// thread of its own. Requests are read with a deadline and a bounded size; at most 32 clients at a time.
 class endpoint {
  public:
-  /// Listens at once. @p why_not_ready says why /ready is to be refused, or nothing; it is called on the
-  /// endpoint's thread and must not block.
+  /// Listens at once.
   /// @throws std::runtime_error naming address and reason when it cannot listen
-  endpoint(const endpoint_config& config, std::shared_ptr<const registry> families,
-           std::function<std::string()> why_not_ready);
+  endpoint(const endpoint_config& config, std::shared_ptr<const registry> families, probes answers = {});
   /// Shows these pages instead.
   /// @throws std::runtime_error as above
   endpoint(const endpoint_config& config, std::shared_ptr<page_source> pages);

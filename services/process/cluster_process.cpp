@@ -46,10 +46,9 @@ std::shared_ptr<metrics::registry> cluster_process::make_families(const std::str
 }
 
 std::unique_ptr<metrics::endpoint>
-cluster_process::announce(std::shared_ptr<const metrics::registry> families,
-                          std::function<std::string()> why_not_ready) const {
+cluster_process::announce(std::shared_ptr<const metrics::registry> families, metrics::probes answers) const {
   log_.line("listening", peers_.endpoint());
-  auto scrapes = serve_metrics(cluster_, std::move(families), std::move(why_not_ready), log_);
+  auto scrapes = serve_metrics(cluster_, std::move(families), std::move(answers), log_);
   report_ready(cluster_, peers_.endpoint(),
                scrapes ? host_port_text(cluster_.metrics_host, scrapes->port()) : std::string{});
   return scrapes;

@@ -40,11 +40,11 @@ class cluster_process {
                                                    const std::string& numerics) const;
 
   /// Call when peers can be answered: logs where, serves /metrics, tells whoever started the process.
-  /// @param why_not_ready  what /ready says; empty: it is. On any thread; none: always ready
+  /// @param answers  what /ready and /health say
   /// @returns what serves /metrics until it goes, null without --metrics-port
   /// @throws std::runtime_error when the metrics address cannot be used
   std::unique_ptr<metrics::endpoint> announce(std::shared_ptr<const metrics::registry> families,
-                                              std::function<std::string()> why_not_ready = {}) const;
+                                              metrics::probes answers = {}) const;
 
  private:
   static caf::actor_system_config& configured(caf::actor_system_config& config);

@@ -18,14 +18,17 @@ constexpr auto end_patience = std::chrono::seconds{5};
 
 } // namespace
 
-membership::membership(const service_site& site, caf::strong_actor_ptr worker)
+membership::membership(const service_site& site, caf::strong_actor_ptr worker,
+                       std::shared_ptr<member_pulse> pulse)
     : system_(site.system),
       worker_(std::move(worker)),
       member_(spawn_member(site.system, {.role = site.address.role,
                                          .scheduler_endpoints = site.scheduler_endpoints,
                                          .directory = site.directory,
                                          .worker = worker_,
-                                         .seed = site.address.id.value})),
+
+                                         .seed = site.address.id.value,
+                                         .pulse = std::move(pulse)})),
       log_(site.log) {
   auto* member = caf::actor_cast<caf::strong_actor_ptr>(member_)->get();
   member->attach_functor([log = log_](const caf::error& reason) {
@@ -38,6 +41,11 @@ membership::membership(const service_site& site, caf::strong_actor_ptr worker)
 
 membership::~membership() {
   stop(std::chrono::milliseconds{0});
+}
+
+metrics::probes probes_of(std::shared_ptr<const member_pulse> pulse) {
+  return {.why_not_ready = [pulse] { return pulse->why_not_ready(); },
+          .flaw = [pulse] { return pulse->flaw(member_pulse::clock::now()); }};
 }
 
 void membership::stop(std::chrono::milliseconds patience, const std::function<void()>& when_left) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include <caf/actor_control_block.hpp>
@@ -10,6 +11,8 @@
 #include <caf/fwd.hpp>
 
 #include "actors/cluster/member.hpp"
+#include "actors/cluster/member_pulse.hpp"
+#include "services/metrics/endpoint.hpp"
 #include "services/process/process_log.hpp"
 #include "services/process/service_site.hpp"
 
@@ -21,7 +24,9 @@ namespace troupe {
 class membership {
  public:
   /// @param worker  lives at `site`, whose address says its role
-  membership(const service_site& site, caf::strong_actor_ptr worker);
+  /// @param pulse   hears how the membership stands
+  membership(const service_site& site, caf::strong_actor_ptr worker,
+             std::shared_ptr<member_pulse> pulse = nullptr);
   /// stop() without patience.
   ~membership();
   membership(const membership&) = delete;
@@ -39,5 +44,8 @@ class membership {
   process_log log_;
   bool stopped_ = false;
 };
+
+/// What a worker's /ready and /health say.
+metrics::probes probes_of(std::shared_ptr<const member_pulse> pulse);
 
 } // namespace troupe

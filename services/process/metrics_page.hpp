@@ -12,12 +12,11 @@
 namespace troupe {
 
 /// Serves /metrics, /health and /ready on --metrics-host and --metrics-port, until the returned object goes.
-/// @param why_not_ready  what /ready says; empty: it is. On any thread; none: always ready
+/// @param answers  what /ready and /health say
 /// @returns null without --metrics-port
 /// @throws std::runtime_error when the address cannot be used
 std::unique_ptr<metrics::endpoint> serve_metrics(const cluster_options& options,
                                                  std::shared_ptr<const metrics::registry> families,
-                                                 std::function<std::string()> why_not_ready,
-                                                 const process_log& log);
+                                                 metrics::probes answers, const process_log& log);
 
 } // namespace troupe

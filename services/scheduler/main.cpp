@@ -46,7 +46,8 @@ int run(const std::vector<std::string>& arguments) {
   auto waits = std::make_shared<std::atomic<bool>>(options.standby);
   std::unique_ptr<metrics::endpoint> scrapes;
   if (options.standby) {
-    scrapes = process.announce(families, [waits] { return std::string(*waits ? "standby" : ""); });
+    scrapes = process.announce(
+        families, {.why_not_ready = [waits] { return std::string(*waits ? "standby" : ""); }, .flaw = {}});
   }
   std::optional<succession> from;
   if (!options.state_dir.empty()) {

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -62,7 +63,8 @@ bool obeyed(int status) {
 
 } // namespace
 
-supervisor::supervisor(std::filesystem::path run_dir, log_function log, crash_limits crashes)
+supervisor::supervisor(std::filesystem::path run_dir, log_function log, crash_limits crashes,
+                       std::optional<probe_limits> probes)
     : run_dir_(std::move(run_dir)), log_(std::move(log)), crashes_(crashes) {
   sigset_t set = supervised_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
@@ -70,11 +72,49 @@ supervisor::supervisor(std::filesystem::path run_dir, log_function log, crash_li
   if (signal_fd_ < 0) {
     throw last_error("signalfd");
   }
+  hung_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (hung_fd_ < 0) {
+    int error = errno;
+    close(signal_fd_);
+    throw std::system_error(error, std::generic_category(), "eventfd");
+  }
+  if (probes) {
+    probes_ = std::make_unique<child_probes>(
+        *probes, [this](const std::string& name, pid_t pid, const std::string& why) {
+          on_hung({name, pid, why});
+        });
+  }
 }
 
 supervisor::~supervisor() {
   stop_all(abandoned_grace);
   close(signal_fd_);
+  close(hung_fd_);
+}
+
+/// On the probes' thread.
+void supervisor::on_hung(hung_child found) {
+  {
+    const std::lock_guard lock{hung_mutex_};
+    hung_.push_back(std::move(found));
+  }
+  eventfd_write(hung_fd_, 1);
+}
+
+void supervisor::kill_hung() {
+  eventfd_t ignored = 0;
+  eventfd_read(hung_fd_, &ignored);
+  std::vector<hung_child> found;
+  {
+    const std::lock_guard lock{hung_mutex_};
+    found.swap(hung_);
+  }
+  for (const auto& [name, pid, why] : found) {
+    if (children_.at(name).pid == pid) { // not reaped: the number is still its own
+      log_(name + " hangs and is killed: " + why);
+      kill(pid, SIGKILL);
+    }
+  }
 }
 
 void supervisor::start(child_spec spec) {
@@ -180,7 +220,8 @@ supervisor::clock::time_point supervisor::next_restart(clock::time_point at_most
 
 void supervisor::poll_once(clock::time_point until) {
   std::vector<pollfd> fds{{signal_fd_, POLLIN, 0}};
-  std::vector<child*> owners{nullptr};
+  fds.push_back({hung_fd_, POLLIN, 0});
+  std::vector<child*> owners{nullptr, nullptr};
   for (auto& [name, c] : children_) {
     if (c.ready_fd >= 0) {
       fds.push_back({c.ready_fd, POLLIN, 0});
@@ -192,13 +233,16 @@ void supervisor::poll_once(clock::time_point until) {
   if (::poll(fds.data(), fds.size(), timeout) < 0 && errno != EINTR) {
     throw last_error("poll");
   }
-  for (size_t i = 1; i < fds.size(); ++i) {
+  for (size_t i = 2; i < fds.size(); ++i) {
     if (fds[i].revents != 0) {
       read_ready(*owners[i]);
     }
   }
   if (fds[0].revents != 0) {
     read_signals();
+  }
+  if (fds[1].revents != 0) {
+    kill_hung();
   }
 }
 
@@ -247,6 +291,11 @@ void supervisor::read_ready(child& c) {
     if (c.spec.on_ready) {
       c.extra_arguments = c.spec.on_ready(c.ready_text);
     }
+    const auto address =
+        probes_ && c.spec.health_address ? c.spec.health_address(c.ready_text) : std::string{};
+    if (!address.empty()) {
+      probes_->watch(c.spec.name, c.pid, address);
+    }
   } else if (n <= 0 || c.ready_text.size() > sizeof buffer) {
     close_ready(c);
   }
@@ -277,6 +326,9 @@ void supervisor::bury(const std::string& name, child& c, int status) {
   c.pid = 0;
   c.ready = false;
   close_ready(c);
+  if (probes_) {
+    probes_->forget(name);
+  }
   if (stopping_) {
     if (!obeyed(status)) {
       log_(name + " " + exit_text(status) + " while stopping");
@@ -326,6 +378,7 @@ void supervisor::restart_due() {
 
 bool supervisor::stop_all(std::chrono::milliseconds grace) {
   stopping_ = true;
+  probes_.reset();
   auto deadline = clock::now() + grace;
   std::vector<uint32_t> phases;
   for (const auto& [name, c] : children_) {

@@ -9,11 +9,15 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <sys/types.h>
+
+#include "services/troupe/child_probes.hpp"
 
 namespace troupe {
 
@@ -23,6 +27,8 @@ struct child_spec {
   std::vector<std::string> argv; ///< argv[0] is the program's path
   uint32_t stop_phase = 0;       ///< children of lower phases are stopped first
   bool reloads = false;          ///< gets the SIGHUPs that the supervisor gets, once it is ready
+  /// Where the child answers /health, by its ready line: HOST:PORT, or empty: nowhere. See `child_probes`.
+  std::function<std::string(const std::string& line)> health_address;
   /// Called with the line that the child writes to its ready descriptor, each time it comes up. What it
   /// returns is appended to argv at the next start (a port to listen on again, say).
   std::function<std::vector<std::string>(const std::string& line)> on_ready;
@@ -42,14 +48,17 @@ struct crash_limits {
 ///
 /// A child that dies is started again after a pause that doubles from 100 ms to 800 ms while it dies within
 /// ten seconds of its start: less than the 2 s for which requests wait for a scheduler that is away. One that
-/// goes on dying waits longer, and at last the supervisor gives up (`crash_limits`). Children get SIGTERM
-/// when the supervisor itself dies.
+/// goes on dying waits longer, and at last the supervisor gives up (`crash_limits`). One that was ready and
+/// does not answer its probes is killed, and so started again. Children get SIGTERM when the supervisor
+/// itself dies.
 class supervisor {
  public:
   using log_function = std::function<void(const std::string& line)>;
 
   /// @param run_dir  gets pids.json: process name → pid, replaced atomically whenever it changes
-  supervisor(std::filesystem::path run_dir, log_function log, crash_limits crashes = {});
+  /// @param probes   when a child counts as hung; nothing: no child is asked
+  supervisor(std::filesystem::path run_dir, log_function log, crash_limits crashes = {},
+             std::optional<probe_limits> probes = {});
   /// Stops what run() has not stopped, and kills what has not ended two seconds later.
   ~supervisor();
   supervisor(const supervisor&) = delete;
@@ -90,6 +99,14 @@ class supervisor {
     std::deque<clock::time_point> deaths; ///< of those since it was ready first, in the window
   };
 
+  struct hung_child {
+    std::string name;
+    pid_t pid;
+    std::string why;
+  };
+
+  void on_hung(hung_child found);
+  void kill_hung();
   void spawn(child& c);
   void poll_once(clock::time_point until);
   void read_signals();
@@ -107,12 +124,16 @@ class supervisor {
   log_function log_;
   crash_limits crashes_;
   int signal_fd_ = -1;
+  int hung_fd_ = -1; ///< an eventfd: somebody is in `hung_`
+  std::mutex hung_mutex_;
+  std::vector<hung_child> hung_;
   bool gave_up_ = false;
   bool stopping_ = false;
   bool impatient_ = false; // a second signal has come
   int stop_with_ = SIGTERM;
   bool stopped_cleanly_ = true;
   std::map<std::string, child> children_;
+  std::unique_ptr<child_probes> probes_; ///< null: nobody is asked
 };
 
 } // namespace troupe

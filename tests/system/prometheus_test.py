@@ -212,6 +212,8 @@ def ours(binaries, model, work):
         assert cluster.said(r"ready: expert-0 \S+, metrics at http://127\.0\.0\.1:\d+/metrics")
         prometheus.wait_for_all([("all processes", 'count(up == 1) == 5')])
         load(cluster, 24)
+        # A series that begins has no rate: what comes next must come after the first scrape of it.
+        prometheus.wait_for_all([("rows of experts", "sum(troupe_expert_layer_rows_total) > 0")])
         assert [ask(cluster, "key-of-bob-0123456789", "/v1/completions", {"model": "m", "prompt": [1], "max_tokens": 1})
                 for _ in range(2)] == [200, 429]
         before = cluster.pids()["expert-1"]

@@ -38,7 +38,7 @@ def main():
             assert up.post("/v1/completions", QUESTION)["choices"][0]["text"] == expected, name
         refusals = [line for line in log.read_text().splitlines() if "no-shared-memory" in line]
         # One line from each process that wanted some.
-        assert len({line.split()[1] for line in refusals}) == len(refusals), refusals
+        assert len({line.split()[2] for line in refusals}) == len(refusals), refusals
         assert bool(refusals) == bool(flags), refusals
         assert all("give /dev/shm more, in a container with --shm-size" in line for line in refusals), refusals
     print(f"shared memory: the same answer with {len(CASES)} kinds of /dev/shm")

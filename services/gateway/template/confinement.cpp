@@ -56,6 +56,8 @@ void die_with(pid_t parent) {
 }
 
 std::string confine(std::uint64_t memory_bytes) {
+  constexpr int niceness = 5; // behind all that streams and computes on these processors
+  (void)setpriority(PRIO_PROCESS, 0, niceness);
   if (!is_sanitized) { // sanitizers reserve terabytes of addresses; main.cpp bounds what they allocate
     limit(RLIMIT_AS, memory_bytes, "AS");
   }

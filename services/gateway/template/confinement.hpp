@@ -1,5 +1,5 @@
 // What a template process may not do once it renders: open files, reach a network, start processes, write
-// files, take more memory than it is given, or outlive its gateway.
+// files, take more memory than it is given, take processors from who computes, or outlive its gateway.
 #pragma once
 
 #include <cstdint>

@@ -109,15 +109,15 @@ TEST_F(access_record_test, a_client_that_leaves_is_told_of) {
 
 TEST_F(access_record_test, a_connection_too_many_is_told_of) {
   config.limits.max_connections = 1;
+  play = [](fake_job& job) { EXPECT_TRUE(job.wait_cancelled()); };
   serve();
   raw_client first{port};
-  first.request("GET", "/health");
-  EXPECT_EQ(first.read().status, 200);
-  EXPECT_EQ(record(0).status, 200U);
+  first.request("POST", "/v1/completions", R"({"prompt":"a"})");
+  ASSERT_NE(backend->job(0), nullptr);
   raw_client second{port};
   EXPECT_EQ(second.read().status, 503);
-  EXPECT_EQ(record(1).status, 503U);
-  EXPECT_EQ(record(1).error, "too many connections are open");
+  EXPECT_EQ(record(0).status, 503U);
+  EXPECT_EQ(record(0).error, "too many connections are open, all of them with requests in progress");
 }
 
 TEST(traceparent_test, only_valid_ones_are_passed_on) {

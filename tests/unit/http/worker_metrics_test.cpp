@@ -37,7 +37,11 @@ TEST(metrics_endpoint, answers_scrapes_and_probes) {
   auto families = std::make_shared<registry>("troupe_");
   families->counter("expert_steps_total").Increment(3);
   std::atomic<bool> ready{false};
-  const endpoint served{{}, families, [&ready] { return std::string(ready ? "" : "standby"); }};
+  std::atomic<bool> hangs{false};
+  const endpoint served{{},
+                        families,
+                        {[&ready] { return std::string(ready ? "" : "standby"); },
+                         [&hangs] { return std::string(hangs ? "hangs" : ""); }}};
   const auto page = ask(served.port(), "GET", "/metrics?x=1");
   EXPECT_EQ(page.status, 200);
   EXPECT_EQ(page.headers.at("content-type"), text_content_type);
@@ -50,6 +54,11 @@ TEST(metrics_endpoint, answers_scrapes_and_probes) {
   EXPECT_EQ(refused.body, "not ready: standby\n");
   ready = true;
   EXPECT_EQ(ask(served.port(), "GET", "/ready").status, 200);
+  hangs = true;
+  const auto unhealthy = ask(served.port(), "GET", "/health");
+  EXPECT_EQ(unhealthy.status, 503);
+  EXPECT_EQ(unhealthy.body, "to be replaced: hangs\n");
+  hangs = false;
   EXPECT_EQ(ask(served.port(), "GET", "/").status, 404);
   EXPECT_EQ(ask(served.port(), "POST", "/metrics").status, 405);
   raw_client kept{served.port()};
@@ -63,17 +72,15 @@ TEST(metrics_endpoint, answers_scrapes_and_probes) {
 }
 
 TEST(metrics_endpoint, listens_where_a_name_says) {
-  const endpoint served{{"localhost", 0}, std::make_shared<registry>(), [] { return std::string(); }};
+  const endpoint served{{"localhost", 0}, std::make_shared<registry>()};
   EXPECT_EQ(ask(served.port(), "GET", "/health").status, 200);
 }
 
 TEST(metrics_endpoint, a_port_in_use_is_named) {
   auto families = std::make_shared<registry>();
-  const endpoint first{{}, families, [] { return std::string(); }};
-  EXPECT_THROW((endpoint{{"127.0.0.1", first.port()}, families, [] { return std::string(); }}),
-               std::runtime_error);
-  EXPECT_THROW((endpoint{{std::string(64, 'x'), 0}, families, [] { return std::string(); }}),
-               std::runtime_error);
+  const endpoint first{{}, families};
+  EXPECT_THROW((endpoint{{"127.0.0.1", first.port()}, families}), std::runtime_error);
+  EXPECT_THROW((endpoint{{std::string(64, 'x'), 0}, families}), std::runtime_error);
 }
 
 TEST(attention_families, levels_and_counts) {
@@ -85,8 +92,10 @@ TEST(attention_families, levels_and_counts) {
   reports.on_preemption();
   reports.on_expert_retry(ec::peer_down);
   reports.on_expert_retry(ec::none);
+  reports.on_failure(ec::engine_failed);
   reports.on_start(1'000'000'000);
   EXPECT_TRUE(has(*families, "vllm:num_requests_running 3"));
+  EXPECT_TRUE(has(*families, "vllm:sequence_failures_total{reason=\"engine_failed\"} 1"));
   EXPECT_TRUE(has(*families, "vllm:num_sequences_waiting 2"));
   EXPECT_TRUE(has(*families, "vllm:kv_cache_usage_perc 0.25"));
   EXPECT_TRUE(has(*families, "vllm:kv_cache_used_blocks 25"));
@@ -111,10 +120,14 @@ TEST(expert_families, rows_are_counted_by_layer_and_expert) {
   reports.on_queue(42);
   reports.on_bounds(512, 0);
   reports.on_hosted(3, 3000);
+  reports.on_refusal(ec::not_hosted);
+  reports.on_fetch(fetch_outcome::lost);
   const std::string page = families->text(); // by which rows are shown
   EXPECT_EQ(page.find("expert_memory_limit_bytes"), std::string::npos) << "it has no limit";
   EXPECT_TRUE(has(*families, "troupe_expert_layer_rows_total{layer=\"2\"} 24"));
   EXPECT_TRUE(has(*families, "troupe_expert_memory_bytes 3000"));
+  EXPECT_TRUE(has(*families, "troupe_expert_refusals_total{reason=\"not_hosted\"} 1"));
+  EXPECT_TRUE(has(*families, "troupe_expert_fetches_total{outcome=\"lost\"} 1"));
   EXPECT_TRUE(has(*families, "troupe_expert_queue_rows_limit 512"));
   EXPECT_TRUE(has(*families, "troupe_expert_rows_total{expert=\"0\",layer=\"2\"} 10"));
   EXPECT_TRUE(has(*families, "troupe_expert_rows_total{expert=\"2\",layer=\"2\"} 14"));
@@ -138,6 +151,7 @@ TEST(scheduler_families, placement_and_queue) {
   reports.on_fenced(fence_reason::engine);
   reports.on_fenced(fence_reason::engine);
   reports.on_fenced(fence_reason::unanswered);
+  reports.on_refused(ec::overloaded);
   EXPECT_TRUE(has(*families, "troupe_fenced_workers_total{reason=\"engine\"} 2"));
   EXPECT_TRUE(has(*families, "troupe_fenced_workers_total{reason=\"unanswered\"} 1"));
   EXPECT_TRUE(has(*families, "troupe_num_requests_waiting 6"));
@@ -151,6 +165,7 @@ TEST(scheduler_families, placement_and_queue) {
   EXPECT_TRUE(has(*families, "troupe_experts_without_host 0"));
   EXPECT_TRUE(has(*families, "troupe_expert_copies 2"));
   EXPECT_TRUE(has(*families, "troupe_placement_epoch 9"));
+  EXPECT_TRUE(has(*families, "troupe_scheduler_refusals_total{reason=\"overloaded\"} 1"));
   EXPECT_TRUE(has(*families, "troupe_placement_balancedness 1"));
   EXPECT_TRUE(has(*families, "troupe_cluster_ready 1"));
   EXPECT_EQ(logged, "worker-joined: expert-0");

@@ -2,14 +2,19 @@
 #include "services/troupe/supervisor.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <fstream>
 #include <stdexcept>
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <nlohmann/json.hpp>
+#include <sys/socket.h>
 #include <unistd.h>
+
+#include "services/metrics/endpoint.hpp"
 
 namespace troupe {
 namespace {
@@ -66,6 +71,54 @@ TEST_F(supervisor_test, reports_ready_lines_and_keeps_pids_current) {
   EXPECT_EQ(s.run(10s), 0);
   EXPECT_EQ(pids().size(), 0U);
   EXPECT_EQ(kill(map["one-0"].get<pid_t>(), 0), -1);
+}
+
+/// Comes up; the second time it has been killed and started again: enough.
+child_spec until_restarted(const std::string& name, std::string health_address) {
+  child_spec spec = script(name, "echo up >&$2; exec sleep 60");
+  spec.health_address = [address = std::move(health_address)](const std::string&) { return address; };
+  spec.on_ready = [starts = 0](const std::string&) mutable -> std::vector<std::string> {
+    if (++starts == 2) {
+      kill(getpid(), SIGTERM);
+    }
+    return {};
+  };
+  return spec;
+}
+
+constexpr probe_limits quick_probes{.interval = 5ms, .patience = 50ms, .failures = 3};
+
+TEST_F(supervisor_test, a_child_that_says_it_cannot_work_is_started_again) {
+  supervisor s(dir_, log(), {}, probe_limits{.interval = 5ms, .patience = 20s, .failures = 3});
+  std::atomic<int> asked{0};
+  const metrics::endpoint health{{},
+                                 std::make_shared<metrics::registry>(),
+                                 {{}, [&asked] {
+                                    // Two bad answers are not three in a row.
+                                    const int n = ++asked;
+                                    return std::string(n == 1 || n == 2 || n > 5 ? "the engine hangs" : "");
+                                  }}};
+  s.start(until_restarted("expert-0", "127.0.0.1:" + std::to_string(health.port())));
+  EXPECT_EQ(s.run(10s), 0);
+  EXPECT_GE(asked, 8);
+  EXPECT_TRUE(logged("expert-0 hangs and is killed: /health is 503: to be replaced: the engine hangs"));
+}
+
+TEST_F(supervisor_test, a_child_that_does_not_answer_its_probes_is_started_again) {
+  // The kernel takes connections, and nobody answers.
+  const int silent = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(silent, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(silent, 64), 0);
+  ASSERT_EQ(getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  supervisor s(dir_, log(), {}, quick_probes);
+  s.start(until_restarted("expert-0", "127.0.0.1:" + std::to_string(ntohs(address.sin_port))));
+  EXPECT_EQ(s.run(10s), 0);
+  EXPECT_TRUE(logged("expert-0 hangs and is killed: no answer from /health"));
+  close(silent);
 }
 
 TEST_F(supervisor_test, a_second_signal_ends_all_at_once) {

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "actors/cluster/member_pulse.hpp"
 #include "actors/defaults.hpp"
 #include "tests/unit/actors/cluster_fakes.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
@@ -170,6 +171,7 @@ class member_test : public deterministic_system {
     config.role = role;
     config.directory = directory;
     config.worker = caf::actor_cast<caf::strong_actor_ptr>(worker);
+    config.pulse = pulse;
     member = root(spawn_member(system, config));
     advance(1ms); // its first look is a timer
   }
@@ -193,6 +195,9 @@ class member_test : public deterministic_system {
   scheduler_actor scheduler;
   std::shared_ptr<worker_log> log = std::make_shared<worker_log>();
   std::shared_ptr<scheduler_log> schedule = std::make_shared<scheduler_log>();
+  std::shared_ptr<member_pulse> pulse = std::make_shared<member_pulse>();
+
+  std::string flaw() { return pulse->flaw(coordinator.clock().now()); }
 };
 
 TEST_F(member_test, joins_with_the_workers_hello_and_passes_the_view_on) {
@@ -246,6 +251,31 @@ TEST_F(member_test, a_worker_that_is_stuck_loses_its_lease) {
   schedule->renewals.clear();
   advance(3s);
   EXPECT_TRUE(schedule->renewals.empty());
+}
+
+TEST_F(member_test, tells_the_probes_that_it_has_joined_and_that_its_worker_is_silent) {
+  start_member();
+  EXPECT_EQ(pulse->why_not_ready(), "looks for a scheduler");
+  start_scheduler();
+  advance(defaults::reconnect_max);
+  EXPECT_EQ(pulse->why_not_ready(), "");
+  log->answers_load = false;
+  advance(defaults::worker_silence - 1s);
+  EXPECT_EQ(flaw(), "");
+  advance(2s);
+  EXPECT_EQ(flaw().substr(0, 35), "the worker has not said its load fo");
+}
+
+TEST_F(member_test, tells_the_probes_that_the_scheduler_is_gone_and_that_it_leaves) {
+  start_scheduler();
+  start_member();
+  EXPECT_EQ(pulse->why_not_ready(), "");
+  caf::anon_send_exit(scheduler, caf::exit_reason::kill);
+  run();
+  EXPECT_EQ(pulse->why_not_ready(), "looks for a scheduler");
+  caf::anon_send(member, caf::leave_atom_v);
+  run();
+  EXPECT_EQ(pulse->why_not_ready(), "leaves the cluster");
 }
 
 TEST_F(member_test, drops_views_of_older_terms_and_epochs) {
