@@ -92,8 +92,10 @@ TEST(attention_families, levels_and_counts) {
   reports.on_preemption();
   reports.on_expert_retry(ec::peer_down);
   reports.on_expert_retry(ec::none);
+  reports.on_failure(ec::engine_failed);
   reports.on_start(1'000'000'000);
   EXPECT_TRUE(has(*families, "vllm:num_requests_running 3"));
+  EXPECT_TRUE(has(*families, "vllm:sequence_failures_total{reason=\"engine_failed\"} 1"));
   EXPECT_TRUE(has(*families, "vllm:num_sequences_waiting 2"));
   EXPECT_TRUE(has(*families, "vllm:kv_cache_usage_perc 0.25"));
   EXPECT_TRUE(has(*families, "vllm:kv_cache_used_blocks 25"));
@@ -118,10 +120,14 @@ TEST(expert_families, rows_are_counted_by_layer_and_expert) {
   reports.on_queue(42);
   reports.on_bounds(512, 0);
   reports.on_hosted(3, 3000);
+  reports.on_refusal(ec::not_hosted);
+  reports.on_fetch(fetch_outcome::lost);
   const std::string page = families->text(); // by which rows are shown
   EXPECT_EQ(page.find("expert_memory_limit_bytes"), std::string::npos) << "it has no limit";
   EXPECT_TRUE(has(*families, "troupe_expert_layer_rows_total{layer=\"2\"} 24"));
   EXPECT_TRUE(has(*families, "troupe_expert_memory_bytes 3000"));
+  EXPECT_TRUE(has(*families, "troupe_expert_refusals_total{reason=\"not_hosted\"} 1"));
+  EXPECT_TRUE(has(*families, "troupe_expert_fetches_total{outcome=\"lost\"} 1"));
   EXPECT_TRUE(has(*families, "troupe_expert_queue_rows_limit 512"));
   EXPECT_TRUE(has(*families, "troupe_expert_rows_total{expert=\"0\",layer=\"2\"} 10"));
   EXPECT_TRUE(has(*families, "troupe_expert_rows_total{expert=\"2\",layer=\"2\"} 14"));
@@ -145,6 +151,7 @@ TEST(scheduler_families, placement_and_queue) {
   reports.on_fenced(fence_reason::engine);
   reports.on_fenced(fence_reason::engine);
   reports.on_fenced(fence_reason::unanswered);
+  reports.on_refused(ec::overloaded);
   EXPECT_TRUE(has(*families, "troupe_fenced_workers_total{reason=\"engine\"} 2"));
   EXPECT_TRUE(has(*families, "troupe_fenced_workers_total{reason=\"unanswered\"} 1"));
   EXPECT_TRUE(has(*families, "troupe_num_requests_waiting 6"));
@@ -158,6 +165,7 @@ TEST(scheduler_families, placement_and_queue) {
   EXPECT_TRUE(has(*families, "troupe_experts_without_host 0"));
   EXPECT_TRUE(has(*families, "troupe_expert_copies 2"));
   EXPECT_TRUE(has(*families, "troupe_placement_epoch 9"));
+  EXPECT_TRUE(has(*families, "troupe_scheduler_refusals_total{reason=\"overloaded\"} 1"));
   EXPECT_TRUE(has(*families, "troupe_placement_balancedness 1"));
   EXPECT_TRUE(has(*families, "troupe_cluster_ready 1"));
   EXPECT_EQ(logged, "worker-joined: expert-0");
