@@ -31,7 +31,7 @@ int run(const std::vector<std::string>& arguments) {
   log_unread_variables(parser, log);
   model_source source = open_model(model);
   log_clamped(model, source, log);
-  auto queue = make_compute_queue(model, log); // outlives the actors
+  auto queue = make_compute_queue(model, source.plan, log); // outlives the actors
   cluster_process process(cluster, source.fingerprint, log);
   auto families = std::make_shared<metrics::registry>(cluster.metrics_prefix,
                                                       metrics::labels{{"model_name", model.model_name()}});

@@ -1,0 +1,530 @@
+#include "kernels/calibration.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "kernels/buffer.hpp"
+#include "kernels/context.hpp"
+#include "kernels/expert_ffn.hpp"
+#include "kernels/gemm.hpp"
+
+namespace troupe::kernels {
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+/// Products of up to so many rows do what those of `measured` rows do best.
+struct bucket {
+  std::size_t measured;
+  std::size_t most;
+};
+
+constexpr std::array<bucket, 8> buckets{
+    {{1, 1}, {2, 3}, {4, 6}, {8, 12}, {16, 16}, {32, 32}, {64, 96}, {192, any_number}}};
+
+constexpr std::size_t most_rows = 192;
+
+// A visit runs so long at least, so that a clock and the start of a product do not count.
+constexpr auto least_visit = std::chrono::microseconds{2500};
+
+// Faster than the default by less is chance. A choice that takes so much longer than the best is not visited
+// again.
+constexpr double worth = 0.97;
+constexpr double hopeless = 1.25;
+
+// Sizes of longer matrices are cut: to measure them takes longer and says no more.
+constexpr std::size_t most_inputs = 4096;
+constexpr std::size_t most_outputs = 8192;
+
+/// Numbers that look like weights, cheaply.
+class noise {
+ public:
+  std::uint64_t next() {
+    state_ ^= state_ << 13U;
+    state_ ^= state_ >> 7U;
+    state_ ^= state_ << 17U;
+    return state_;
+  }
+
+ private:
+  std::uint64_t state_ = 0x9e3779b97f4a7c15U;
+};
+
+/// Four BF16 numbers around 2⁻⁶, of few exponents, so that they can be coded.
+std::uint64_t four_bf16(std::uint64_t bits) {
+  return (bits & 0x81ff81ff81ff81ffU) + 0x3b803b803b803b80U;
+}
+
+void fill_with_bf16(std::span<std::byte> out, noise& random) {
+  for (std::size_t i = 0; i + 8 <= out.size(); i += 8) {
+    const std::uint64_t four = four_bf16(random.next());
+    std::memcpy(out.data() + i, &four, sizeof four);
+  }
+}
+
+/// Packed weights of any values.
+packed_matrix any_weights(const packed_shape& shape, row_quant rows, noise& random) {
+  packed_shape plain = shape;
+  if (shape.format == packed_format::bf16_coded)
+    plain.format = packed_format::bf16_pair;
+  buffer memory(plain.bytes());
+  if (plain.format == packed_format::bf16_pair) {
+    fill_with_bf16(memory.bytes(), random);
+  } else if (plain.format == packed_format::f32_panel) {
+    for (std::size_t i = 0; i + 8 <= memory.size(); i += 8) { // upper halves are BF16 numbers
+      const std::uint64_t two = four_bf16(random.next());
+      std::memcpy(memory.data() + i, &two, sizeof two);
+    }
+  } else {
+    for (std::size_t i = 0; i + 8 <= memory.size(); i += 8) {
+      const std::uint64_t eight = random.next() & 0x0f0f0f0f0f0f0f0fU; // group scales, too
+      std::memcpy(memory.data() + i, &eight, sizeof eight);
+    }
+    for (std::size_t p = 0; p < shape.panels(); ++p)
+      std::fill_n(
+          reinterpret_cast<float*>(memory.data() + p * shape.panel_bytes() + shape.panel_scales_offset()),
+          panel_columns, 0x1p-10F);
+  }
+  packed_matrix matrix = packed_matrix::own(plain, std::move(memory));
+  if (plain.format != shape.format)
+    if (auto coded = packed_matrix::code(matrix))
+      matrix = std::move(*coded);
+  matrix.set_rows(rows);
+  return matrix;
+}
+
+packed_matrix copy_of(const packed_matrix& original) {
+  packed_matrix copy = packed_matrix::copy(original.shape(), original.bytes());
+  copy.set_rows(original.rows());
+  return copy;
+}
+
+/// One layer's weights of one format.
+struct layer {
+  expert_weights expert;
+  std::vector<packed_matrix> dense;
+
+  std::size_t num_bytes() const {
+    std::size_t sum = expert.gate_up.bytes().size() + expert.down.bytes().size();
+    for (const packed_matrix& matrix : dense)
+      sum += matrix.bytes().size();
+    return sum;
+  }
+};
+
+std::size_t cut(std::size_t value, std::size_t most) {
+  return std::min(value, most);
+}
+
+layer make_layer(const calibration_weights& weights, noise& random) {
+  layer made;
+  if (weights.ffn != 0) {
+    const std::size_t hidden = cut(weights.hidden, most_inputs);
+    const std::size_t ffn = cut(weights.ffn, most_inputs);
+    made.expert.gate_up = any_weights({weights.format, ffn, hidden, 2}, weights.rows, random);
+    made.expert.down = any_weights({weights.format, hidden, ffn, 1}, weights.rows, random);
+  }
+  for (const auto& matrix : weights.dense)
+    made.dense.push_back(
+        any_weights({weights.format, cut(matrix.outputs, most_outputs), cut(matrix.inputs, most_inputs), 1},
+                    weights.rows, random));
+  return made;
+}
+
+/// Layers of one format that are gone round, and rows to meet them.
+class workload {
+ public:
+  workload(const calibration_weights& weights, std::size_t num_bytes) : weights_(weights) {
+    noise random;
+    layers_.push_back(make_layer(weights, random));
+    const std::size_t of_layer = std::max<std::size_t>(layers_.front().num_bytes(), 1);
+    std::size_t count = std::max<std::size_t>(num_bytes / of_layer, 2);
+    if (weights.copies != 0)
+      count = std::min(count, weights.copies);
+    layers_.reserve(count);
+    while (layers_.size() < count)
+      layers_.push_back(copy_of(layers_.front()));
+    std::size_t inputs = layers_.front().expert.down.empty() ? 0 : layers_.front().expert.hidden();
+    std::size_t outputs = inputs;
+    for (const packed_matrix& matrix : layers_.front().dense) {
+      inputs = std::max(inputs, matrix.inputs());
+      outputs = std::max(outputs, matrix.outputs());
+    }
+    input_ = buffer(most_rows * bytes_of(weights.row_type, inputs));
+    fill_input(random);
+    output_ = buffer(most_rows * bytes_of(dtype::f32, outputs));
+    for (std::size_t r = 0; r < most_rows; ++r) {
+      from_.push_back(input_.data() + r * bytes_of(weights.row_type, inputs));
+      to_.push_back(output_.data() + r * bytes_of(dtype::f32, outputs));
+    }
+  }
+
+  product_kind kind() const { return weights_.kind(); }
+
+  /// Whether all weights have the format that was asked for: some cannot be coded.
+  bool is_as_asked() const {
+    const layer& first = layers_.front();
+    return (first.expert.down.empty() || first.expert.down.format() == weights_.format)
+           && std::all_of(first.dense.begin(), first.dense.end(),
+                          [&](const packed_matrix& matrix) { return matrix.format() == weights_.format; });
+  }
+
+  double bytes_of_layer() const { return static_cast<double>(layers_.front().num_bytes()); }
+
+  /// Runs layers until `least_visit` is over, or one if that takes longer than `hopeless_seconds`.
+  /// @returns seconds of one
+  double visit(context& ctx, std::size_t rows, double hopeless_seconds) {
+    auto begin = clock::now();
+    run(ctx, rows); // scratch grows, threads wake up
+    clock::duration gone = clock::now() - begin;
+    if (const double first = std::chrono::duration<double>(gone).count();
+        gone > least_visit && first > hopeless_seconds)
+      return first;
+    begin = clock::now();
+    std::size_t count = 0;
+    do {
+      run(ctx, rows);
+      ++count;
+      gone = clock::now() - begin;
+    } while (gone < least_visit);
+    return std::chrono::duration<double>(gone).count() / static_cast<double>(count);
+  }
+
+ private:
+  static layer copy_of(const layer& original) {
+    layer copy;
+    if (!original.expert.down.empty()) {
+      copy.expert.gate_up = kernels::copy_of(original.expert.gate_up);
+      copy.expert.down = kernels::copy_of(original.expert.down);
+    }
+    for (const packed_matrix& matrix : original.dense)
+      copy.dense.push_back(kernels::copy_of(matrix));
+    return copy;
+  }
+
+  void fill_input(noise& random) {
+    if (weights_.row_type == dtype::bf16) {
+      fill_with_bf16(input_.bytes(), random);
+      return;
+    }
+    auto* values = reinterpret_cast<float*>(input_.data());
+    for (std::size_t i = 0; i < input_.size() / sizeof(float); ++i)
+      values[i] = static_cast<float>(static_cast<std::int32_t>(random.next())) * 0x1p-31F;
+  }
+
+  void run(context& ctx, std::size_t rows) {
+    const layer& at = layers_[next_++ % layers_.size()];
+    if (!at.expert.down.empty()) {
+      const expert_segment segment{&at.expert, {from_.data(), rows}, {to_.data(), rows}};
+      expert_ffn(ctx, {.segments = {&segment, 1}, .row_type = weights_.row_type});
+    }
+    for (const packed_matrix& matrix : at.dense)
+      gemm(ctx, {.input = {input_.data(), weights_.row_type, rows, matrix.inputs(), matrix.inputs()},
+                 .weight = &matrix,
+                 .output = {output_.data(), dtype::f32, rows, matrix.outputs(), matrix.outputs()}});
+  }
+
+  calibration_weights weights_;
+  std::vector<layer> layers_;
+  buffer input_;
+  buffer output_;
+  std::vector<const std::byte*> from_;
+  std::vector<std::byte*> to_;
+  std::size_t next_ = 0;
+};
+
+/// What makes two tables' kernels different.
+const void* code_of(const kernel_table& t, product_kernel kernel, product_kind kind) {
+  const auto code = [](auto* function) { return reinterpret_cast<const void*>(function); };
+  const bool quantized = kind >= product_kind::int8;
+  switch (kernel) {
+  case product_kernel::fma:
+    return kind == product_kind::f32 ? code(t.f32_panel)
+           : quantized               ? code(t.quant.direct)
+                                     : code(t.bf16_direct);
+  case product_kernel::fma_runs:
+    return code(t.bf16_runs);
+  case product_kernel::fma_widened:
+    return quantized                   ? code(t.bf16_expanded)
+           : t.bf16_widened != nullptr ? code(t.bf16_widened)
+                                       : code(t.bf16_expanded);
+  case product_kernel::dots:
+  case product_kernel::dots_runs:
+    return code(t.bf16_dots);
+  case product_kernel::tiles_streamed:
+  case product_kernel::tiles:
+  case product_kernel::tiles_decoded:
+    return code(t.bf16_tiles);
+  case product_kernel::integers:
+    return code(t.quant.integer);
+  case product_kernel::integers_streams:
+    return code(t.quant.integer_streams);
+  case product_kernel::integers_groups:
+    return code(t.quant.integer_groups);
+  case product_kernel::integers_one_stream:
+    return code(t.quant.integer_one_stream);
+  case product_kernel::integers_runs:
+    return code(t.quant.integer_runs);
+  case product_kernel::integers_unpacked:
+    return code(t.quant.integer_unpacked);
+  case product_kernel::integers_row_tiles:
+    return code(t.quant.integer_row_tiles);
+  case product_kernel::integer_tiles_streamed:
+  case product_kernel::integer_tiles:
+    return code(t.int8_tiles);
+  }
+  return nullptr;
+}
+
+bool covers(std::size_t rows, const bucket& b) {
+  return rows >= b.most || (b.most == any_number && rows == any_number);
+}
+
+/// What could run for a number of rows: of each set each kernel, the default's first.
+std::vector<product_regime> choices(const kernel_plan& standard, product_kind kind, const bucket& b,
+                                    std::span<const isa> sets) {
+  std::vector<product_regime> found{standard.regime(kind, b.measured, 1024)};
+  std::vector<std::pair<const void*, product_kernel>> seen{
+      {code_of(table_of(found[0].set), found[0].kernel, kind), found[0].kernel}};
+  for (const isa set : sets) {
+    if (set == isa::portable && sets.size() > 1)
+      continue; // a reference, not a choice
+    const kernel_table& table = table_of(set);
+    for (std::size_t i = 0; i < num_product_kernels; ++i) {
+      const auto kernel = static_cast<product_kernel>(i);
+      if (!covers(most_rows_of(table, kernel, kind), b))
+        continue;
+      const std::pair id{code_of(table, kernel, kind), kernel};
+      if (std::find(seen.begin(), seen.end(), id) != seen.end())
+        continue;
+      seen.push_back(id);
+      found.push_back(default_regime(table, kernel, kind, b.most));
+    }
+  }
+  return found;
+}
+
+/// Other sizes for a regime.
+std::vector<product_regime> other_sizes(const product_regime& regime) {
+  std::vector<product_regime> found;
+  const auto add = [&](auto change) {
+    product_regime other = regime;
+    change(other);
+    if (other != regime)
+      found.push_back(other);
+  };
+  for (const std::size_t kib : {4U, 16U})
+    if (regime.tile_bytes != 0)
+      add([&](product_regime& r) { r.bytes_ahead = kib << 10; });
+  for (const std::size_t kib : {128U, 256U, 1024U})
+    if (regime.tile_bytes != 0)
+      add([&](product_regime& r) { r.tile_bytes = kib << 10; });
+  for (const std::size_t panels : {4U, 8U, 16U})
+    if (regime.tile_bytes == 0 && panels >= (reads_runs(regime.kernel) ? 8U : 4U))
+      add([&](product_regime& r) { r.tile_panels = panels; });
+  for (const std::size_t tiles : {2U, 4U, 8U, 16U})
+    add([&](product_regime& r) { r.tiles_per_thread = tiles; });
+  if (regime.part_rows != 0)
+    for (const std::size_t rows : {64U, 96U})
+      add([&](product_regime& r) { r.part_rows = rows; });
+  if (regime.part_bytes != 0)
+    for (const std::size_t kib : {128U, 512U})
+      add([&](product_regime& r) { r.part_bytes = kib << 10; });
+  return found;
+}
+
+/// A cell, and the context that runs it.
+struct trial {
+  calibration_cell cell;
+  workload* work = nullptr;
+  const bucket* rows = nullptr;
+  std::unique_ptr<context> ctx;
+  std::size_t visits = 0;
+};
+
+class calibration {
+ public:
+  calibration(thread_pool& pool, const calibration_options& options)
+      : pool_(pool),
+        options_(options),
+        deadline_(clock::now() + options.budget),
+        standard_(default_plan(options.sets.back())) {}
+
+  calibration_result run(std::span<const calibration_weights> weights) {
+    std::vector<calibration_weights> all(weights.begin(), weights.end());
+    if (options_.may_code)
+      for (const calibration_weights& plain : weights)
+        if (plain.format == packed_format::bf16_pair) {
+          all.push_back(plain);
+          all.back().format = packed_format::bf16_coded;
+        }
+    for (const calibration_weights& some : all) {
+      works_.push_back(std::make_unique<workload>(some, options_.num_bytes / all.size()));
+      if (!works_.back()->is_as_asked() || is_late())
+        works_.pop_back();
+    }
+    calibration_result result;
+    result.plan = standard_;
+    if (works_.size() < all.size() && is_late()) {
+      result.is_incomplete = true;
+      return result;
+    }
+    add_kernels();
+    measure();
+    if (options_.sizes) {
+      add_sizes();
+      measure();
+    }
+    result.is_incomplete =
+        std::any_of(trials_.begin(), trials_.end(), [](const trial& t) { return t.visits == 0; });
+    if (!result.is_incomplete)
+      choose(result.plan);
+    for (trial& t : trials_)
+      result.cells.push_back(t.cell);
+    return result;
+  }
+
+ private:
+  bool is_late() const { return clock::now() >= deadline_; }
+
+  void add(workload& work, const bucket& rows, const product_regime& regime, bool is_default) {
+    kernel_plan plan = standard_; // the default may have several regimes for these rows
+    if (!is_default) {
+      plan.of(work.kind()) = {regime, standard_.of(work.kind()).back()};
+      plan.of(work.kind()).front().most_rows = rows.measured;
+      plan.of(work.kind()).front().most_inputs = any_number;
+    }
+    trial t;
+    t.cell = {work.kind(),           rows.measured, regime, std::numeric_limits<double>::infinity(),
+              work.bytes_of_layer(), is_default};
+    t.work = &work;
+    t.rows = &rows;
+    t.ctx = std::make_unique<context>(pool_, plan);
+    trials_.push_back(std::move(t));
+  }
+
+  void add_kernels() {
+    for (const auto& work : works_)
+      for (const bucket& b : buckets) {
+        bool is_default = true;
+        for (const product_regime& regime : choices(standard_, work->kind(), b, options_.sets))
+          add(*work, b, regime, std::exchange(is_default, false));
+      }
+  }
+
+  void add_sizes() {
+    std::vector<std::pair<workload*, std::pair<const bucket*, product_regime>>> wanted;
+    for (const auto& work : works_)
+      for (const bucket& b : buckets)
+        if (const trial* best = best_of(*work, b))
+          for (const product_regime& other : other_sizes(best->cell.regime))
+            wanted.push_back({work.get(), {&b, other}});
+    for (const auto& [work, what] : wanted)
+      add(*work, *what.first, what.second, false);
+  }
+
+  /// Visits all in turn, again and again, but what is hopeless: at least once, until time is up, and no more
+  /// than so often.
+  void measure() {
+    const auto begin = clock::now();
+    const auto until = begin + (deadline_ - begin) / (options_.sizes && !sizes_next_ ? 2 : 1);
+    sizes_next_ = true;
+    for (std::size_t round = 0; round < options_.most_rounds; ++round)
+      for (trial& t : trials_) {
+        if (clock::now() >= (t.visits == 0 ? deadline_ : until))
+          return;
+        const trial* best = best_of(*t.work, *t.rows);
+        const double limit =
+            best == nullptr ? std::numeric_limits<double>::infinity() : hopeless * best->cell.seconds;
+        if (t.visits != 0 && t.cell.seconds > limit)
+          continue;
+        t.cell.seconds = std::min(t.cell.seconds, t.work->visit(*t.ctx, t.rows->measured, 2 * limit));
+        ++t.visits;
+      }
+  }
+
+  trial* best_of(const workload& work, const bucket& b) {
+    trial* best = nullptr;
+    for (trial& t : trials_)
+      if (t.work == &work && t.rows == &b && t.visits > 0
+          && (best == nullptr || t.cell.seconds < best->cell.seconds))
+        best = &t;
+    return best;
+  }
+
+  trial* default_of(const workload& work, const bucket& b) {
+    for (trial& t : trials_)
+      if (t.work == &work && t.rows == &b && t.cell.is_default)
+        return &t;
+    return nullptr;
+  }
+
+  void choose(kernel_plan& plan) {
+    std::array<double, 2> logs{}; // of BF16's times, plain and coded
+    std::array<bool, 2> measured{};
+    for (const auto& work : works_) {
+      std::vector<product_regime> regimes;
+      std::size_t below = 0;
+      for (const bucket& b : buckets) {
+        trial* best = best_of(*work, b);
+        trial* standard = default_of(*work, b);
+        if (best->cell.seconds > worth * standard->cell.seconds)
+          best = standard;
+        best->cell.is_chosen = true;
+        if (best == standard) {
+          copy_default(work->kind(), below, b.most, regimes);
+        } else {
+          regimes.push_back(best->cell.regime);
+          regimes.back().most_rows = b.most;
+          regimes.back().most_inputs = any_number;
+        }
+        below = b.most;
+        if (work->kind() == product_kind::bf16 || work->kind() == product_kind::bf16_coded) {
+          const std::size_t which = work->kind() == product_kind::bf16 ? 0 : 1;
+          logs.at(which) += std::log(best->cell.seconds);
+          measured.at(which) = true;
+        }
+      }
+      plan.of(work->kind()) = std::move(regimes);
+    }
+    const double margin = static_cast<double>(buckets.size()) * std::log(worth);
+    if (measured[0] && measured[1])
+      plan.coded_weights = logs[1] + (standard_.coded_weights ? margin : -margin) < logs[0];
+  }
+
+  /// The default's regimes for more than `below` rows and up to `most`.
+  void copy_default(product_kind kind, std::size_t below, std::size_t most,
+                    std::vector<product_regime>& regimes) const {
+    for (const product_regime& regime : standard_.of(kind)) {
+      if (regime.most_rows <= below)
+        continue;
+      regimes.push_back(regime);
+      regimes.back().most_rows = std::min(regime.most_rows, most);
+      if (regime.most_rows >= most && regime.most_inputs == any_number)
+        return;
+    }
+  }
+
+  thread_pool& pool_;
+  calibration_options options_;
+  clock::time_point deadline_;
+  kernel_plan standard_;
+  std::vector<std::unique_ptr<workload>> works_;
+  std::vector<trial> trials_;
+  bool sizes_next_ = false;
+};
+
+} // namespace
+
+calibration_result calibrate(thread_pool& pool, std::span<const calibration_weights> weights,
+                             const calibration_options& options) {
+  return calibration(pool, options).run(weights);
+}
+
+} // namespace troupe::kernels
