@@ -99,12 +99,6 @@ packed_matrix any_weights(const packed_shape& shape, row_quant rows, noise& rand
   return matrix;
 }
 
-packed_matrix copy_of(const packed_matrix& original) {
-  packed_matrix copy = packed_matrix::copy(original.shape(), original.bytes());
-  copy.set_rows(original.rows());
-  return copy;
-}
-
 /// One layer's weights of one format.
 struct layer {
   expert_weights expert;
@@ -140,16 +134,14 @@ layer make_layer(const calibration_weights& weights, noise& random) {
 /// Layers of one format that are gone round, and rows to meet them.
 class workload {
  public:
-  workload(const calibration_weights& weights, std::size_t num_bytes) : weights_(weights) {
+  workload(thread_pool& pool, const calibration_weights& weights, std::size_t num_bytes) : weights_(weights) {
     noise random;
     layers_.push_back(make_layer(weights, random));
     const std::size_t of_layer = std::max<std::size_t>(layers_.front().num_bytes(), 1);
     std::size_t count = std::max<std::size_t>(num_bytes / of_layer, 2);
     if (weights.copies != 0)
       count = std::min(count, weights.copies);
-    layers_.reserve(count);
-    while (layers_.size() < count)
-      layers_.push_back(copy_of(layers_.front()));
+    copy_first(pool, count);
     std::size_t inputs = layers_.front().expert.down.empty() ? 0 : layers_.front().expert.hidden();
     std::size_t outputs = inputs;
     for (const packed_matrix& matrix : layers_.front().dense) {
@@ -197,15 +189,44 @@ class workload {
   }
 
  private:
-  static layer copy_of(const layer& original) {
-    layer copy;
-    if (!original.expert.down.empty()) {
-      copy.expert.gate_up = kernels::copy_of(original.expert.gate_up);
-      copy.expert.down = kernels::copy_of(original.expert.down);
+  /// The first layer again until there are `count`. All threads copy: to touch so many pages takes time.
+  void copy_first(thread_pool& pool, std::size_t count) {
+    const std::vector<const packed_matrix*> originals = matrices_of(layers_.front());
+    std::vector<buffer> copies;
+    for (std::size_t i = originals.size(); i < count * originals.size(); ++i)
+      copies.emplace_back(originals[i % originals.size()]->bytes().size());
+    pool.parallel_dynamic(copies.size(), 1, [&](unsigned, std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i)
+        std::memcpy(copies[i].data(), originals[i % originals.size()]->bytes().data(), copies[i].size());
+    });
+    std::vector<layer> layers(count);
+    layers.front() = std::move(layers_.front());
+    const std::vector<const packed_matrix*> firsts = matrices_of(layers.front());
+    for (std::size_t l = 1; l < count; ++l) {
+      const auto copy = [&](std::size_t i) {
+        packed_matrix matrix =
+            packed_matrix::own(firsts[i]->shape(), std::move(copies[(l - 1) * firsts.size() + i]));
+        matrix.set_rows(firsts[i]->rows());
+        return matrix;
+      };
+      std::size_t i = 0;
+      if (!layers.front().expert.down.empty()) {
+        layers[l].expert.gate_up = copy(i++);
+        layers[l].expert.down = copy(i++);
+      }
+      while (i < firsts.size())
+        layers[l].dense.push_back(copy(i++));
     }
-    for (const packed_matrix& matrix : original.dense)
-      copy.dense.push_back(kernels::copy_of(matrix));
-    return copy;
+    layers_ = std::move(layers);
+  }
+
+  static std::vector<const packed_matrix*> matrices_of(const layer& of) {
+    std::vector<const packed_matrix*> matrices;
+    if (!of.expert.down.empty())
+      matrices = {&of.expert.gate_up, &of.expert.down};
+    for (const packed_matrix& matrix : of.dense)
+      matrices.push_back(&matrix);
+    return matrices;
   }
 
   void fill_input(noise& random) {
@@ -365,7 +386,7 @@ class calibration {
           all.back().format = packed_format::bf16_coded;
         }
     for (const calibration_weights& some : all) {
-      works_.push_back(std::make_unique<workload>(some, options_.num_bytes / all.size()));
+      works_.push_back(std::make_unique<workload>(pool_, some, options_.num_bytes / all.size()));
       if (!works_.back()->is_as_asked() || is_late())
         works_.pop_back();
     }

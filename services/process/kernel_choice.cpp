@@ -50,15 +50,6 @@ std::vector<kernels::calibration_weights> weights_of(const kernel_demand& demand
                              demand.may_code ? model::weight_coding::none : demand.coding);
 }
 
-/// Sets by name alone: which of them pass their self-test follows from processor and build.
-std::vector<kernels::isa> supported_sets(const model_options& options) {
-  if (const auto forced = forced_isa(options)) {
-    return {*forced};
-  }
-  const auto sets = kernels::supported_isas();
-  return {sets.begin(), sets.end()};
-}
-
 } // namespace
 
 kernels::isa_selection choose_isa(const model_options& options) {
@@ -70,21 +61,12 @@ kernels::isa_selection choose_isa(const model_options& options) {
 }
 
 std::vector<kernels::isa> allowed_sets(const model_options& options) {
-  if (options.cpu_isa != "auto") {
-    return {choose_isa(options).chosen};
-  }
-  kernels::self_test(kernels::supported_isas());
   const auto best = choose_isa(options).chosen;
-  std::vector<kernels::isa> sets;
-  for (const auto set : kernels::supported_isas()) {
-    if (!kernels::self_test(set)) {
-      sets.push_back(set);
-    }
-    if (set == best) {
-      break;
-    }
+  if (options.cpu_isa != "auto") {
+    return {best};
   }
-  return sets;
+  const auto sets = kernels::supported_isas(); // the refused ones are better than the best
+  return {sets.begin(), std::find(sets.begin(), sets.end(), best) + 1};
 }
 
 model::plan_store plan_store_for(const model_options& options, const kernel_demand& demand,
@@ -96,7 +78,7 @@ model::plan_store plan_store_for(const model_options& options, const kernel_dema
     store.folder = *folder;
   }
   store.identity.processor = model::processor_identity();
-  for (const auto set : supported_sets(options)) {
+  for (const auto set : allowed_sets(options)) {
     store.identity.sets += (store.identity.sets.empty() ? "" : ",") + std::string(kernels::name_of(set));
   }
   store.identity.threads = options.num_threads();
@@ -107,15 +89,19 @@ model::plan_store plan_store_for(const model_options& options, const kernel_dema
 
 kernels::calibration_result measure_plan(const model_options& options, const kernel_demand& demand,
                                          kernels::calibration_options how) {
-  const auto begin = std::chrono::steady_clock::now();
   const auto sets = allowed_sets(options);
-  how.budget -=
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
   how.sets = sets;
   how.may_code = demand.may_code;
   const auto cores = options.cores_list();
-  kernels::thread_pool pool({.threads = options.num_threads(), .cores = cores});
-  return kernels::calibrate(pool, weights_of(demand), how);
+  kernels::calibration_result result;
+  {
+    kernels::thread_pool pool({.threads = options.num_threads(), .cores = cores});
+    result = kernels::calibrate(pool, weights_of(demand), how);
+  }
+  if (!is_proved(result.plan)) {
+    result.plan = kernels::default_plan(sets.back());
+  }
+  return result;
 }
 
 kernels::kernel_plan plan_without_model(const model_options& options) {

@@ -18,7 +18,8 @@ namespace troupe {
 /// @throws option_error when the forced set is not supported here or fails its self-test
 kernels::isa_selection choose_isa(const model_options& options);
 
-/// The sets that a plan may mix, worst first: those that pass their self-test, or the forced one.
+/// The sets that a plan may mix, worst first: up to the one that `choose_isa` finds, or the forced one. Only
+/// those that a plan names are proved.
 /// @throws option_error as `choose_isa`
 std::vector<kernels::isa> allowed_sets(const model_options& options);
 
@@ -37,8 +38,8 @@ struct kernel_demand {
 model::plan_store plan_store_for(const model_options& options, const kernel_demand& demand,
                                  const process_log& log);
 
-/// Runs on as many threads as the process will compute with, with `allowed_sets`. What proving the sets takes
-/// is taken from the budget.
+/// Measures `allowed_sets`, on as many threads as the process will compute with. What comes out is proved by
+/// self-tests: where one fails, it is the default plan.
 kernels::calibration_result measure_plan(const model_options& options, const kernel_demand& demand,
                                          kernels::calibration_options how);
 
