@@ -30,13 +30,20 @@ constexpr std::array<bucket, 8> buckets{
 
 constexpr std::size_t most_rows = 192;
 
-// A visit runs so long at least, so that a clock and the start of a product do not count.
-constexpr auto least_visit = std::chrono::microseconds{2500};
+// A visit runs layers for so long, and its fastest run counts: where other programs take the processors, for
+// milliseconds each, some run is spared.
+constexpr auto visit_time = std::chrono::microseconds{2500};
 
-// Faster than the default by less is chance. A choice that takes so much longer than the best is not visited
-// again.
+// Faster than the default by less is chance, and so is what was visited less often. A choice that takes so
+// much longer than the best is not visited again.
 constexpr double worth = 0.97;
-constexpr double hopeless = 1.25;
+constexpr std::size_t least_visits = 3;
+constexpr double hopeless = 1.4;
+// Nor, with more rows, one that takes several times as long, unless it is for many.
+constexpr double left_behind = 3.0;
+
+// No pause: a run that takes so long is slow.
+constexpr auto long_run = std::chrono::milliseconds{10};
 
 // Sizes of longer matrices are cut: to measure them takes longer and says no more.
 constexpr std::size_t most_inputs = 4096;
@@ -169,23 +176,20 @@ class workload {
 
   double bytes_of_layer() const { return static_cast<double>(layers_.front().num_bytes()); }
 
-  /// Runs layers until `least_visit` is over, or one if that takes longer than `hopeless_seconds`.
-  /// @returns seconds of one
+  /// Runs layers for `visit_time`, or fewer where they take longer than `hopeless_seconds` each.
+  /// @returns seconds of the fastest run
   double visit(context& ctx, std::size_t rows, double hopeless_seconds) {
-    auto begin = clock::now();
-    run(ctx, rows); // scratch grows, threads wake up
-    clock::duration gone = clock::now() - begin;
-    if (const double first = std::chrono::duration<double>(gone).count();
-        gone > least_visit && first > hopeless_seconds)
-      return first;
-    begin = clock::now();
-    std::size_t count = 0;
-    do {
+    const auto begin = clock::now();
+    auto least = clock::duration::max();
+    for (auto from = begin;;) {
       run(ctx, rows);
-      ++count;
-      gone = clock::now() - begin;
-    } while (gone < least_visit);
-    return std::chrono::duration<double>(gone).count() / static_cast<double>(count);
+      const auto to = clock::now();
+      least = std::min(least, to - from);
+      from = to;
+      const double seconds = std::chrono::duration<double>(least).count();
+      if (to - begin >= visit_time && (seconds <= hopeless_seconds || to - begin >= long_run))
+        return seconds;
+    }
   }
 
  private:
@@ -303,6 +307,22 @@ const void* code_of(const kernel_table& t, product_kernel kernel, product_kind k
   return nullptr;
 }
 
+/// Whether a kernel gains on others with more rows: fewer than so many are not worth a look.
+std::size_t least_rows_of(product_kernel kernel) {
+  switch (kernel) {
+  case product_kernel::fma_widened:
+  case product_kernel::integers_unpacked:
+    return 8;
+  case product_kernel::tiles:
+  case product_kernel::integer_tiles:
+    return 16;
+  case product_kernel::tiles_decoded:
+    return 32;
+  default:
+    return 0;
+  }
+}
+
 bool covers(std::size_t rows, const bucket& b) {
   return rows >= b.most || (b.most == any_number && rows == any_number);
 }
@@ -319,8 +339,10 @@ std::vector<product_regime> choices(const kernel_plan& standard, product_kind ki
     const kernel_table& table = table_of(set);
     for (std::size_t i = 0; i < num_product_kernels; ++i) {
       const auto kernel = static_cast<product_kernel>(i);
-      if (!covers(most_rows_of(table, kernel, kind), b))
+      if (!covers(most_rows_of(table, kernel, kind), b) || b.measured < least_rows_of(kernel))
         continue;
+      if (kernel == product_kernel::integers && table.quant.integer_streams != nullptr)
+        continue; // what processors without dot products of bytes have
       const std::pair id{code_of(table, kernel, kind), kernel};
       if (std::find(seen.begin(), seen.end(), id) != seen.end())
         continue;
@@ -367,7 +389,19 @@ struct trial {
   const bucket* rows = nullptr;
   std::unique_ptr<context> ctx;
   std::size_t visits = 0;
+  std::vector<double> rounds{}; // seconds of each visit, as many as there were before it was hopeless
+  bool is_left_out = false;
 };
+
+/// Whether a choice was faster than the default in three rounds of four: other programs that slow both down
+/// in turn make a fastest run of one and not of the other.
+bool is_mostly_faster(const trial& t, const trial& standard) {
+  const std::size_t common = std::min(t.rounds.size(), standard.rounds.size());
+  std::size_t faster = 0;
+  for (std::size_t i = 0; i < common; ++i)
+    faster += t.rounds[i] < standard.rounds[i] ? 1 : 0;
+  return 4 * faster >= 3 * common;
+}
 
 class calibration {
  public:
@@ -402,12 +436,13 @@ class calibration {
       add_sizes();
       measure();
     }
-    result.is_incomplete =
-        std::any_of(trials_.begin(), trials_.end(), [](const trial& t) { return t.visits == 0; });
+    result.is_incomplete = std::any_of(trials_.begin(), trials_.end(),
+                                       [](const trial& t) { return t.visits == 0 && !t.is_left_out; });
     if (!result.is_incomplete)
       choose(result.plan);
-    for (trial& t : trials_)
-      result.cells.push_back(t.cell);
+    for (const trial& t : trials_)
+      if (t.visits != 0)
+        result.cells.push_back(t.cell);
     return result;
   }
 
@@ -460,20 +495,38 @@ class calibration {
       for (trial& t : trials_) {
         if (clock::now() >= (t.visits == 0 ? deadline_ : until))
           return;
+        if (t.is_left_out || (t.visits == 0 && is_left_behind(t))) {
+          t.is_left_out = true;
+          continue;
+        }
         const trial* best = best_of(*t.work, *t.rows);
         const double limit =
             best == nullptr ? std::numeric_limits<double>::infinity() : hopeless * best->cell.seconds;
-        if (t.visits != 0 && t.cell.seconds > limit)
+        if (t.visits != 0 && t.cell.seconds > limit && !t.cell.is_default)
           continue;
-        t.cell.seconds = std::min(t.cell.seconds, t.work->visit(*t.ctx, t.rows->measured, 2 * limit));
+        t.rounds.push_back(t.work->visit(*t.ctx, t.rows->measured, limit));
+        t.cell.seconds = std::min(t.cell.seconds, t.rounds.back());
         ++t.visits;
       }
   }
 
-  trial* best_of(const workload& work, const bucket& b) {
+  /// Whether the same kernel was hopeless with fewer rows.
+  bool is_left_behind(const trial& t) {
+    if (t.cell.is_default || t.rows == buckets.data() || least_rows_of(t.cell.regime.kernel) != 0)
+      return false;
+    for (const trial& before : trials_)
+      if (before.work == t.work && before.rows + 1 == t.rows && before.cell.regime.set == t.cell.regime.set
+          && before.cell.regime.kernel == t.cell.regime.kernel)
+        return before.is_left_out
+               || before.cell.seconds > left_behind * best_of(*before.work, *before.rows)->cell.seconds;
+    return false;
+  }
+
+  /// The fastest of those that were visited so often.
+  trial* best_of(const workload& work, const bucket& b, std::size_t visits = 1) {
     trial* best = nullptr;
     for (trial& t : trials_)
-      if (t.work == &work && t.rows == &b && t.visits > 0
+      if (t.work == &work && t.rows == &b && t.visits >= visits
           && (best == nullptr || t.cell.seconds < best->cell.seconds))
         best = &t;
     return best;
@@ -493,9 +546,10 @@ class calibration {
       std::vector<product_regime> regimes;
       std::size_t below = 0;
       for (const bucket& b : buckets) {
-        trial* best = best_of(*work, b);
+        trial* best = best_of(*work, b, least_visits);
         trial* standard = default_of(*work, b);
-        if (best->cell.seconds > worth * standard->cell.seconds)
+        if (best == nullptr || standard->visits < least_visits
+            || best->cell.seconds > worth * standard->cell.seconds || !is_mostly_faster(*best, *standard))
           best = standard;
         best->cell.is_chosen = true;
         if (best == standard) {

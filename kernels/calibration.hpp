@@ -60,7 +60,7 @@ struct calibration_cell {
   product_kind kind = product_kind::f32;
   std::size_t rows = 0;
   product_regime regime{};
-  /// Of a layer's matrices, the fastest visit.
+  /// Of a layer's matrices, the fastest run.
   double seconds = 0.0;
   double num_bytes = 0.0; ///< of weights
   bool is_default = false;

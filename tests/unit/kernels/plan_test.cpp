@@ -141,7 +141,7 @@ TEST(calibration, gives_a_plan_that_runs) {
                                 {.sets = sets,
                                  .budget = std::chrono::minutes{5},
                                  .num_bytes = 1 << 20,
-                                 .most_rounds = 1,
+                                 .most_rounds = 3,
                                  .sizes = true,
                                  .may_code = true});
   EXPECT_FALSE(result.is_incomplete);
