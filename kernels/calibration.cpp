@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -540,8 +539,8 @@ class calibration {
   }
 
   void choose(kernel_plan& plan) {
-    std::array<double, 2> logs{}; // of BF16's times, plain and coded
-    std::array<bool, 2> measured{};
+    // Of BF16, plain and coded: seconds with the chosen kernels, by bucket; 0: not measured.
+    std::array<std::array<double, buckets.size()>, 2> bf16{};
     for (const auto& work : works_) {
       std::vector<product_regime> regimes;
       std::size_t below = 0;
@@ -560,17 +559,20 @@ class calibration {
           regimes.back().most_inputs = any_number;
         }
         below = b.most;
-        if (work->kind() == product_kind::bf16 || work->kind() == product_kind::bf16_coded) {
-          const std::size_t which = work->kind() == product_kind::bf16 ? 0 : 1;
-          logs.at(which) += std::log(best->cell.seconds);
-          measured.at(which) = true;
-        }
+        if (work->kind() == product_kind::bf16 || work->kind() == product_kind::bf16_coded)
+          bf16.at(work->kind() == product_kind::bf16 ? 0 : 1)
+              .at(static_cast<std::size_t>(&b - buckets.data())) = best->cell.seconds;
       }
       plan.of(work->kind()) = std::move(regimes);
     }
-    const double margin = static_cast<double>(buckets.size()) * std::log(worth);
-    if (measured[0] && measured[1])
-      plan.coded_weights = logs[1] + (standard_.coded_weights ? margin : -margin) < logs[0];
+    const auto& usual = bf16.at(plan.coded_weights ? 1 : 0);
+    const auto& other = bf16.at(plan.coded_weights ? 0 : 1);
+    std::size_t faster = 0;
+    for (std::size_t i = 0; i < buckets.size(); ++i)
+      faster += other.at(i) != 0 && other.at(i) < worth * usual.at(i) ? 1 : 0;
+    // One choice for all numbers of rows, so it has to pay for most.
+    if (4 * faster >= 3 * buckets.size())
+      plan.coded_weights = !plan.coded_weights;
   }
 
   /// The default's regimes for more than `below` rows and up to `most`.
