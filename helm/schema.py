@@ -65,6 +65,7 @@ COMPUTE = {
     "device": or_none({"type": "string", "pattern": "^(auto|cpu|cuda(:[0-9]+)?)?$"}),
     "threads": or_none(COUNT), "cores": or_none(TEXT),
     "cpuIsa": or_none(choice("auto", "portable", "avx2", "avx512", "avx512_bf16", "amx")),
+    "kernelPlan": or_none(TEXT),
 }
 WORKER_CONFIG = {
     "attention": record(**COMPUTE, maxNumSeqs=or_none(SOME), maxNumBatchedTokens=or_none(SOME), microBatches=or_none(SOME),

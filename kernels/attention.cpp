@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/gemm/plan.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/error.hpp"
 
@@ -10,18 +11,6 @@ namespace troupe::kernels {
 namespace {
 
 constexpr std::size_t tile_tokens = 16;
-
-// Query rows (tokens · heads of a group) of a row block: enough to use each key tile often, few enough that
-// queries and sums stay in L1 and L2. A matrix unit needs its keys and values transposed, again for every
-// block: it gets larger ones where every thread still finds some.
-constexpr std::size_t block_rows = 64;
-constexpr std::size_t most_block_rows = 256;
-constexpr std::size_t blocks_per_thread = 4;
-
-// Multiply-adds below which waking other threads costs more than it saves: some 5 µs of one core. A head of
-// KV waits for memory as long as this many would take.
-constexpr std::size_t worth_forking = 200'000;
-constexpr std::size_t worth_of_head = 40'000;
 
 // Rows [first, first + tokens) of the batch, of one sequence.
 struct row_block {
@@ -50,9 +39,10 @@ std::size_t tokens_of_block(const context& ctx, const attention_args& args) {
   const kv_layer_group& shape = args.cache->group_of(args.layer);
   const std::size_t group = args.heads / shape.kv_heads;
   const std::size_t pieces = args.rows.size() * args.heads; // of one row each
-  std::size_t rows = block_rows;
-  if ((ctx.table().bf16_tiles != nullptr || ctx.table().bf16_dots != nullptr) && shape.type != dtype::f32)
-    while (rows < most_block_rows && pieces / (2 * rows) >= blocks_per_thread * ctx.threads())
+  const attention_plan& plan = ctx.plan().attention;
+  std::size_t rows = plan.block_rows;
+  if (shape.type != dtype::f32)
+    while (2 * rows <= plan.most_block_rows && pieces / (2 * rows) >= plan.blocks_per_thread * ctx.threads())
       rows *= 2;
   return std::max<std::size_t>(1, rows / group);
 }
@@ -102,8 +92,8 @@ block_memory carve(std::byte* memory, std::size_t tiles, std::size_t tokens) {
   return m;
 }
 
-void run_block(const attention_args& args, const kernel_table& table, const row_block& rows,
-               std::size_t kv_head, const block_memory& memory) {
+void run_block(context& ctx, const attention_args& args, const row_block& rows, std::size_t kv_head,
+               const block_memory& memory) {
   const kv_cache& cache = *args.cache;
   const kv_layer_group& shape = cache.group_of(args.layer);
   const std::size_t group = args.heads / shape.kv_heads;
@@ -130,10 +120,13 @@ void run_block(const attention_args& args, const kernel_table& table, const row_
     memory.key_tiles[i] = block + i % per_block * (key_bytes / per_block);
     memory.value_tiles[i] = block + key_bytes + i % per_block * (value_bytes / per_block);
   }
-  table.attention({memory.key_tiles, memory.value_tiles, tiles, shape.type, shape.head_dim, memory.query,
-                   args.query.type, memory.output, args.output.type, rows.tokens, group, memory.first,
-                   memory.end, args.scale, args.sinks != nullptr ? args.sinks + kv_head * group : nullptr,
-                   memory.scratch});
+  const attention_plan& plan = ctx.plan().attention;
+  const kernel_table& table = ctx.table(plan.set);
+  const bool columns = rows.tokens * group > plan.row_kernel_rows && table.attention_columns != nullptr;
+  (columns ? table.attention_columns : table.attention)(
+      {memory.key_tiles, memory.value_tiles, tiles, shape.type, shape.head_dim, memory.query, args.query.type,
+       memory.output, args.output.type, rows.tokens, group, memory.first, memory.end, args.scale,
+       args.sinks != nullptr ? args.sinks + kv_head * group : nullptr, memory.scratch});
 }
 
 } // namespace
@@ -160,10 +153,10 @@ void attention(context& ctx, const attention_args& args) {
     const block_memory memory = carve(ctx.thread_scratch(thread, num_bytes), tiles, max_tokens);
     // In rising order: threads begin with the sequences whose keys they have just written.
     for (std::size_t i = begin; i < end; ++i)
-      run_block(args, ctx.table(), blocks[i / shape.kv_heads], i % shape.kv_heads, memory);
+      run_block(ctx, args, blocks[i / shape.kv_heads], i % shape.kv_heads, memory);
   };
-  work += items * worth_of_head;
-  ctx.pool().parallel_dynamic(items, work < worth_forking ? items : 1, run);
+  work += items * ctx.plan().attention.work_of_head;
+  ctx.pool().parallel_dynamic(items, work < ctx.plan().attention.least_work ? items : 1, run);
 }
 
 } // namespace troupe::kernels

@@ -1,5 +1,8 @@
 #include "kernels/context.hpp"
 
+#include <stdexcept>
+
+#include "kernels/cpu/gemm/plan.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 
 namespace troupe::kernels {
@@ -13,12 +16,37 @@ std::byte* grown(buffer& memory, std::size_t num_bytes) {
   return memory.data();
 }
 
+// @param own  in the place of its set's; or null
+std::array<const kernel_table*, num_isas> tables_of(const kernel_plan& plan, const kernel_table* own) {
+  std::array<const kernel_table*, num_isas> tables{};
+  for (const isa set : plan.sets())
+    tables.at(static_cast<std::size_t>(set)) = own != nullptr && own->set == set ? own : &table_of(set);
+  if (const auto problem = problem_of(plan, tables))
+    throw std::runtime_error("kernel plan: " + *problem);
+  return tables;
+}
+
 } // namespace
 
-context::context(thread_pool& pool, isa set) : context(pool, table_of(set)) {}
+context::context(thread_pool& pool, isa set) : context(pool, default_plan(set)) {}
 
-context::context(thread_pool& pool, const kernel_table& table)
-    : pool_(pool), table_(table), thread_scratch_(pool.threads()) {}
+context::context(thread_pool& pool, const kernel_plan& plan)
+    : pool_(pool),
+      plan_(std::make_unique<const kernel_plan>(plan)),
+      tables_(tables_of(plan, nullptr)),
+      table_(table(plan.set)),
+      thread_scratch_(pool.threads()) {}
+
+context::context(thread_pool& pool, const kernel_table& own) : context(pool, own, default_plan(own)) {}
+
+context::context(thread_pool& pool, const kernel_table& own, const kernel_plan& plan)
+    : pool_(pool),
+      plan_(std::make_unique<const kernel_plan>(plan)),
+      tables_(tables_of(plan, &own)),
+      table_(table(plan.set)),
+      thread_scratch_(pool.threads()) {}
+
+context::~context() = default;
 
 isa context::instruction_set() const {
   return table_.set;

@@ -1,7 +1,9 @@
 // What every op needs besides its arguments: threads, an instruction set, scratch.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "kernels/buffer.hpp"
@@ -10,6 +12,7 @@
 
 namespace troupe::kernels {
 
+struct kernel_plan;
 struct kernel_table;
 
 /// Passed first to every op. One thread uses a context at a time; contexts may share a pool.
@@ -21,12 +24,19 @@ struct kernel_table;
 class context {
  public:
   /// @param pool  borrowed, must outlive the context
-  /// @param set   a supported instruction set (`select_isa`)
+  /// @param set   a supported instruction set (`select_isa`), whose default plan is followed
   /// @errors std::runtime_error when `set` is not supported here
   explicit context(thread_pool& pool, isa set = detect());
 
-  /// With a table of kernels of one's own: for the self-test. `table` is borrowed.
+  /// Follows a plan.
+  /// @errors std::runtime_error when it names what is not there
+  context(thread_pool& pool, const kernel_plan& plan);
+
+  /// With a table of kernels of one's own in the place of its set's, and the set's default plan or another:
+  /// for tests. `table` is borrowed.
   context(thread_pool& pool, const kernel_table& table);
+  context(thread_pool& pool, const kernel_table& table, const kernel_plan& plan);
+  ~context();
   context(const context&) = delete;
   context& operator=(const context&) = delete;
 
@@ -36,7 +46,13 @@ class context {
 
   isa instruction_set() const;
 
+  const kernel_plan& plan() const { return *plan_; }
+
+  /// Of what is neither a product nor attention.
   const kernel_table& table() const { return table_; }
+
+  /// Of a set that the plan names.
+  const kernel_table& table(isa set) const { return *tables_[static_cast<std::size_t>(set)]; }
 
   /// At least `num_bytes` of 64-byte aligned memory of thread `thread`; content undefined. The next call for
   /// the same thread may give the same memory. Safe to call inside a parallel range for one's own thread; out
@@ -48,6 +64,8 @@ class context {
 
  private:
   thread_pool& pool_;
+  std::unique_ptr<const kernel_plan> plan_;
+  std::array<const kernel_table*, num_isas> tables_; // null: not in the plan
   const kernel_table& table_;
   std::vector<buffer> thread_scratch_;
   buffer shared_scratch_;

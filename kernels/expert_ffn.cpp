@@ -39,6 +39,14 @@ struct pass_memory {
   std::byte* staged;
 };
 
+const product_regime& regime_of(context& ctx, const packed_matrix& weight, std::size_t rows) {
+  return ctx.plan().regime(weight, rows);
+}
+
+cpu::row_map map_of(context& ctx, const packed_matrix& weight, std::size_t rows) {
+  return {regime_of(ctx, weight, rows), weight};
+}
+
 // Activations that become int8 rows wait as BF16 until a row is whole. One line more: rows of a power of two
 // would fall into one set of the caches.
 std::size_t staged_stride(const packed_matrix& down) {
@@ -49,8 +57,8 @@ bool waits_for_scale(const cpu::row_map& map) {
   return map.layout() == row_layout::int8 || map.layout() == row_layout::int8_tiles;
 }
 
-std::size_t staged_bytes(const kernel_table& table, const packed_matrix& down, std::size_t rows) {
-  return waits_for_scale(cpu::row_map(table, down, rows)) ? rows * staged_stride(down) : 0;
+std::size_t staged_bytes(context& ctx, const packed_matrix& down, std::size_t rows) {
+  return waits_for_scale(map_of(ctx, down, rows)) ? rows * staged_stride(down) : 0;
 }
 
 void check(const expert_ffn_args& args) {
@@ -73,7 +81,7 @@ void check(const expert_ffn_args& args) {
 }
 
 std::size_t tiles_of(context& ctx, const packed_matrix& weight, std::size_t rows) {
-  const cpu::tile_shape shape = cpu::tiles_for(ctx.table(), weight, rows, ctx.threads());
+  const cpu::tile_shape shape = cpu::tiles_for(regime_of(ctx, weight, rows), weight, rows, ctx.threads());
   return (rows + shape.rows - 1) / shape.rows * cpu::panel_tiles(weight, shape);
 }
 
@@ -85,8 +93,9 @@ std::span<tile> list_tiles(context& ctx, const pass_memory& memory,
   for (std::size_t i = 0; i < memory.pieces.size(); ++i) {
     const piece& p = memory.pieces[i];
     const packed_matrix& weight = p.segment->weights->*product;
-    const cpu::tile_shape shape = cpu::tiles_for(ctx.table(), weight, p.rows, ctx.threads());
-    scratch_bytes = std::max(scratch_bytes, cpu::tile_scratch_bytes(ctx.table(), weight, p.rows, shape));
+    const product_regime& regime = regime_of(ctx, weight, p.rows);
+    const cpu::tile_shape shape = cpu::tiles_for(regime, weight, p.rows, ctx.threads());
+    scratch_bytes = std::max(scratch_bytes, cpu::tile_scratch_bytes(regime, weight, p.rows, shape));
     for (std::size_t row = 0; row < p.rows; row += shape.rows)
       for (std::size_t t = 0; t < cpu::panel_tiles(weight, shape); ++t)
         memory.tiles[count++] = {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(row),
@@ -102,24 +111,25 @@ void pack_inputs(context& ctx, const expert_ffn_args& args, const pass_memory& m
     std::size_t base = 0;
     for (const piece& p : memory.pieces) {
       const expert_weights& weights = *p.segment->weights;
-      const cpu::row_map map(ctx.table(), weights.gate_up, p.rows);
+      const product_regime& regime = regime_of(ctx, weights.gate_up, p.rows);
+      const cpu::row_map map(regime, weights.gate_up);
       for (std::size_t r = std::max(begin, base); r < std::min(end, base + p.rows); ++r)
-        map.pack(ctx.table(), p.segment->inputs[p.first + r - base], args.row_type,
+        map.pack(ctx.table(regime.set), p.segment->inputs[p.first + r - base], args.row_type,
                  memory.inputs + p.input_offset, r - base);
       base += p.rows;
     }
   };
-  cpu::over_row_parts(ctx, rows, rows > cpu::serial_rows, pack);
+  cpu::over_row_parts(ctx, rows, rows >= ctx.plan().least_packed_rows, pack);
 }
 
 // h = act(gate) · up of a part of a tile, as rows for the second product.
-void activate_part(const kernel_table& table, const pass_memory& memory, const tile& t,
-                   const cpu::panel_range& panels, std::size_t row, std::size_t rows,
-                   const cpu::tile_sums& sums, panel_fetch& fetch) {
+void activate_part(context& ctx, const pass_memory& memory, const tile& t, const cpu::panel_range& panels,
+                   std::size_t row, std::size_t rows, const cpu::tile_sums& sums, panel_fetch& fetch) {
   const piece& p = memory.pieces[t.piece];
   const expert_weights& weights = *p.segment->weights;
   const std::size_t step = weights.gated() ? 2 : 1;
-  const cpu::row_map map(table, weights.down, p.rows);
+  const product_regime& next = regime_of(ctx, weights.down, p.rows); // of whom these are rows
+  const cpu::row_map map(next, weights.down);
   const std::size_t column = panels.first / step * panel_columns;
   const std::size_t columns = std::min(panels.count / step * panel_columns, weights.ffn() - column);
   activation_block block{.kind = weights.act,
@@ -146,7 +156,7 @@ void activate_part(const kernel_table& table, const pass_memory& memory, const t
     block.layout = map.layout();
   }
   block.fetch = &fetch;
-  table.activate_rows(block);
+  ctx.table(next.set).activate_rows(block);
 }
 
 // Rows between the products become integers once they are whole: their scale needs all of them.
@@ -155,15 +165,16 @@ void quantize_hidden(context& ctx, const pass_memory& memory, std::size_t rows) 
     std::size_t base = 0;
     for (const piece& p : memory.pieces) {
       const packed_matrix& down = p.segment->weights->down;
-      const cpu::row_map map(ctx.table(), down, p.rows);
+      const product_regime& regime = regime_of(ctx, down, p.rows);
+      const cpu::row_map map(regime, down);
       for (std::size_t r = std::max(begin, base); waits_for_scale(map) && r < std::min(end, base + p.rows);
            ++r)
-        map.pack(ctx.table(), memory.staged + p.staged_offset + (r - base) * staged_stride(down), dtype::bf16,
-                 memory.hidden + p.hidden_offset, r - base);
+        map.pack(ctx.table(regime.set), memory.staged + p.staged_offset + (r - base) * staged_stride(down),
+                 dtype::bf16, memory.hidden + p.hidden_offset, r - base);
       base += p.rows;
     }
   };
-  cpu::over_row_parts(ctx, rows, rows > cpu::serial_rows, quantize);
+  cpu::over_row_parts(ctx, rows, rows >= ctx.plan().least_packed_rows, quantize);
 }
 
 void output_part(const kernel_table& table, const expert_ffn_args& args, const pass_memory& memory,
@@ -193,10 +204,14 @@ void run_product(context& ctx, const pass_memory& memory, const packed_matrix ex
   ctx.pool().parallel_items(tiles.size(), [&](unsigned thread, std::size_t i, std::size_t next) {
     const tile& t = tiles[i];
     const piece& p = memory.pieces[t.piece];
-    const cpu::row_map map(ctx.table(), p.segment->weights->*product, p.rows);
-    const cpu::tile_work work{ctx.table(), map.layout(),
-                              t.panels,    rows + p.*offset + map.offset(t.row),
-                              t.rows,      next < tiles.size() ? tiles[next].panels : cpu::panel_range{}};
+    const packed_matrix& weight = p.segment->weights->*product;
+    const product_regime& regime = regime_of(ctx, weight, p.rows);
+    const cpu::tile_work work{ctx.table(regime.set),
+                              regime,
+                              t.panels,
+                              rows + p.*offset + cpu::row_map(regime, weight).offset(t.row),
+                              t.rows,
+                              next < tiles.size() ? tiles[next].panels : cpu::panel_range{}};
     cpu::multiply_tile(work, ctx.thread_scratch(thread, scratch_bytes),
                        [&](auto&&... part) { finish(t, part...); });
   });
@@ -208,7 +223,7 @@ void run_pass(context& ctx, const expert_ffn_args& args, const pass_memory& memo
   run_product(ctx, memory, &expert_weights::gate_up, memory.inputs, &piece::input_offset,
               [&](const tile& t, const cpu::panel_range& panels, std::size_t row, std::size_t count,
                   const cpu::tile_sums& sums,
-                  panel_fetch& fetch) { activate_part(table, memory, t, panels, row, count, sums, fetch); });
+                  panel_fetch& fetch) { activate_part(ctx, memory, t, panels, row, count, sums, fetch); });
   if (std::any_of(memory.pieces.begin(), memory.pieces.end(),
                   [](const piece& p) { return p.segment->weights->down.rows() == row_quant::int8; }))
     quantize_hidden(ctx, memory, rows);
@@ -267,9 +282,9 @@ void expert_ffn(context& ctx, const expert_ffn_args& args) {
       sizes.rows += rows;
       sizes.tiles += tiles_of(ctx, s.weights->gate_up, rows);
       tiles_down += tiles_of(ctx, s.weights->down, rows);
-      sizes.inputs += cpu::row_map(ctx.table(), s.weights->gate_up, rows).bytes(rows);
-      sizes.hidden += cpu::row_map(ctx.table(), s.weights->down, rows).bytes(rows);
-      sizes.staged += staged_bytes(ctx.table(), s.weights->down, rows);
+      sizes.inputs += map_of(ctx, s.weights->gate_up, rows).bytes(rows);
+      sizes.hidden += map_of(ctx, s.weights->down, rows).bytes(rows);
+      sizes.staged += staged_bytes(ctx, s.weights->down, rows);
     });
     if (sizes.rows == 0)
       continue;
@@ -292,9 +307,9 @@ void expert_ffn(context& ctx, const expert_ffn_args& args) {
     fill_pass(args, from_segment, from_row,
               [&](const expert_segment& s, std::size_t first, std::size_t rows) {
                 memory.pieces[count++] = {&s, first, rows, inputs, hidden, staged};
-                inputs += cpu::row_map(ctx.table(), s.weights->gate_up, rows).bytes(rows);
-                hidden += cpu::row_map(ctx.table(), s.weights->down, rows).bytes(rows);
-                staged += staged_bytes(ctx.table(), s.weights->down, rows);
+                inputs += map_of(ctx, s.weights->gate_up, rows).bytes(rows);
+                hidden += map_of(ctx, s.weights->down, rows).bytes(rows);
+                staged += staged_bytes(ctx, s.weights->down, rows);
               });
     run_pass(ctx, args, memory, sizes.rows);
   }

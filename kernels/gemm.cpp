@@ -28,9 +28,10 @@ void check(const gemm_args& args) {
 }
 
 void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_t rows) {
-  const kernel_table& table = ctx.table();
   const packed_matrix& weight = *args.weight;
-  const cpu::row_map map(table, weight, rows);
+  const product_regime& regime = ctx.plan().regime(weight, rows);
+  const kernel_table& table = ctx.table(regime.set);
+  const cpu::row_map map(regime, weight);
   std::byte* a = ctx.shared_scratch(map.bytes(rows));
   const auto pack = [&](unsigned, std::size_t begin, std::size_t end) {
     for (std::size_t r = begin; r < end; ++r) {
@@ -38,19 +39,19 @@ void run_pass(context& ctx, const gemm_args& args, std::size_t first, std::size_
       map.pack(table, args.input.row(from), args.input.type, a, r);
     }
   };
-  cpu::over_row_parts(ctx, rows, rows > cpu::serial_rows, pack);
+  cpu::over_row_parts(ctx, rows, rows >= ctx.plan().least_packed_rows, pack);
 
-  const cpu::tile_shape tile = cpu::tiles_for(table, weight, rows, ctx.threads());
+  const cpu::tile_shape tile = cpu::tiles_for(regime, weight, rows, ctx.threads());
   const std::size_t panel_tiles = cpu::panel_tiles(weight, tile);
   const std::size_t row_tiles = (rows + tile.rows - 1) / tile.rows;
   // Panels run fastest: a thread's rows stay in its L2.
   const auto panels_of = [&](std::size_t i) { return cpu::panel_tile(weight, tile, i % panel_tiles); };
   const std::size_t count = row_tiles * panel_tiles;
-  const std::size_t scratch_bytes = cpu::tile_scratch_bytes(table, weight, rows, tile);
+  const std::size_t scratch_bytes = cpu::tile_scratch_bytes(regime, weight, rows, tile);
   ctx.pool().parallel_items(count, [&](unsigned thread, std::size_t i, std::size_t next) {
     const std::size_t first_row = i / panel_tiles * tile.rows;
     const cpu::tile_work work{table,
-                              map.layout(),
+                              regime,
                               panels_of(i),
                               a + map.offset(first_row),
                               std::min(tile.rows, rows - first_row),

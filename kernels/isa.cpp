@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/cpu/gemm/plan.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 
 #if defined(TROUPE_X86_KERNELS)
@@ -44,6 +45,23 @@ bool tiles_granted() {
 }
 #endif
 
+#if defined(TROUPE_X86_KERNELS)
+// The first processors with AVX-512 have no dot products of bytes (VNNI).
+bool has_byte_dots() {
+  return __builtin_cpu_supports("avx512vnni");
+}
+
+const kernel_table& avx512_table() {
+  static const kernel_table table = [] {
+    kernel_table t = cpu::avx512_table;
+    if (!has_byte_dots())
+      t.quant.integer_streams = t.quant.integer_unpacked = nullptr;
+    return t;
+  }();
+  return table;
+}
+#endif
+
 bool processor_has(isa set) {
   switch (set) {
   case isa::portable:
@@ -55,7 +73,7 @@ bool processor_has(isa set) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
            && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   case isa::avx512_bf16:
-    return processor_has(isa::avx512) && __builtin_cpu_supports("avx512bf16");
+    return processor_has(isa::avx512) && has_byte_dots() && __builtin_cpu_supports("avx512bf16");
   case isa::amx: {
     static const bool granted = processor_has(isa::avx512_bf16) && tiles_granted();
     return granted;
@@ -69,15 +87,6 @@ bool processor_has(isa set) {
 #endif
   }
   return false;
-}
-
-// Intel's dot products of BF16 do half of what FMAs do, AMD's twice as much (docs/kernels/avx512.md).
-bool has_fast_dot_products() {
-#if defined(TROUPE_X86_KERNELS)
-  return __builtin_cpu_is("amd");
-#else
-  return false;
-#endif
 }
 
 struct supported_sets {
@@ -129,10 +138,6 @@ std::span<const isa> supported_isas() {
   return {known.sets.data(), known.count};
 }
 
-bool prefers_coded_weights(isa set) {
-  return table_of(set).coded_dots != nullptr || table_of(set).coded_tiles != nullptr;
-}
-
 isa detect() {
   return supported_isas().back();
 }
@@ -144,7 +149,7 @@ const kernel_table& table_of(isa set) {
   if (set == isa::avx2)
     return cpu::avx2_table;
   if (set == isa::avx512)
-    return cpu::avx512_table;
+    return avx512_table();
   if (set == isa::avx512_bf16)
     return cpu::avx512_bf16_table();
   if (set == isa::amx)

@@ -28,9 +28,6 @@ bool is_supported(isa set);
 /// Every supported set, worst first: `portable`, and the best last.
 std::span<const isa> supported_isas();
 
-/// Whether products of `set` are faster with weights whose exponents are coded (coded_bf16.hpp).
-bool prefers_coded_weights(isa set);
-
 /// The best supported set, unproved: servers use `select_isa` of self_test.hpp.
 isa detect();
 

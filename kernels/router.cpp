@@ -96,7 +96,7 @@ void route(context& ctx, const router_args& args) {
       route_row(ctx.table(), args, args.logits.row_as<float>(r), scores, scores + experts,
                 args.experts.data() + r * args.top_k, args.weights.data() + r * args.top_k);
   };
-  cpu::over_row_parts(ctx, rows, rows * experts * work_of_logit >= cpu::worth_forking, run);
+  cpu::over_row_parts(ctx, rows, rows * experts * work_of_logit >= ctx.plan().least_elements, run);
 }
 
 void build_expert_table(const expert_table_args& args) {

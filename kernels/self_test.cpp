@@ -10,17 +10,19 @@
 
 namespace troupe::kernels {
 
-std::optional<std::string> self_test(const kernel_table& candidate) {
+namespace {
+
+std::optional<std::string> test_with(const kernel_table& candidate, proof::reference_results& reference) {
   const float_mode_guard mode;
-  proof::comparison compare(candidate);
+  proof::comparison compare(candidate, reference);
   proof::check_products(compare);
   proof::check_quantized_products(compare);
   proof::check_rows(compare);
   return compare.failure();
 }
 
-std::optional<std::string> self_test(isa set) {
-  // A process asks more than once: to pack weights, and to compute.
+// A process asks more than once: to pack weights, and to compute.
+const std::optional<std::string>& result_of(isa set, proof::reference_results& reference) {
   struct result {
     std::once_flag once;
     std::optional<std::string> failure;
@@ -28,8 +30,26 @@ std::optional<std::string> self_test(isa set) {
 
   static std::array<result, num_isas> results;
   result& known = results.at(static_cast<std::size_t>(set));
-  std::call_once(known.once, [&] { known.failure = self_test(table_of(set)); });
+  std::call_once(known.once, [&] { known.failure = test_with(table_of(set), reference); });
   return known.failure;
+}
+
+} // namespace
+
+std::optional<std::string> self_test(const kernel_table& candidate) {
+  proof::reference_results reference;
+  return test_with(candidate, reference);
+}
+
+std::optional<std::string> self_test(isa set) {
+  proof::reference_results reference;
+  return result_of(set, reference);
+}
+
+void self_test(std::span<const isa> sets) {
+  proof::reference_results reference;
+  for (const isa set : sets)
+    result_of(set, reference);
 }
 
 namespace {

@@ -29,6 +29,10 @@ struct isa_selection {
 /// @returns the op that differs, or nothing when all agree
 std::optional<std::string> self_test(isa set);
 
+/// Tests several at once, which takes less than one after the other: what they are compared with is made
+/// once.
+void self_test(std::span<const isa> sets);
+
 /// The same for a table of kernels of one's own; the way in for tests that feed a wrong kernel.
 std::optional<std::string> self_test(const kernel_table& candidate);
 

@@ -16,8 +16,9 @@ void check_float_products(comparison& compare) {
   for (const std::size_t count : {std::size_t{1}, std::size_t{33}, k}) {
     const auto row_f32 = floats(3, k);
     const auto row_bf16 = bfloats(3, k);
-    const std::string length = ", " + std::to_string(count) + " values";
     for (const dtype type : {dtype::f32, dtype::bf16}) {
+      const std::string length =
+          std::string(" of ") + name_of(type) + ", " + std::to_string(count) + " values";
       const std::byte* row = type == dtype::f32 ? raw(row_f32) : raw(row_bf16);
       compare.check("pack_row_bf16" + length, k * 4,
                     [&](const kernel_table& t, float* out) { t.pack_row_bf16(row, type, count, out); });
@@ -51,25 +52,26 @@ void check_float_products(comparison& compare) {
       t.f32_panel(a.data(), stride, rows, panel_f32.data(), k - 3, out, 16);
     });
   }
-  // More of K than is taken at a time: one block of rows, several, and so many that AVX2 widens for them
-  // once.
+  // More of K than is taken at a time: one block of rows, and several.
   constexpr std::size_t long_blocks = 10;
   const auto long_panels = bfloats(6, 2 * long_blocks * 512);
   for (const std::size_t rows : {std::size_t{4}, std::size_t{7}, std::size_t{13}, std::size_t{34}}) {
     constexpr std::size_t stride = long_blocks * 32 + 16;
     const auto a = floats(7, rows * stride);
-    compare.check("gemm bf16 direct, " + std::to_string(long_blocks * 32) + " of K, " + std::to_string(rows)
-                      + " rows",
-                  2 * rows * 16 * 4, [&](const kernel_table& t, float* out) {
-                    t.bf16_direct({.a = a.data(),
-                                   .a_stride = stride,
-                                   .rows = rows,
-                                   .panel = raw(long_panels),
-                                   .panel_stride = long_blocks * 1024,
-                                   .panels = 2,
-                                   .blocks = long_blocks,
-                                   .c = out});
-                  });
+    for (const bool once : {false, true})
+      compare.check(std::string("gemm bf16 ") + (once ? "widened, " : "direct, ")
+                        + std::to_string(long_blocks * 32) + " of K, " + std::to_string(rows) + " rows",
+                    2 * rows * 16 * 4, [&](const kernel_table& t, float* out) {
+                      (once && t.bf16_widened != nullptr ? t.bf16_widened
+                                                         : t.bf16_direct)({.a = a.data(),
+                                                                           .a_stride = stride,
+                                                                           .rows = rows,
+                                                                           .panel = raw(long_panels),
+                                                                           .panel_stride = long_blocks * 1024,
+                                                                           .panels = 2,
+                                                                           .blocks = long_blocks,
+                                                                           .c = out});
+                    });
   }
 }
 
@@ -82,8 +84,7 @@ void check_runs(comparison& compare) {
     const std::size_t k = blocks * 32;
     const std::size_t stride = k + 16;
     const auto weights = bfloats(31, panel_runs * run_panels * blocks * 512);
-    const rows_in_runs wanted = compare.candidate().bf16_run_rows;
-    for (std::size_t rows = wanted.least; rows <= wanted.most; ++rows) {
+    for (std::size_t rows = 1; rows <= compare.candidate().bf16_run_rows; ++rows) {
       const auto a = floats(32, rows * stride);
       const std::size_t size = panels * rows * 16;
       compare.check("gemm bf16 in runs, " + std::to_string(k) + " of K, " + std::to_string(rows) + " rows",
@@ -128,7 +129,6 @@ void check_dots(comparison& compare, bool coded) {
   constexpr std::size_t most_rows = 27;
   constexpr std::size_t panels = 3;     // of a run
   constexpr std::size_t run_panels = 3; // from run to run
-  const rows_in_runs in_runs = coded ? compare.candidate().coded_run_rows : compare.candidate().bf16_run_rows;
   for (const std::size_t blocks : {std::size_t{3}, std::size_t{10}})
     for (const dtype type : {dtype::f32, dtype::bf16}) {
       const std::size_t k = blocks * 32 - 5;
@@ -141,7 +141,7 @@ void check_dots(comparison& compare, bool coded) {
         if (type == dtype::f32 && rows != 1)
           continue; // only packing differs
         for (const std::size_t runs : {std::size_t{1}, panel_runs}) {
-          if (runs != 1 && !in_runs.has(rows))
+          if (runs != 1 && rows > compare.candidate().dot_run_rows)
             continue;
           const std::size_t size = panels * rows * 16;
           const auto multiply = [&](const kernel_table& t, const auto* a, float* out) {

@@ -29,6 +29,47 @@ class integer_rows {
   std::vector<std::byte> memory_;
 };
 
+/// An integer product of the candidate's against the portable one, on as many of its rows as it takes.
+struct integer_kernel {
+  const char* name;
+  integer_product* quant_table::*product;
+  std::size_t int8_rows = any;
+  std::size_t int4_rows = any;
+
+  static constexpr std::size_t any = ~std::size_t{0};
+
+  std::size_t most_rows(packed_format format) const {
+    return format == packed_format::int8_channel ? int8_rows : int4_rows;
+  }
+};
+
+/// Those that there are.
+std::vector<integer_kernel> integer_kernels_of(const quant_table& quant) {
+  std::vector<integer_kernel> kernels{{"integer gemm", &quant_table::integer},
+                                      {"integer gemm in streams", &quant_table::integer_streams},
+                                      {"integer gemm in groups", &quant_table::integer_groups},
+                                      {"integer gemm of unpacked", &quant_table::integer_unpacked, 0},
+                                      {"integer gemm in one stream", &quant_table::integer_one_stream,
+                                       quant.int8_stream_rows, quant.int4_stream_rows},
+                                      {"integer gemm of row tiles", &quant_table::integer_row_tiles}};
+  std::erase_if(kernels, [&](const integer_kernel& kernel) { return quant.*kernel.product == nullptr; });
+  return kernels;
+}
+
+void check_integers(comparison& compare, const std::string& name, const std::vector<float>& x,
+                    std::size_t rows, const quant_panel& panel, std::size_t panels, std::size_t k) {
+  for (const integer_kernel& kernel : integer_kernels_of(compare.candidate().quant)) {
+    if (rows > kernel.most_rows(panel.format))
+      continue;
+    compare.check(kernel.name + name, panels * rows * 16 * 4, [&](const kernel_table& t, float* out) {
+      const integer_rows quantized(t, raw(x), x.size() / rows * 4, rows, k);
+      integer_product* product = t.quant.*kernel.product;
+      (product != nullptr ? product : t.quant.integer)(quantized.data(), quantized.stride(), rows, panel,
+                                                       panels, {}, k, out);
+    });
+  }
+}
+
 void check_quantized(comparison& compare) {
   constexpr std::size_t k = 160;
   constexpr std::size_t blocks = k / 32;
@@ -38,24 +79,28 @@ void check_quantized(comparison& compare) {
     const auto weights = any_weights(17, format, panels * 16, k);
     const quant_panel& panel = weights.first;
     const std::string name = std::string(" ") + name_of(format);
-    compare.check("expand" + name, k * 16 * 4,
-                  [&](const kernel_table& t, float* out) { t.quant.expand(panel, 0, blocks, out); });
-    compare.check("pairs" + name, k * 16 * 2,
-                  [&](const kernel_table& t, float* out) { t.quant.pairs(panel, 0, blocks, bytes(out)); });
+    for (const std::size_t from : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) { // of K, in blocks
+      const std::string part = name + " from block " + std::to_string(from);
+      const std::size_t count = blocks - from;
+      compare.check("expand" + part, count * 32 * 16 * 4,
+                    [&](const kernel_table& t, float* out) { t.quant.expand(panel, from, count, out); });
+      compare.check("pairs" + part, count * 32 * 16 * 2, [&](const kernel_table& t, float* out) {
+        t.quant.pairs(panel, from, count, bytes(out));
+      });
+    }
     for (std::size_t rows = 1; rows <= 18; rows += rows < 9 ? 1 : 9) {
       constexpr std::size_t stride = k + 16;
       const auto a = floats(18, rows * stride);
       const std::string some = name + ", " + std::to_string(rows) + " rows";
-      compare.check("gemm" + some, rows * 16 * 4, [&](const kernel_table& t, float* out) {
-        t.quant.direct(a.data(), stride, rows, panel, 0, blocks, out, 16);
-        t.quant.scale(panel, rows, out);
-      });
-      for (const std::size_t count : {std::size_t{1}, panels})
-        compare.check("integer gemm" + some + ", " + std::to_string(count) + " panels", count * rows * 16 * 4,
+      for (const std::size_t from : {std::size_t{0}, std::size_t{3}})
+        compare.check("gemm" + some + " from block " + std::to_string(from), rows * 16 * 4,
                       [&](const kernel_table& t, float* out) {
-                        const integer_rows quantized(t, raw(a), stride * 4, rows, k);
-                        t.quant.integer(quantized.data(), quantized.stride(), rows, panel, count, {}, k, out);
+                        t.quant.direct(a.data() + from * 32, stride, rows, panel, from, blocks - from, out,
+                                       16);
+                        t.quant.scale(panel, rows, out);
                       });
+      for (const std::size_t count : {std::size_t{1}, panels})
+        check_integers(compare, some + ", " + std::to_string(count) + " panels", a, rows, panel, count, k);
     }
   }
   // More of K than is taken at a time, of rows that are one block, two and more; the third and fourth are all
@@ -68,14 +113,14 @@ void check_quantized(comparison& compare) {
     auto x = floats(21, most_rows * long_k);
     std::fill_n(x.begin() + 2 * long_k, long_k, 1.0F);
     std::fill_n(x.begin() + 3 * long_k, long_k, -1.0F);
-    for (const std::size_t rows : {std::size_t{2}, std::size_t{5}, std::size_t{6}, most_rows})
-      compare.check(std::string("integer gemm ") + name_of(format) + ", " + std::to_string(long_k) + " of K, "
-                        + std::to_string(rows) + " rows",
-                    2 * rows * 16 * 4, [&](const kernel_table& t, float* out) {
-                      const integer_rows quantized(t, raw(x), long_k * 4, rows, long_k);
-                      t.quant.integer(quantized.data(), quantized.stride(), rows, weights.first, 2, {},
-                                      long_k, out);
-                    });
+    for (const std::size_t rows :
+         {std::size_t{1}, std::size_t{2}, std::size_t{5}, std::size_t{6}, most_rows}) {
+      const std::vector<float> some(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(rows * long_k));
+      check_integers(compare,
+                     std::string(" ") + name_of(format) + ", " + std::to_string(long_k) + " of K, "
+                         + std::to_string(rows) + " rows",
+                     some, rows, weights.first, 2, long_k);
+    }
   }
   for (const std::size_t count : {std::size_t{1}, std::size_t{37}, k}) {
     const auto row_f32 = floats(19, k);
@@ -133,9 +178,9 @@ void check_integer_runs(comparison& compare) {
     for (const std::size_t k : {std::size_t{160}, std::size_t{1120}}) {
       const auto weights = any_weights(33, format, panel_runs * run_panels * 16, k);
       const quant_table& quant = compare.candidate().quant;
-      const rows_in_runs wanted =
+      const std::size_t most =
           format == packed_format::int8_channel ? quant.int8_run_rows : quant.int4_run_rows;
-      for (std::size_t rows = wanted.least; rows <= wanted.most; ++rows) {
+      for (std::size_t rows = 1; rows <= most; ++rows) {
         auto x = floats(34, rows * k);
         std::fill_n(x.begin(), k, 1.0F); // no two products of the first row fit 16 bits
         const std::size_t size = panels * rows * 16;

@@ -166,8 +166,9 @@ struct cache_tiles {
 };
 
 /// @param last_is_nan  the last key's values are, or their scale is, and no row sees them
+/// @param row_type     of queries and outputs
 void check_attention(comparison& compare, dtype type, std::size_t head_dim, std::size_t group,
-                     bool last_is_nan) {
+                     bool last_is_nan, dtype row_type = dtype::f32) {
   constexpr std::size_t tokens = 9; // of two heads 18 rows: one tile of 16 and a rest
   constexpr std::size_t tiles = 5;  // 80 keys: two chunks and half of one
   const std::size_t value_dim = (head_dim + 15) / 16 * 16;
@@ -177,6 +178,7 @@ void check_attention(comparison& compare, dtype type, std::size_t head_dim, std:
   if (last_is_nan)
     values.spoil_last(type, value_dim);
   const auto queries = floats(16, tokens * group * head_dim);
+  const auto narrow_queries = bfloats(16, tokens * group * head_dim);
   std::array<const std::byte*, tiles> key_tiles{};
   std::array<const std::byte*, tiles> value_tiles{};
   for (std::size_t i = 0; i < tiles; ++i) {
@@ -186,24 +188,33 @@ void check_attention(comparison& compare, dtype type, std::size_t head_dim, std:
   const std::array<std::size_t, tokens> first{0, 0, 35, 0, 0, 1, 64, 31, 0};
   const std::size_t all = last_is_nan ? last_key : last_key + 1;
   const std::array<std::size_t, tokens> end{64, 67, 70, 1, 32, 33, 65, all, all};
-  const std::array<float, 2> sinks{0.5F, -1.0F};
+  std::vector<float> sinks(group, -1.0F);
+  sinks.front() = 0.5F;
   // Products of 64 such values are in the hundreds, with int8's scales smaller: scaled so that many keys
   // count.
   const float scale = type == dtype::int8 ? 0.05F : 0.005F;
   std::array<const std::byte*, tokens> query{};
   for (std::size_t t = 0; t < tokens; ++t)
-    query[t] = raw(queries) + t * group * head_dim * 4;
+    query[t] = (row_type == dtype::f32 ? raw(queries) : raw(narrow_queries))
+               + bytes_of(row_type, t * group * head_dim);
   buffer scratch(attention_scratch_bytes(tokens * group, head_dim));
-  compare.check(std::string("attention ") + name_of(type) + ", head_dim " + std::to_string(head_dim)
-                    + ", group " + std::to_string(group) + (last_is_nan ? ", a NaN unseen" : ""),
-                tokens * group * head_dim * 4, [&](const kernel_table& t, float* out) {
-                  std::array<std::byte*, tokens> output{};
-                  for (std::size_t i = 0; i < tokens; ++i)
-                    output[i] = bytes(out + i * group * head_dim);
-                  t.attention({key_tiles.data(), value_tiles.data(), tiles, type, head_dim, query.data(),
-                               dtype::f32, output.data(), dtype::f32, tokens, group, first.data(), end.data(),
-                               scale, sinks.data(), scratch.data()});
-                });
+  const std::string name = std::string(name_of(type)) + ", rows " + name_of(row_type) + ", head_dim "
+                           + std::to_string(head_dim) + ", group " + std::to_string(group)
+                           + (last_is_nan ? ", a NaN unseen" : "");
+  const auto attend = [&](bool columns) {
+    return [&, columns](const kernel_table& t, float* out) {
+      std::array<std::byte*, tokens> output{};
+      for (std::size_t i = 0; i < tokens; ++i)
+        output[i] = bytes(out) + bytes_of(row_type, i * group * head_dim);
+      (columns && t.attention_columns != nullptr ? t.attention_columns : t.attention)(
+          {key_tiles.data(), value_tiles.data(), tiles, type, head_dim, query.data(), row_type, output.data(),
+           row_type, tokens, group, first.data(), end.data(), scale, sinks.data(), scratch.data()});
+    };
+  };
+  const std::size_t num_bytes = bytes_of(row_type, tokens * group * head_dim);
+  compare.check("attention " + name, num_bytes, attend(false));
+  if (compare.candidate().attention_columns != nullptr)
+    compare.check("attention in columns " + name, num_bytes, attend(true));
 }
 
 } // namespace
@@ -219,6 +230,10 @@ void check_rows(comparison& compare) {
       for (const std::size_t group : {std::size_t{1}, std::size_t{2}})
         for (const bool last_is_nan : {false, true})
           check_attention(compare, type, head_dim, group, last_is_nan);
+  // Wide heads, more rows than a block of 64, and BF16 in and out.
+  check_attention(compare, dtype::bf16, 128, 8, false, dtype::bf16);
+  check_attention(compare, dtype::int8, 256, 3, true, dtype::bf16);
+  check_attention(compare, dtype::f32, 96, 8, true);
   check_scores(compare, 7);
   check_scores(compare, 300);
 }

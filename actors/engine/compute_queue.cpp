@@ -7,11 +7,15 @@
 
 #include "actors/engine/actor_runner.hpp"
 #include "actors/transport/caf/follow_up.hpp"
+#include "kernels/cpu/gemm/plan.hpp"
 
 namespace troupe {
 
 compute_queue::compute_queue(unsigned threads, kernels::isa set, std::span<const int> cores)
-    : pool_({.threads = threads, .cores = cores}), context_(pool_, set), thread_([this] { run(); }) {
+    : compute_queue(threads, kernels::default_plan(set), cores) {}
+
+compute_queue::compute_queue(unsigned threads, const kernels::kernel_plan& plan, std::span<const int> cores)
+    : pool_({.threads = threads, .cores = cores}), context_(pool_, plan), thread_([this] { run(); }) {
   if (cores.empty()) {
     return;
   }

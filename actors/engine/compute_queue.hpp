@@ -35,10 +35,13 @@ class compute_queue {
   static constexpr std::chrono::milliseconds longest_borrowed{5};
 
   /// @param threads  that compute, at least 1
-  /// @param set      from kernels::select_isa, which has proved it
+  /// @param plan     of kernels that have been proved (kernels::self_test)
   /// @param cores    thread `i` is pinned to `cores[i]`, and so are, from then on, threads that are borrowed
   ///                 to be thread 0; empty: to none
   /// @errors std::system_error when a thread cannot start or be pinned
+  compute_queue(unsigned threads, const kernels::kernel_plan& plan, std::span<const int> cores = {});
+
+  /// With the default plan of a set.
   compute_queue(unsigned threads, kernels::isa set, std::span<const int> cores = {});
 
   /// Finishes the step under way; later ones are dropped. Must outlive all actors and borrowed threads; never

@@ -22,23 +22,15 @@ namespace TROUPE_ISA_NAMESPACE {
 static void amx_attention(const attention_block& block) {
   if (block.cache_type == dtype::f32)
     avx512_table.attention(block);
-  else if (block.tokens * block.group > tile_rows)
-    column_attention_block<tile_columns>(block);
   else
     tile_attention_block(block);
 }
 
-// Up to this many rows vector dot products are faster: of int4 more, which they need not unpack into memory.
-constexpr std::size_t few_rows_int8 = 6;
-constexpr std::size_t few_rows_int4 = 5;
-
-static void integer(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
-                    std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) {
-  const std::size_t most = first.format == packed_format::int8_channel ? few_rows_int8 : few_rows_int4;
-  if (rows <= most)
-    avx512_table.quant.integer(a, a_stride, rows, first, panels, next, k, c);
+static void amx_attention_columns(const attention_block& block) {
+  if (block.cache_type == dtype::f32)
+    avx512_table.attention(block);
   else
-    amx_integer(a, a_stride, rows, first, panels, next, k, c);
+    column_attention_block<tile_columns>(block);
 }
 
 } // namespace TROUPE_ISA_NAMESPACE
@@ -56,8 +48,9 @@ const kernel_table& amx_table() {
     t.scale_int8_tiles = TROUPE_ISA_NAMESPACE::scale_int8_tiles;
     t.quantize_row_tiles = TROUPE_ISA_NAMESPACE::quantize_row_tiles;
     t.unpack_int4 = TROUPE_ISA_NAMESPACE::unpack_int4;
-    t.quant.integer = TROUPE_ISA_NAMESPACE::integer;
+    t.quant.integer_row_tiles = TROUPE_ISA_NAMESPACE::amx_integer;
     t.attention = TROUPE_ISA_NAMESPACE::amx_attention;
+    t.attention_columns = TROUPE_ISA_NAMESPACE::amx_attention_columns;
     return t;
   }();
   return table;

@@ -20,10 +20,15 @@ namespace TROUPE_ISA_NAMESPACE {
 static void dot_attention(const attention_block& block) {
   if (block.cache_type == dtype::f32)
     avx512_table.attention(block);
-  else if (block.tokens * block.group > tile_rows)
-    column_attention_block<dot_columns>(block);
   else
     attention_in_spans<products_on_dots>(block);
+}
+
+static void dot_attention_columns(const attention_block& block) {
+  if (block.cache_type == dtype::f32)
+    avx512_table.attention(block);
+  else
+    column_attention_block<dot_columns>(block);
 }
 
 } // namespace TROUPE_ISA_NAMESPACE
@@ -36,14 +41,16 @@ const kernel_table& avx512_bf16_table() {
     t.bf16_dot_runs = TROUPE_ISA_NAMESPACE::dots_in_runs<TROUPE_ISA_NAMESPACE::packed_blocks>;
     t.coded_dots = TROUPE_ISA_NAMESPACE::dots<TROUPE_ISA_NAMESPACE::coded_blocks>;
     t.coded_dot_runs = TROUPE_ISA_NAMESPACE::dots_in_runs<TROUPE_ISA_NAMESPACE::coded_blocks>;
-    t.coded_run_rows = TROUPE_ISA_NAMESPACE::coded_run_rows;
-    t.bf16_run_rows = TROUPE_ISA_NAMESPACE::dot_run_rows;
+    t.dot_run_rows = TROUPE_ISA_NAMESPACE::dot_rows;
     t.pack_row_dots = TROUPE_ISA_NAMESPACE::pack_row_dots;
     t.finish_rows = TROUPE_ISA_NAMESPACE::finish_rows;
     t.activate_rows = TROUPE_ISA_NAMESPACE::activate_rows;
-    t.quant.integer = TROUPE_ISA_NAMESPACE::integer_panels_in_order;
-    t.panels_in_streams = false;
+    t.quant.integer_groups = TROUPE_ISA_NAMESPACE::integer_panels_vnni<TROUPE_ISA_NAMESPACE::group_fetcher>;
+    t.quant.integer_one_stream = TROUPE_ISA_NAMESPACE::integer_one_stream;
+    t.quant.int8_stream_rows = TROUPE_ISA_NAMESPACE::int8_stream_rows;
+    t.quant.int4_stream_rows = 1;
     t.attention = TROUPE_ISA_NAMESPACE::dot_attention;
+    t.attention_columns = TROUPE_ISA_NAMESPACE::dot_attention_columns;
     return t;
   }();
   return table;

@@ -21,8 +21,6 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 // Rows of a register block: sums of even and of odd k, and two weights.
 constexpr std::size_t dot_rows = 12;
-// Fewer keep up with memory in one stream; with more, multiplying decides.
-constexpr rows_in_runs dot_run_rows{3, dot_rows};
 constexpr std::size_t dot_part_bytes = 1024;
 
 // More rows meet panels that were brought into order, two at a time, so that values are spread over registers
@@ -277,8 +275,8 @@ static void dot_runs(const dot_product& product) {
 
 template <class Blocks>
 static void dots_in_runs(const dot_product& product) {
-  in_row_blocks<dot_run_rows.most>(product.rows,
-                                   [&]<std::size_t Rows>(std::size_t) { dot_runs<Blocks, Rows>(product); });
+  in_row_blocks<dot_rows>(product.rows,
+                          [&]<std::size_t Rows>(std::size_t) { dot_runs<Blocks, Rows>(product); });
 }
 
 static void order_in_place(std::byte* blocks, std::size_t count) {

@@ -7,9 +7,6 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-// One or two rows are faster in runs, too: decoding takes time in which a single stream would stand still.
-constexpr rows_in_runs coded_run_rows{1, dot_run_rows.most};
-
 /// The weights of a block as they are coded, exceptions excepted.
 struct coded_dots {
   const std::byte* block;

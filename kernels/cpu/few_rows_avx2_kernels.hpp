@@ -14,7 +14,7 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-// With more rows multiplying decides.
+// Rows whose sums registers hold.
 constexpr std::size_t bf16_run_rows = 4;
 constexpr std::size_t int8_run_rows = 5;
 constexpr std::size_t int4_run_rows = 2;

@@ -1,9 +1,9 @@
 // BF16 products on AVX2. Included by isa_kernels.cpp only, and there for AVX2 only.
 //
 // Rows pass a part of a panel in blocks, while the next part is fetched into L1: each of the first two blocks
-// fetches a half of it, so that memory is as busy in the second as in the first. Of many blocks the first one
-// writes the weights down as FP32 for the others, which then have fewer instructions. Few rows go another way
-// where there are panels enough (`few_rows_avx2_kernels.hpp`).
+// fetches a half of it, so that memory is as busy in the second as in the first. The blocks widen the weights
+// each for itself, or the first one writes them down as FP32 for the others, which then have fewer
+// instructions. Few rows have another way (`few_rows_avx2_kernels.hpp`).
 #pragma once
 
 #include "kernels/cpu/gemm_avx2_loops.hpp"
@@ -14,7 +14,8 @@ namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 // Blocks of rows with widened weights: of five or six the bursts of stores between two blocks of K cost more
 // than the loads of weights that they save.
 constexpr std::size_t widened_rows = 4;
-constexpr std::size_t least_rows_to_widen = 32;
+
+constexpr std::size_t bf16_part_blocks = 8;
 
 /// `Rows` rows with widened weights that are in L1.
 template <std::size_t Rows>
@@ -80,29 +81,38 @@ static void avx2_add_widened_part(const panel_product& product, const float* a, 
   });
 }
 
-/// One panel after the other.
-static void bf16_direct_avx2(const panel_product& product) {
-  // 8 KiB, or 16 widened: they lie in L1 beside the next part and a block of rows.
-  constexpr std::size_t part_blocks = 8;
-  alignas(64) float wide[part_blocks * block_k * 16];
+/// One panel after the other. Calls `add(a, part, c)` for its parts, 8 KiB each: they lie in L1 beside the
+/// next part and a block of rows.
+template <class Add>
+TROUPE_INLINE void avx2_over_parts(const panel_product& product, const Add& add) {
   for (std::size_t p = 0; p < product.panels; ++p) {
     const std::byte* panel = product.panel + p * product.panel_stride;
     const bool last = p + 1 == product.panels && product.next.first != nullptr;
     const std::byte* behind = last ? product.next.first : panel + product.panel_stride;
-    for (std::size_t b = 0; b < product.blocks; b += part_blocks) {
+    for (std::size_t b = 0; b < product.blocks; b += bf16_part_blocks) {
       bf16_part part{panel + b * panel_block_bytes, product.blocks - b, behind};
-      if (part.blocks > part_blocks) {
-        part.blocks = part_blocks;
-        part.next = part.from + part_blocks * panel_block_bytes;
+      if (part.blocks > bf16_part_blocks) {
+        part.blocks = bf16_part_blocks;
+        part.next = part.from + bf16_part_blocks * panel_block_bytes;
       }
       const float* a = product.a + b * block_k;
       float* c = product.c + p * product.rows * 16;
-      if (product.rows < least_rows_to_widen)
-        avx2_add_packed_part(product, a, part, c);
-      else
-        avx2_add_widened_part(product, a, part, wide, c);
+      add(a, part, c);
     }
   }
+}
+
+static void bf16_direct_avx2(const panel_product& product) {
+  avx2_over_parts(product, [&](const float* a, const bf16_part& part, float* c) {
+    avx2_add_packed_part(product, a, part, c);
+  });
+}
+
+static void bf16_widened_avx2(const panel_product& product) {
+  alignas(64) float wide[bf16_part_blocks * block_k * 16];
+  avx2_over_parts(product, [&](const float* a, const bf16_part& part, float* c) {
+    avx2_add_widened_part(product, a, part, wide, c);
+  });
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

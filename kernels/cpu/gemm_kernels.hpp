@@ -20,13 +20,6 @@ constexpr std::size_t panel_block_bytes = half_block * 16 * 4;
 constexpr std::size_t max_row_block = lanes == 16 ? 12 : 6;
 constexpr std::size_t max_sums = 2 * max_row_block; // vectors, of even and odd k
 
-// Widening weights again for each register block costs little beside its products.
-#if defined(TROUPE_ISA_AVX512) || defined(TROUPE_ISA_AVX2)
-constexpr std::size_t most_direct_rows = ~std::size_t{0};
-#else
-constexpr std::size_t most_direct_rows = 18;
-#endif
-
 /// Fetches what is read a few steps later: of four panels that are read by turns of 1 KiB the processor
 /// itself fetches little.
 TROUPE_INLINE void fetch_ahead(const std::byte* line) {

@@ -30,13 +30,13 @@ static constexpr kernel_table make_table(isa set) {
 #if defined(TROUPE_ISA_AVX2)
   table.bf16_direct = bf16_direct_avx2;
   table.bf16_runs = bf16_runs_avx2;
-  table.bf16_run_rows.most = bf16_run_rows;
+  table.bf16_run_rows = bf16_run_rows;
+  table.bf16_widened = bf16_widened_avx2;
   table.bf16_expanded = bf16_expanded_avx2;
 #else
   table.bf16_direct = bf16_direct;
   table.bf16_expanded = bf16_expanded;
 #endif
-  table.bf16_direct_rows = most_direct_rows;
   table.expand_bf16 = expand_bf16;
   table.decode_bf16 = decode_bf16;
   table.f32_panel = f32_panel;
@@ -46,13 +46,14 @@ static constexpr kernel_table make_table(isa set) {
   table.quant.scale = scale_panel;
   table.quant.quantize_row = quantize_row;
 #if defined(TROUPE_ISA_AVX512)
-  table.quant.integer = integer_panels_vnni<weight_fetcher>;
-  table.panels_in_streams = true;
+  table.quant.integer = integer_panels;
+  table.quant.integer_streams = integer_panels_vnni<weight_fetcher>;
+  table.quant.integer_unpacked = integer_unpacked_vnni;
 #elif defined(TROUPE_ISA_AVX2)
   table.quant.integer = integer_panels_avx2;
   table.quant.integer_runs = integer_runs_avx2;
-  table.quant.int8_run_rows.most = int8_run_rows;
-  table.quant.int4_run_rows.most = int4_run_rows;
+  table.quant.int8_run_rows = int8_run_rows;
+  table.quant.int4_run_rows = int4_run_rows;
 #else
   table.quant.integer = integer_panels;
 #endif

@@ -223,20 +223,18 @@ struct activation_block {
 /// FP32 weights, `row_layout::bf16_split` for BF16.
 struct kernel_table {
   isa set = isa::portable;
-  /// Few rows read the panels of a tile as streams side by side (`weight_fetch.hpp`), the longer the better.
-  bool panels_in_streams = false;
 
   /// Rows for products from a bf16 or f32 row of `k` elements; bf16 weights: rounds and pads.
   void (*pack_row_bf16)(const std::byte* row, dtype type, std::size_t k, float* out) = nullptr;
   void (*pack_row_f32)(const std::byte* row, dtype type, std::size_t k, float* out) = nullptr;
 
-  /// Few rows: BF16 weights as packed, widened in registers.
+  /// BF16 weights as packed, widened in registers, again for each block of rows.
   void (*bf16_direct)(const panel_product& product) = nullptr;
-  /// More rows than these are faster with a panel that is widened once.
-  std::size_t bf16_direct_rows = 0;
-  /// The same for few rows and panels of `panel_runs` runs.
+  /// The same for up to `bf16_run_rows` rows and panels of `panel_runs` runs; or null.
   void (*bf16_runs)(const panel_product& product) = nullptr;
-  rows_in_runs bf16_run_rows;
+  std::size_t bf16_run_rows = 0;
+  /// Weights widened once, by the first block of rows; null: with `expand_bf16` and `bf16_expanded`.
+  void (*bf16_widened)(const panel_product& product) = nullptr;
   /// A packed panel's blocks as FP32: per block 16 even rows of 16, then 16 odd rows of 16; what lies behind
   /// them is fetched.
   void (*expand_bf16)(const std::byte* panel, std::size_t blocks, float* out) = nullptr;
@@ -253,14 +251,14 @@ struct kernel_table {
 
   quant_table quant;
 
-  /// Only where dot products of BF16 are fast, otherwise null: the same products in the same order of
-  /// operations, for any number of rows or, for `bf16_run_rows`, of panels in runs; and such rows.
+  /// Only where there are dot products of BF16, otherwise null: the same products in the same order of
+  /// operations, for any number of rows or, for up to `dot_run_rows`, of panels in runs; and such rows.
   void (*bf16_dots)(const dot_product& product) = nullptr;
   void (*bf16_dot_runs)(const dot_product& product) = nullptr;
-  /// And with weights whose exponents are coded, which are faster there: three quarters of the bytes.
+  std::size_t dot_run_rows = 0;
+  /// And with weights whose exponents are coded: three quarters of the bytes.
   void (*coded_dots)(const dot_product& product) = nullptr;
   void (*coded_dot_runs)(const dot_product& product) = nullptr;
-  rows_in_runs coded_run_rows;
   void (*pack_row_dots)(const std::byte* row, dtype type, std::size_t k, bfloat16* out) = nullptr;
 
   /// Only where there is a matrix unit, otherwise null: products of BF16 rows in tiles, in the same order of
@@ -315,6 +313,8 @@ struct kernel_table {
   double (*exp_sum)(const float* in, float max, float factor, std::size_t count, float* out) = nullptr;
 
   void (*attention)(const attention_block& block) = nullptr;
+  /// The same with query rows as columns of a product with the keys; or null.
+  void (*attention_columns)(const attention_block& block) = nullptr;
 };
 
 /// The table of a supported instruction set.

@@ -68,19 +68,19 @@ void multiply_decoded(const kernel_table& table, const panel_range& range, const
     }
 }
 
-void multiply_bf16(const kernel_table& table, const panel_range& range, const float* a, std::size_t rows,
-                   const upcoming_panels& next, float* c, float* expanded) {
+void multiply_bf16(const kernel_table& table, const panel_range& range, bool widens_once, const float* a,
+                   std::size_t rows, const upcoming_panels& next, float* c, float* expanded) {
   const packed_matrix& weight = *range.weight;
   const std::size_t first = range.first;
   const std::size_t panels = range.count;
   const std::size_t stride = product_stride(weight.inputs());
   const std::size_t blocks = weight.shape().padded_inputs() / block_k;
-  if (range.runs > 1 || rows <= table.bf16_direct_rows) {
+  if (!widens_once || table.bf16_widened != nullptr) {
     const panel_product product = product_of(range, a, stride, rows, next, c);
     if (range.runs > 1)
       table.bf16_runs(product);
     else
-      table.bf16_direct(product);
+      (widens_once ? table.bf16_widened : table.bf16_direct)(product);
     return;
   }
   for (std::size_t b = 0; b < blocks; b += chunk_blocks) {
@@ -108,11 +108,10 @@ void multiply_dots(const kernel_table& table, const panel_range& range, const bf
     (coded ? table.coded_dots : table.bf16_dots)(product);
 }
 
-void multiply_f32(const kernel_table& table, const packed_matrix& weight, const float* a, std::size_t rows,
-                  std::size_t first, std::size_t panels, float* c) {
+void multiply_f32(const kernel_table& table, const packed_matrix& weight, std::size_t step, const float* a,
+                  std::size_t rows, std::size_t first, std::size_t panels, float* c) {
   const std::size_t stride = product_stride(weight.inputs());
   const std::size_t inputs = weight.inputs();
-  const std::size_t step = rows <= few_rows ? 16 : chunk_k;
   for (std::size_t k = 0; k < inputs; k += step)
     for (std::size_t p = 0; p < panels; ++p)
       table.f32_panel(a + k, stride, rows,
@@ -121,38 +120,48 @@ void multiply_f32(const kernel_table& table, const packed_matrix& weight, const 
 }
 
 // Bytes of a panel that is unpacked whole.
-std::size_t unpacked_panel_bytes(row_layout layout, const packed_matrix& weight) {
-  return layout == row_layout::int8_tiles ? int8_row_sums(weight.inputs()) * panel_columns
-                                          : weight.shape().padded_inputs() / block_k * block_bytes;
+std::size_t unpacked_panel_bytes(const packed_matrix& weight) {
+  return is_quantized(weight.format()) ? int8_row_sums(weight.inputs()) * panel_columns
+                                       : weight.shape().padded_inputs() / block_k * block_bytes;
 }
 
-std::size_t unpacked_size(row_layout layout, const packed_matrix& weight, std::size_t rows) {
-  return unpacks_panels(layout, weight, rows) ? tile_part.panels * unpacked_panel_bytes(layout, weight)
-                                              : unpacked_bytes;
+std::size_t unpacked_size(const product_regime& regime, const packed_matrix& weight) {
+  return unpacks_panels(regime, weight)
+             ? panels_of_part(regime, weight.shape()) * unpacked_panel_bytes(weight)
+             : unpacked_bytes;
 }
 
-upcoming_panels upcoming(const panel_range& panels, const panel_range& next) {
+upcoming_panels upcoming(const product_regime& regime, const panel_range& panels, const panel_range& next) {
+  upcoming_panels result;
+  result.bytes_ahead = regime.bytes_ahead;
   const packed_matrix* weight = next.weight;
   if (weight == nullptr || weight->shape().panel_bytes() != panels.weight->shape().panel_bytes())
-    return {};
-  return {weight->panel(next.first), next.count, next.stride * weight->shape().panel_bytes()};
+    return result;
+  result.first = weight->panel(next.first);
+  result.count = next.count;
+  result.run_stride = next.stride * weight->shape().panel_bytes();
+  return result;
+}
+
+bool is_streamed(const product_regime& regime) {
+  return regime.kernel == product_kernel::tiles_streamed
+         || regime.kernel == product_kernel::integer_tiles_streamed;
 }
 
 } // namespace
 
 tile_shape part_of(const tile_work& work) {
-  return part_of(work.layout, *work.panels.weight, {work.rows, work.panels.count, work.panels.runs});
+  return part_of(work.regime, *work.panels.weight, {work.rows, work.panels.count, work.panels.runs});
 }
 
-std::size_t tile_scratch_bytes(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
+std::size_t tile_scratch_bytes(const product_regime& regime, const packed_matrix& weight, std::size_t rows,
                                const tile_shape& tile) {
-  const row_layout layout = layout_for(table, weight, rows);
   const auto bytes_of_tile = [&](std::size_t tile_rows) {
-    const tile_shape part = part_of(layout, weight, {tile_rows, tile.panels, tile.runs});
-    return unpacked_size(layout, weight, tile_rows)
+    const tile_shape part = part_of(regime, weight, {tile_rows, tile.panels, tile.runs});
+    return unpacked_size(regime, weight)
            + ceil_div(part.rows, 16) * 16 * part.panels * panel_columns * sizeof(float);
   };
-  // The last tile of rows may have fewer and take more: few rows meet all of a tile's panels at once.
+  // The last tile of rows may have fewer and yet longer parts: 96 rows are one, 100 are two of 64.
   const std::size_t last = tile.rows == 0 ? 0 : rows % tile.rows;
   return std::max(bytes_of_tile(tile.rows), last == 0 ? 0 : bytes_of_tile(last));
 }
@@ -160,27 +169,29 @@ std::size_t tile_scratch_bytes(const kernel_table& table, const packed_matrix& w
 void begin_panels(const tile_work& work, const panel_range& panels, const panel_range& next,
                   std::byte* scratch, panel_fetch& fetch) {
   const packed_matrix& weight = *panels.weight;
-  if (!in_tiles(work.layout) || streams_panels(work.layout, weight, work.rows))
+  if (!is_in_parts(work.regime))
     return;
+  const bool unpacks = unpacks_panels(work.regime, weight);
   if (next.weight != nullptr) {
     const packed_shape& shape = next.weight->shape();
-    const std::size_t count = std::min(next.count, panels_of_part(shape));
-    if (shape.format == packed_format::bf16_coded && !unpacks_panels(work.layout, weight, work.rows)) {
+    const std::size_t count = std::min(next.count, panels_of_part(work.regime, shape));
+    if (shape.format == packed_format::bf16_coded && !unpacks) {
       // Who decodes panels beside products fetches them, but not while rows are finished.
       fetch.begin(next.weight->panel(next.first), shape.panel_bytes(),
                   std::min(shape.panel_bytes(), coded_bytes_ahead), count, work.rows);
     } else {
       // A step for each product of tiles, and one for each row that is finished. Unpacked weights make only
       // the latter: a part of what is next is not fetched then.
-      const std::size_t blocks = ceil_div(weight.inputs(), work.layout == row_layout::int8_tiles ? 64 : 32);
+      const std::size_t blocks =
+          ceil_div(weight.inputs(), work.regime.kernel == product_kernel::integer_tiles ? 64 : 32);
       fetch.begin(next.weight->panel(next.first), shape.panel_bytes(), shape.panel_bytes(), count,
                   ceil_div(work.rows, 16) * panels.count * blocks + work.rows);
     }
   }
-  if (!unpacks_panels(work.layout, weight, work.rows))
+  if (!unpacks)
     return;
   for (std::size_t p = 0; p < panels.count; ++p) {
-    std::byte* to = scratch + p * unpacked_panel_bytes(work.layout, weight);
+    std::byte* to = scratch + p * unpacked_panel_bytes(weight);
     if (weight.format() == packed_format::bf16_coded) {
       const std::size_t blocks = weight.shape().padded_inputs() / block_k;
       work.table.decode_bf16(weight.panel(panels.first + p), blocks, 0, blocks, to);
@@ -193,28 +204,30 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
 tile_sums multiply_part(const tile_work& work, const panel_range& panels, const panel_range& next,
                         std::size_t row, std::size_t rows, std::byte* scratch, panel_fetch& fetch) {
   const kernel_table& table = work.table;
+  const product_regime& regime = work.regime;
   const packed_matrix& weight = *panels.weight;
   const packed_shape& shape = weight.shape();
-  auto* c = reinterpret_cast<float*>(scratch + unpacked_size(work.layout, weight, work.rows));
-  if (in_tiles(work.layout)) {
+  const row_layout layout = layout_of(regime.kernel, kind_of(weight.format(), weight.rows()));
+  auto* c = reinterpret_cast<float*>(scratch + unpacked_size(regime, weight));
+  if (in_tiles(layout)) {
     const std::size_t c_stride = ceil_div(rows, 16) * 16 * panel_columns;
-    tile_product product{.a = work.a + row / 16 * row_stride_of(work.layout, weight.inputs()),
-                         .a_stride = row_stride_of(work.layout, weight.inputs()),
+    tile_product product{.a = work.a + row / 16 * row_stride_of(layout, weight.inputs()),
+                         .a_stride = row_stride_of(layout, weight.inputs()),
                          .rows = rows,
                          .panel = weight.panel(panels.first),
                          .panel_stride = shape.panel_bytes(),
                          .panels = panels.count,
                          .c = c,
                          .c_stride = c_stride,
-                         .streamed = streams_panels(work.layout, weight, work.rows),
-                         .next = upcoming(panels, next),
+                         .streamed = is_streamed(regime),
+                         .next = upcoming(regime, panels, next),
                          .fetch = &fetch};
-    const bool unpacked = unpacks_panels(work.layout, weight, work.rows);
+    const bool unpacked = unpacks_panels(regime, weight);
     if (unpacked) {
       product.panel = scratch;
-      product.panel_stride = unpacked_panel_bytes(work.layout, weight);
+      product.panel_stride = unpacked_panel_bytes(weight);
     }
-    if (work.layout == row_layout::int8_tiles) {
+    if (layout == row_layout::int8_tiles) {
       product.blocks = int8_row_sums(weight.inputs()) / 64;
       table.int8_tiles(product);
       for (std::size_t p = 0; p < panels.count; ++p)
@@ -231,23 +244,25 @@ tile_sums multiply_part(const tile_work& work, const panel_range& panels, const 
     return {c, c_stride};
   }
   auto* expanded = reinterpret_cast<float*>(scratch);
-  const std::size_t stride = row_stride_of(work.layout, weight.inputs()) / sizeof(float);
+  const std::size_t stride = row_stride_of(layout, weight.inputs()) / sizeof(float);
   const auto* x = reinterpret_cast<const float*>(work.a) + row * stride;
-  if (work.layout != row_layout::int8)
+  if (layout != row_layout::int8)
     std::memset(c, 0, rows * panels.runs * panels.count * panel_columns * sizeof(float));
   if (weight.format() == packed_format::f32_panel)
-    multiply_f32(table, weight, x, rows, panels.first, panels.count, c);
-  else if (is_quantized(weight.format()) && work.layout == row_layout::bf16_dots)
+    multiply_f32(table, weight, regime.turn_inputs, x, rows, panels.first, panels.count, c);
+  else if (is_quantized(weight.format()) && layout == row_layout::bf16_dots)
     multiply_quantized_dots(table, panels, reinterpret_cast<const bfloat16*>(x), dot_stride(weight.inputs()),
                             rows, c, scratch, unpacked_bytes);
   else if (is_quantized(weight.format()))
-    multiply_quantized(table, panels, x, stride, rows, c, expanded, chunk_blocks, upcoming(panels, next));
-  else if (work.layout == row_layout::bf16_dots)
-    multiply_dots(table, panels, reinterpret_cast<const bfloat16*>(x), rows, upcoming(panels, next), c);
+    multiply_quantized(table, regime, panels, x, stride, rows, c, expanded, upcoming(regime, panels, next));
+  else if (layout == row_layout::bf16_dots)
+    multiply_dots(table, panels, reinterpret_cast<const bfloat16*>(x), rows, upcoming(regime, panels, next),
+                  c);
   else if (weight.format() == packed_format::bf16_coded)
     multiply_decoded(table, panels, x, rows, c, scratch);
   else
-    multiply_bf16(table, panels, x, rows, upcoming(panels, next), c, expanded);
+    multiply_bf16(table, panels, regime.kernel == product_kernel::fma_widened, x, rows,
+                  upcoming(regime, panels, next), c, expanded);
   return {c, rows * panel_columns};
 }
 

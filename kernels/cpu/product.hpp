@@ -21,8 +21,8 @@ struct tile_sums {
 
 /// One tile of a product.
 struct tile_work {
-  const kernel_table& table;
-  row_layout layout; // of the whole product's rows: `row_map` knows
+  const kernel_table& table;    // of the regime's set
+  const product_regime& regime; // of the whole product's rows
   panel_range panels;
   /// Rows for products as `row_map` has them.
   const std::byte* a = nullptr;
@@ -35,7 +35,7 @@ struct tile_work {
 tile_shape part_of(const tile_work& work);
 
 /// Scratch of `multiply_tile`, bytes.
-std::size_t tile_scratch_bytes(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
+std::size_t tile_scratch_bytes(const product_regime& regime, const packed_matrix& weight, std::size_t rows,
                                const tile_shape& tile);
 
 /// Unpacks what has to be before panels [first, first + count) of the tile meet their rows. `fetch`: what is

@@ -8,59 +8,10 @@ namespace troupe::kernels::cpu {
 
 namespace {
 
-constexpr std::size_t many_rows = 192; // × 256 of K × 4 bytes = 192 KiB of L2
-constexpr std::size_t many_panels = 8;
-constexpr std::size_t tiles_per_thread = 8; // so that none waits long for the last
-constexpr std::size_t streams = 4;
+constexpr std::size_t most_panels_of_sums = 16;
 
-// Where few rows read a tile's panels as streams: these begin anew with every tile, and a thread has nothing
-// on its way meanwhile, so tiles are large.
-constexpr std::size_t stream_tile_bytes = std::size_t{512} << 10;
-constexpr std::size_t stream_tiles_per_thread = 2;
-
-// On a matrix unit: bytes of rows that stay in L2 with the panels that pass, and panels of a tile, more of
-// few rows, so that a tile is worth taking.
-constexpr std::size_t tile_rows_bytes = std::size_t{1} << 19;
-constexpr std::size_t tile_floats = std::size_t{64} * 1024;
-constexpr std::size_t tile_panels = 16;
-
-// What the panels of a part take together at most.
-constexpr std::size_t part_bytes = std::size_t{256} << 10;
-constexpr std::size_t unpacked_part_panels = 4; // of weights that BF16 rows have unpacked
-
-// A power of two, so that halves hold whole pairs of gate and up.
-std::size_t panels_of_streams(const packed_shape& weight) {
-  std::size_t panels = streams;
-  while (2 * panels * weight.panel_bytes() <= stream_tile_bytes)
-    panels *= 2;
-  return panels;
-}
-
-tile_shape matrix_unit_tile(row_layout layout, const packed_shape& weight, std::size_t rows) {
-  const std::size_t most =
-      std::max<std::size_t>(tile_rows_bytes / (row_stride_of(layout, weight.inputs) / 16) / 32 * 32, 64);
-  tile_shape tile{rows, rows <= 16 ? panels_of_streams(weight) : many_panels};
-  if (rows > most) // split evenly, in whole pairs of tiles
-    tile.rows = ceil_div(ceil_div(rows, ceil_div(rows, most)), 32) * 32;
-  if (rows > 16) // a power of two, so that halves hold whole pairs of gate and up
-    while (tile.panels < tile_panels && 2 * tile.panels * tile.rows * panel_columns <= tile_floats)
-      tile.panels *= 2;
-  return tile;
-}
-
-// Runs of panels that so few rows are to read side by side.
-std::size_t runs_for(const kernel_table& table, row_layout layout, const packed_shape& weight,
-                     std::size_t rows) {
-  rows_in_runs wanted;
-  if (layout == row_layout::int8)
-    wanted =
-        weight.format == packed_format::int8_channel ? table.quant.int8_run_rows : table.quant.int4_run_rows;
-  else if (layout == row_layout::bf16_dots && weight.format == packed_format::bf16_coded)
-    wanted = table.coded_run_rows;
-  else if ((layout == row_layout::bf16_dots || layout == row_layout::bf16_split)
-           && weight.format == packed_format::bf16_pair)
-    wanted = table.bf16_run_rows;
-  return wanted.has(rows) && weight.panels() >= panel_runs * weight.interleave ? panel_runs : 1;
+row_layout layout_for(const product_regime& regime, const packed_matrix& weight) {
+  return layout_of(regime.kernel, kind_of(weight.format(), weight.rows()));
 }
 
 // Panels of a run, a whole number of pairs of gate and up; what is left over of all runs is no run.
@@ -69,26 +20,32 @@ std::size_t panels_of_run(const packed_matrix& weight, const tile_shape& tile) {
   return weight.shape().panels() / unit * weight.shape().interleave;
 }
 
+std::size_t most_rows_of_tile(const product_regime& regime, const packed_matrix& weight) {
+  if (regime.tile_row_bytes == 0)
+    return regime.tile_rows;
+  const std::size_t bytes_of_row = row_stride_of(layout_for(regime, weight), weight.inputs()) / 16;
+  return std::max<std::size_t>(regime.tile_row_bytes / bytes_of_row / 32 * 32, 64);
+}
+
 } // namespace
 
-tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
+tile_shape tiles_for(const product_regime& regime, const packed_matrix& weight, std::size_t rows,
                      unsigned threads) {
   const packed_shape& shape = weight.shape();
-  const row_layout layout = layout_for(table, weight, rows);
-  // Integer products walk four panels and fetch the next four.
-  const bool few = rows <= few_rows && layout != row_layout::int8;
-  tile_shape tile{std::min(rows, many_rows), few ? streams : many_panels};
-  if (table.panels_in_streams && layout == row_layout::int8)
-    tile.panels = panels_of_streams(shape);
-  if (in_tiles(layout))
-    tile = matrix_unit_tile(layout, shape, rows);
-  else if (rows > many_rows) // rows split evenly
-    tile.rows = ceil_div(rows, ceil_div(rows, many_rows));
-  tile.runs = runs_for(table, layout, shape, rows);
-  if (tile.runs > 1)
-    tile.panels = many_panels;
+  tile_shape tile{rows, regime.tile_panels};
+  if (const std::size_t most = most_rows_of_tile(regime, weight); rows > most) {
+    tile.rows = ceil_div(rows, ceil_div(rows, most)); // split evenly
+    if (in_tiles(layout_for(regime, weight)))
+      tile.rows = ceil_div(tile.rows, 32) * 32; // in whole pairs of tiles
+  }
+  while (2 * tile.panels * shape.panel_bytes() <= regime.tile_bytes)
+    tile.panels *= 2;
+  while (tile.panels < most_panels_of_sums && 2 * tile.panels * tile.rows * panel_columns <= regime.tile_sums)
+    tile.panels *= 2;
+  if (reads_runs(regime.kernel) && shape.panels() >= panel_runs * shape.interleave)
+    tile.runs = panel_runs;
   const auto tiles = [&] { return ceil_div(rows, tile.rows) * ceil_div(shape.panels(), tile.panels); };
-  const std::size_t least = (table.panels_in_streams ? stream_tiles_per_thread : tiles_per_thread) * threads;
+  const std::size_t least = regime.tiles_per_thread * threads;
   while (rows > 0 && tile.panels > tile.runs * shape.interleave && tiles() < least)
     tile.panels /= 2;
   return tile;
@@ -112,36 +69,31 @@ panel_range panel_tile(const packed_matrix& weight, const tile_shape& tile, std:
   return {&weight, first, std::min(tile.panels, weight.shape().panels() - first)};
 }
 
-bool unpacks_panels(row_layout layout, const packed_matrix& weight, std::size_t rows) {
-  if (layout == row_layout::int8_tiles)
-    return weight.format() != packed_format::int8_channel;
-  return layout == row_layout::bf16_tiles && weight.format() == packed_format::bf16_coded
-         && rows > tile_part.rows;
+bool is_in_parts(const product_regime& regime) {
+  return regime.kernel == product_kernel::tiles || regime.kernel == product_kernel::tiles_decoded
+         || regime.kernel == product_kernel::integer_tiles;
 }
 
-bool streams_panels(row_layout layout, const packed_matrix& weight, std::size_t rows) {
-  if (unpacks_panels(layout, weight, rows)) // also for the few rows of a large product's last tile
-    return false;
-  const bool as_they_come = layout == row_layout::int8_tiles ? weight.format() == packed_format::int8_channel
-                                                             : !is_quantized(weight.format());
-  return rows <= (as_they_come ? 32U : 16U);
+bool unpacks_panels(const product_regime& regime, const packed_matrix& weight) {
+  return regime.kernel == product_kernel::tiles_decoded
+         || (regime.kernel == product_kernel::integer_tiles
+             && weight.format() != packed_format::int8_channel);
 }
 
-std::size_t panels_of_part(const packed_shape& weight) {
-  std::size_t panels = tile_part.panels;
-  while (panels > 2 && panels * weight.panel_bytes() > part_bytes)
+std::size_t panels_of_part(const product_regime& regime, const packed_shape& weight) {
+  std::size_t panels = regime.part_panels;
+  while (regime.part_bytes != 0 && panels > 2 && panels * weight.panel_bytes() > regime.part_bytes)
     panels /= 2;
   return panels;
 }
 
-tile_shape part_of(row_layout layout, const packed_matrix& weight, const tile_shape& tile) {
-  if (!in_tiles(layout) || streams_panels(layout, weight, tile.rows))
+tile_shape part_of(const product_regime& regime, const packed_matrix& weight, const tile_shape& tile) {
+  if (!is_in_parts(regime))
     return tile;
-  // Weights that are unpacked for BF16 rows are so again for every part.
-  if (layout == row_layout::bf16_tiles && is_quantized(weight.format()))
-    return {tile.rows, unpacked_part_panels};
-  return {ceil_div(ceil_div(tile.rows, ceil_div(tile.rows, tile_part.rows)), 32) * 32,
-          panels_of_part(weight.shape())};
+  tile_shape part{tile.rows, panels_of_part(regime, weight.shape())};
+  if (regime.part_rows != 0)
+    part.rows = ceil_div(ceil_div(tile.rows, ceil_div(tile.rows, regime.part_rows)), 32) * 32;
+  return part;
 }
 
 } // namespace troupe::kernels::cpu

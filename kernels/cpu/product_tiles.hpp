@@ -1,15 +1,12 @@
-// How a product of rows and packed weights is cut into tiles, and a tile into parts.
+// How a product of rows and packed weights is cut into tiles, and a tile into parts, as the plan says.
 #pragma once
 
 #include <cstddef>
 
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/gemm/plan.hpp"
 #include "kernels/packed_matrix.hpp"
 
 namespace troupe::kernels::cpu {
-
-/// Up to this many rows are limited by memory: panels are read by short turns, four side by side.
-inline constexpr std::size_t few_rows = 12;
 
 constexpr std::size_t ceil_div(std::size_t a, std::size_t b) {
   return (a + b - 1) / b;
@@ -23,15 +20,9 @@ struct tile_shape {
   std::size_t runs = 1;
 };
 
-/// Sums that a matrix unit makes at a time, at most 48 KiB. With fewer panels rows are read from L2 more
-/// often, with more it was no faster; of long panels fewer, since those that come next lie in L2 beside them.
-inline constexpr tile_shape tile_part{96, 8};
-
-/// Tiles for `rows` rows: few rows stream four panels at a time (that many streams reach the memory limit),
-/// of four runs where the instruction set wants them; many rows take as many rows as keep their K chunk (or,
-/// on a matrix unit, all of them) in L2. Small products get smaller tiles, so that all threads have some.
-/// On a matrix unit tiles begin at multiples of 16 rows if there are several.
-tile_shape tiles_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows,
+/// Tiles for `rows` rows. Small products get smaller tiles, so that all threads have some. On a matrix unit
+/// tiles begin at multiples of 16 rows if there are several.
+tile_shape tiles_for(const product_regime& regime, const packed_matrix& weight, std::size_t rows,
                      unsigned threads);
 
 /// Panels [first, first + count) of a weight, and as many of each further run, `stride` panels apart; none
@@ -52,17 +43,16 @@ std::size_t panel_tiles(const packed_matrix& weight, const tile_shape& tile);
 panel_range panel_tile(const packed_matrix& weight, const tile_shape& tile, std::size_t index);
 
 /// How a tile's sums are made: so many rows and panels at a time that they stay near until they are used.
-/// @param layout  of the whole product's rows
-tile_shape part_of(row_layout layout, const packed_matrix& weight, const tile_shape& tile);
+tile_shape part_of(const product_regime& regime, const packed_matrix& weight, const tile_shape& tile);
 
-/// Panels of a part of many rows, on a matrix unit: a power of two, at least a pair of gate and up.
-std::size_t panels_of_part(const packed_shape& weight);
+/// Panels of a part: a power of two, at least a pair of gate and up.
+std::size_t panels_of_part(const product_regime& regime, const packed_shape& weight);
+
+/// Whether tiles are multiplied part by part.
+bool is_in_parts(const product_regime& regime);
 
 /// Whether a part's panels are unpacked whole before rows meet them: int4, which int8 rows meet as int8, and
 /// coded ones where so many rows come that they would be decoded for one part of these after the other.
-bool unpacks_panels(row_layout layout, const packed_matrix& weight, std::size_t rows);
-
-/// On a matrix unit: whether so many rows meet a tile's panels once, as these come from memory.
-bool streams_panels(row_layout layout, const packed_matrix& weight, std::size_t rows);
+bool unpacks_panels(const product_regime& regime, const packed_matrix& weight);
 
 } // namespace troupe::kernels::cpu

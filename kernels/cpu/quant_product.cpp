@@ -7,13 +7,6 @@ namespace troupe::kernels::cpu {
 namespace {
 
 constexpr std::size_t block_k = 32;
-constexpr std::size_t int8_block_bytes = block_k * panel_columns;
-
-// With more rows a panel is unpacked once into L1, not again for every register block of rows.
-constexpr std::size_t direct_rows = 8;
-
-// Bytes of a panel that are read at a time before the next panel's turn.
-constexpr std::size_t stream_bytes = 1024;
 
 // A block of 32 of K of a panel as BF16 pairs; of 16 rows in tiles it is as much.
 constexpr std::size_t pair_block_bytes = 1024;
@@ -24,6 +17,24 @@ constexpr std::size_t unpacked_panels = 4;
 // Panels that dot products take at a time: 16 KiB of each are unpacked.
 constexpr std::size_t unpacked_dot_panels = 2;
 
+// Without enough panels for runs, any kernel of the same rows.
+integer_product* integer_product_of(const quant_table& quant, product_kernel kernel) {
+  switch (kernel) {
+  case product_kernel::integers_streams:
+    return quant.integer_streams;
+  case product_kernel::integers_groups:
+    return quant.integer_groups;
+  case product_kernel::integers_one_stream:
+    return quant.integer_one_stream;
+  case product_kernel::integers_unpacked:
+    return quant.integer_unpacked;
+  case product_kernel::integers_row_tiles:
+    return quant.integer_row_tiles;
+  default:
+    return quant.integer;
+  }
+}
+
 } // namespace
 
 quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
@@ -33,9 +44,9 @@ quant_panel panel_of(const packed_matrix& weight, std::size_t index) {
           reinterpret_cast<const float*>(data + shape.panel_scales_offset()), shape.panel_bytes()};
 }
 
-void multiply_quantized(const kernel_table& table, const panel_range& range, const float* a,
-                        std::size_t a_stride, std::size_t rows, float* c, float* expanded,
-                        std::size_t expanded_blocks, const upcoming_panels& next) {
+void multiply_quantized(const kernel_table& table, const product_regime& regime, const panel_range& range,
+                        const float* a, std::size_t a_stride, std::size_t rows, float* c, float* expanded,
+                        const upcoming_panels& next) {
   const packed_matrix& weight = *range.weight;
   const std::size_t first_panel = range.first;
   const std::size_t panels = range.count;
@@ -48,20 +59,20 @@ void multiply_quantized(const kernel_table& table, const panel_range& range, con
       quant.integer_runs(x, a_stride * sizeof(float), rows, first, panels, range.stride * first.stride, next,
                          weight.inputs(), c);
     else
-      quant.integer(x, a_stride * sizeof(float), rows, first, panels, next, weight.inputs(), c);
+      integer_product_of(quant, regime.kernel)(x, a_stride * sizeof(float), rows, first, panels, next,
+                                               weight.inputs(), c);
     return;
   }
   const std::size_t blocks = (weight.inputs() + block_k - 1) / block_k;
-  if (rows <= direct_rows) {
-    const std::size_t step =
-        stream_bytes / (weight.format() == packed_format::int8_channel ? int8_block_bytes : int4_block_bytes);
+  const std::size_t step = regime.turn_inputs / block_k;
+  if (regime.kernel == product_kernel::fma) {
     for (std::size_t b = 0; b < blocks; b += step)
       for (std::size_t p = 0; p < panels; ++p)
         quant.direct(a + b * block_k, a_stride, rows, panel_of(weight, first_panel + p), b,
                      std::min(step, blocks - b), sums(p), panel_columns);
   } else {
-    for (std::size_t b = 0; b < blocks; b += expanded_blocks) {
-      const std::size_t count = std::min(expanded_blocks, blocks - b);
+    for (std::size_t b = 0; b < blocks; b += step) {
+      const std::size_t count = std::min(step, blocks - b);
       for (std::size_t p = 0; p < panels; ++p) {
         quant.expand(panel_of(weight, first_panel + p), b, count, expanded);
         table.bf16_expanded(a + b * block_k, a_stride, rows, expanded, count, sums(p), panel_columns);

@@ -17,10 +17,10 @@ quant_panel panel_of(const packed_matrix& weight, std::size_t index);
 /// products.
 /// @param a         rows for products, or for integer products where the weights want them so,
 ///                  `a_stride` floats apart
-/// @param expanded  scratch for `expanded_blocks` blocks of a panel as FP32
-void multiply_quantized(const kernel_table& table, const panel_range& range, const float* a,
-                        std::size_t a_stride, std::size_t rows, float* c, float* expanded,
-                        std::size_t expanded_blocks, const upcoming_panels& next);
+/// @param expanded  scratch for 256 of K of a panel as FP32
+void multiply_quantized(const kernel_table& table, const product_regime& regime, const panel_range& range,
+                        const float* a, std::size_t a_stride, std::size_t rows, float* c, float* expanded,
+                        const upcoming_panels& next);
 
 /// The same on a matrix unit. `c`: [panels][rows padded to 16][16], `c_stride` floats between panels.
 /// @param a         rows in tiles

@@ -48,21 +48,21 @@ struct quant_panel {
 /// Runs of panels that few rows read side by side.
 inline constexpr std::size_t panel_runs = 4;
 
-/// How many rows find that faster than one run after the other; by default none.
-struct rows_in_runs {
-  std::size_t least = 1;
-  std::size_t most = 0;
-
-  bool has(std::size_t rows) const { return rows >= least && rows <= most; }
-};
-
 /// Panels that the same thread multiplies after the present ones, as far apart: fetched meanwhile.
 struct upcoming_panels {
   const std::byte* first = nullptr;
   std::size_t count = 0;
   /// Bytes between the runs they lie in; 0: in one.
   std::size_t run_stride = 0;
+  /// How far ahead panels that are read in streams are fetched, all together.
+  std::size_t bytes_ahead = 8192;
 };
+
+/// c[p][r][0 … 15] = (float(Σ q_x · q_w) · row scale) · channel scale, all of K, for `panels` panels;
+/// `a_stride` in bytes.
+using integer_product = void(const std::byte* a, std::size_t a_stride, std::size_t rows,
+                             const quant_panel& first, std::size_t panels, const upcoming_panels& next,
+                             std::size_t k, float* c);
 
 /// Largest group scale: −8 · 15 still fits a byte, so a group-wise int4 matrix is an int8 matrix once it is
 /// unpacked, and integer sums over all of K stay exact.
@@ -122,18 +122,27 @@ struct quant_table {
   /// A row for integer products from a bf16 or f32 row: scale = max |x| / 127, q rounded to nearest even. A
   /// row with a NaN or an infinity gets the scale NaN.
   void (*quantize_row)(const std::byte* row, dtype type, std::size_t k, std::byte* out) = nullptr;
-  /// c[p][r][0 … 15] = (float(Σ q_x · q_w) · row scale) · channel scale, all of K, for `panels` panels;
-  /// `a_stride` in bytes.
-  void (*integer)(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
-                  std::size_t panels, const upcoming_panels& next, std::size_t k, float* c) = nullptr;
+  /// Of any number of rows.
+  integer_product* integer = nullptr;
+  /// The others only where there are dot products of bytes, otherwise null. Panels in streams, each fetched
+  /// ahead; side by side, fetched in the order of addresses; int4 that becomes bytes once for all rows.
+  integer_product* integer_streams = nullptr;
+  integer_product* integer_groups = nullptr;
+  integer_product* integer_unpacked = nullptr;
+  /// One panel after the other, for up to so many rows of int8 and of int4.
+  integer_product* integer_one_stream = nullptr;
+  std::size_t int8_stream_rows = 0;
+  std::size_t int4_stream_rows = 0;
+  /// On a matrix unit, panels in streams; or null.
+  integer_product* integer_row_tiles = nullptr;
 
-  /// The same for few rows and panels of `panel_runs` runs that begin `run_stride` bytes apart, `panels` of
-  /// each: c[run][p][r][0 … 15].
+  /// For up to so many rows and panels of `panel_runs` runs that begin `run_stride` bytes apart, `panels` of
+  /// each: c[run][p][r][0 … 15]; or null.
   void (*integer_runs)(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                        std::size_t panels, std::size_t run_stride, const upcoming_panels& next, std::size_t k,
                        float* c) = nullptr;
-  rows_in_runs int8_run_rows;
-  rows_in_runs int4_run_rows;
+  std::size_t int8_run_rows = 0;
+  std::size_t int4_run_rows = 0;
 
   /// For quantizing weights: Σ (w − q · step)² over `count` weights, a multiple of 16, with the best q in −8
   /// … 7; and the best g of a group of `count`, 32 or 64, whose largest |w| is `max`: among the integers of

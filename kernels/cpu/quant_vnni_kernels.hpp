@@ -193,8 +193,16 @@ static void vnni_streams(const std::byte* a, std::size_t a_stride, std::size_t r
       });
 }
 
-// From so many rows on it is faster to unpack int4 once; at 16 it is as fast.
-constexpr std::size_t unpacked_rows = 17;
+/// int4 that becomes bytes once for all rows.
+static void integer_unpacked_vnni(const std::byte* a, std::size_t a_stride, std::size_t rows,
+                                  const quant_panel& first, std::size_t panels, const upcoming_panels& next,
+                                  std::size_t k, float* c) {
+  std::size_t p = 0;
+  for (; p + 2 <= panels; p += 2)
+    vnni_unpacked<2>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
+  if (p < panels)
+    vnni_unpacked<1>(a, a_stride, rows, first.next(p), 1, next, k, c + p * rows * 16);
+}
 
 /// With many rows fewer panels side by side, so that more rows meet each.
 /// @tparam Fetcher  where rows pass panels once: `weight_fetcher` or `group_fetcher`
@@ -202,18 +210,7 @@ template <class Fetcher>
 static void integer_panels_vnni(const std::byte* a, std::size_t a_stride, std::size_t rows,
                                 const quant_panel& first, std::size_t panels, const upcoming_panels& next,
                                 std::size_t k, float* c) {
-  if (!__builtin_cpu_supports("avx512vnni")) {
-    integer_panels(a, a_stride, rows, first, panels, next, k, c);
-    return;
-  }
   std::size_t p = 0;
-  if (rows >= unpacked_rows && first.format != packed_format::int8_channel) {
-    for (; p + 2 <= panels; p += 2)
-      vnni_unpacked<2>(a, a_stride, rows, first.next(p), panels - p, next, k, c + p * rows * 16);
-    if (p < panels)
-      vnni_unpacked<1>(a, a_stride, rows, first.next(p), 1, next, k, c + p * rows * 16);
-    return;
-  }
   if constexpr (std::is_same_v<Fetcher, weight_fetcher>) {
     if (rows <= vnni_pass_rows(4)) {
       vnni_streams<4>(a, a_stride, rows, first, panels, next, k, c);

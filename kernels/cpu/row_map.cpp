@@ -2,36 +2,6 @@
 
 namespace troupe::kernels::cpu {
 
-namespace {
-
-// So few rows meet quantized weights in vector registers, even where there is a matrix unit: unpacking into
-// memory first takes as long as they do. Where there are dot products of BF16, somewhat more.
-constexpr std::size_t quant_vector_rows = 2;
-constexpr std::size_t quant_dot_vector_rows = 4;
-
-// So many int8 rows and fewer are rows of their own, not tiles: with int4, which would be unpacked for all of
-// K first, twice as many.
-constexpr std::size_t few_int8_rows = 16;
-constexpr std::size_t few_int8_rows_with_int4 = 32;
-
-} // namespace
-
-row_layout layout_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows) {
-  if (weight.format() == packed_format::f32_panel)
-    return row_layout::f32;
-  if (weight.rows() == row_quant::int8) {
-    const std::size_t few =
-        weight.format() == packed_format::int8_channel ? few_int8_rows : few_int8_rows_with_int4;
-    return table.int8_tiles != nullptr && rows > few ? row_layout::int8_tiles : row_layout::int8;
-  }
-  const std::size_t vector_rows = table.bf16_dots != nullptr ? quant_dot_vector_rows : quant_vector_rows;
-  if (is_quantized(weight.format()) && rows <= vector_rows)
-    return row_layout::bf16_split;
-  if (table.bf16_dots != nullptr)
-    return row_layout::bf16_dots;
-  return table.bf16_tiles != nullptr ? row_layout::bf16_tiles : row_layout::bf16_split;
-}
-
 std::size_t row_stride_of(row_layout layout, std::size_t inputs) {
   switch (layout) {
   case row_layout::bf16_tiles:
@@ -47,8 +17,8 @@ std::size_t row_stride_of(row_layout layout, std::size_t inputs) {
   }
 }
 
-row_map::row_map(const kernel_table& table, const packed_matrix& weight, std::size_t rows)
-    : layout_(layout_for(table, weight, rows)),
+row_map::row_map(const product_regime& regime, const packed_matrix& weight)
+    : layout_(layout_of(regime.kernel, kind_of(weight.format(), weight.rows()))),
       inputs_(weight.inputs()),
       stride_(row_stride_of(layout_, inputs_)) {}
 

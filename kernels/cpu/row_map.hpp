@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "kernels/cpu/gemm/plan.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/packed_matrix.hpp"
 
@@ -19,9 +20,6 @@ constexpr std::size_t dot_stride(std::size_t k) {
   return (k + 31) / 32 * 32 + 32;
 }
 
-/// What weights and instruction set want of so many rows.
-row_layout layout_for(const kernel_table& table, const packed_matrix& weight, std::size_t rows);
-
 /// Whether rows lie in tiles of 16, for a matrix unit.
 constexpr bool in_tiles(row_layout layout) {
   return layout == row_layout::bf16_tiles || layout == row_layout::int8_tiles;
@@ -30,11 +28,10 @@ constexpr bool in_tiles(row_layout layout) {
 /// Bytes between rows of `inputs` elements, or between tiles of 16.
 std::size_t row_stride_of(row_layout layout, std::size_t inputs);
 
-/// How the rows of a product lie in memory: what weights and instruction set want.
+/// How the rows of a product lie in memory: as its kernel wants them.
 class row_map {
  public:
-  /// @param rows  of the whole product: few rows may lie otherwise than many
-  row_map(const kernel_table& table, const packed_matrix& weight, std::size_t rows);
+  row_map(const product_regime& regime, const packed_matrix& weight);
 
   row_layout layout() const { return layout_; }
 
@@ -51,7 +48,7 @@ class row_map {
 
   std::size_t row_stride() const { return in_tiles() ? tile_row_bytes : stride_; }
 
-  /// Writes row `r`, of `weight.inputs()` elements, into rows that begin at `rows`.
+  /// Writes row `r`, of `weight.inputs()` elements, into rows that begin at `rows`, with the regime's table.
   void pack(const kernel_table& table, const std::byte* row, dtype type, std::byte* rows,
             std::size_t r) const;
 

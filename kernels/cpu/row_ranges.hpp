@@ -4,14 +4,9 @@
 #include <cstddef>
 
 #include "kernels/context.hpp"
+#include "kernels/cpu/gemm/plan.hpp"
 
 namespace troupe::kernels::cpu {
-
-/// Elements below which waking other threads costs more than it saves: 16 Ki elements are a few microseconds.
-inline constexpr std::size_t worth_forking = 16384;
-
-/// So few rows are packed by the caller alone: waking other threads costs more.
-inline constexpr std::size_t serial_rows = 8;
 
 /// Calls `function(thread, begin, end)` for all rows on the calling thread or, if it is worth forking, for a
 /// part of them on every thread.
@@ -28,7 +23,7 @@ void over_row_parts(context& ctx, std::size_t rows, bool fork, const Function& f
 /// Calls `function(row)` for every row, on all threads when there is enough to do.
 template <class Function>
 void over_row_ranges(context& ctx, std::size_t rows, std::size_t columns, const Function& function) {
-  over_row_parts(ctx, rows, rows * columns >= worth_forking,
+  over_row_parts(ctx, rows, rows * columns >= ctx.plan().least_elements,
                  [&](unsigned, std::size_t begin, std::size_t end) {
                    for (std::size_t row = begin; row < end; ++row)
                      function(row);

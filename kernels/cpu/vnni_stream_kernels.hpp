@@ -40,13 +40,7 @@ TROUPE_VNNI static void vnni_int8_stream(const std::byte* a, std::size_t a_strid
   }
 }
 
-constexpr std::size_t most_stream_rows = 5;
-
-/// Rows that are faster in a single stream: more than three while the L1 cache keeps them beside a panel.
-constexpr std::size_t stream_rows(std::size_t k) {
-  constexpr std::size_t cache_bytes = 28 * 1024;
-  return (most_stream_rows + 16) * k <= cache_bytes ? most_stream_rows : 3;
-}
+constexpr std::size_t int8_stream_rows = 5; // at most
 
 /// A row and a panel of int4. Sums of lower and of upper half bytes apart: of one row alone, dot products
 /// would wait for one another.
@@ -72,24 +66,18 @@ TROUPE_VNNI static void vnni_int4_row(const std::byte* a, const quant_panel& pan
   store_integer_result(c, sum, a, k, panel.scales);
 }
 
-/// Products of integers with the fetching that AMD's processors want.
-static void integer_panels_in_order(const std::byte* a, std::size_t a_stride, std::size_t rows,
-                                    const quant_panel& first, std::size_t panels, const upcoming_panels& next,
-                                    std::size_t k, float* c) {
-  const bool has_dots = __builtin_cpu_supports("avx512vnni");
-  if (has_dots && rows == 1 && first.format != packed_format::int8_channel) {
+static void integer_one_stream(const std::byte* a, std::size_t a_stride, std::size_t rows,
+                               const quant_panel& first, std::size_t panels, const upcoming_panels& /*next*/,
+                               std::size_t k, float* c) {
+  if (first.format != packed_format::int8_channel) { // one row
     for (std::size_t p = 0; p < panels; ++p)
       vnni_int4_row(a, first.next(p), k, c + p * 16);
-    return;
-  }
-  if (first.format != packed_format::int8_channel || rows > stream_rows(k) || !has_dots) {
-    integer_panels_vnni<group_fetcher>(a, a_stride, rows, first, panels, next, k, c);
     return;
   }
   [&]<std::size_t... Less>(std::index_sequence<Less...>) {
     ((rows == Less + 1 ? vnni_int8_stream<Less + 1>(a, a_stride, first, panels, k, c) : void()), ...);
   }
-  (std::make_index_sequence<most_stream_rows>{});
+  (std::make_index_sequence<int8_stream_rows>{});
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -34,7 +34,7 @@ class weight_fetcher {
   /// @param first   panel of the first of `streams` streams, which begin `distance` panels apart
   /// @param bytes   of a panel's weights; `stride` lie between panels
   /// @param behind  the panels of what is read then, in as many streams of equal length; nothing behind
-  ///                these is touched
+  ///                these is touched. It also says how far ahead all streams together are fetched
   weight_fetcher(const std::byte* first, std::size_t stride, std::size_t bytes, std::size_t streams,
                  std::size_t distance, const upcoming_panels& behind)
       : first_(first),
@@ -45,7 +45,7 @@ class weight_fetcher {
                         : behind.count < streams ? behind.count
                                                  : streams),
         bytes_(bytes),
-        ahead_(bytes_ahead / streams) {}
+        ahead_(behind.bytes_ahead / streams) {}
 
   /// Where panels have lines of group scales: they are fetched along, and do not count in offsets.
   void with_scales(const int4_layout& layout) {
@@ -92,7 +92,6 @@ class weight_fetcher {
   }
 
  private:
-  static constexpr std::size_t bytes_ahead = 8192;
   static constexpr std::size_t bytes_ahead_in_l1 = 1024;
 
   const std::byte* first_;
@@ -119,9 +118,9 @@ TROUPE_INLINE void for_each_stream_step(const std::byte* first, std::size_t stri
     const std::byte* panel = first + p * stride;
     upcoming_panels behind = next;
     if (p + 1 < from + length)
-      behind = {panel + stride, length * Most};
+      behind = {panel + stride, length * Most, 0, next.bytes_ahead};
     else if (end < panels)
-      behind = {first + end * stride, panels - end};
+      behind = {first + end * stride, panels - end, 0, next.bytes_ahead};
     step(std::integral_constant<std::size_t, Most>{}, p, length,
          weight_fetcher(panel, stride, bytes, Most, length, behind));
   }

@@ -46,8 +46,9 @@ std::shared_ptr<const cpu_weights> open_weights(const std::filesystem::path& fol
                                                 const model_config& config, const open_options& options) {
   if (const auto packed = folder / packed_file_name; std::filesystem::exists(packed))
     return open_packed_folder(packed, config, options);
-  auto source = std::make_shared<const checkpoint_source>(open_tensors(folder, config, options), options.set,
-                                                          options.coding);
+  auto tensors = open_tensors(folder, config, options);
+  const auto coding = options.choose_coding ? options.choose_coding(*tensors) : options.coding;
+  auto source = std::make_shared<const checkpoint_source>(std::move(tensors), options.set, coding);
   if (options.cache.folder.empty())
     return source;
   return open_cached(*source, options.memory, options.cache);

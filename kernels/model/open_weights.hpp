@@ -25,6 +25,8 @@ struct open_options {
   kernels::isa set = kernels::isa::portable;
   /// Of a checkpoint; a folder of packed weights stays as it is.
   weight_coding coding = weight_coding::none;
+  /// Asked in place of it, where it is there, once a checkpoint has been opened.
+  std::function<weight_coding(const tensor_source&)> choose_coding{};
   /// Of packed weights.
   weight_memory memory = weight_memory::mapped;
   /// Told the tensors of a checkpoint that the model does not need, where there are any.

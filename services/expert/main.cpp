@@ -53,7 +53,7 @@ int run(const std::vector<std::string>& arguments) {
   } else {
     model::load_config(model.model_dir); // a folder without even that is told of at once
   }
-  auto queue = make_compute_queue(model, log); // outlives the actors
+  auto queue = make_compute_queue(model, source.plan, log); // outlives the actors
   // Without a fingerprint, which goes with any: until the scheduler has told it.
   cluster_process process(cluster, source.fingerprint, log);
   auto site = process.site(worker_role::expert);

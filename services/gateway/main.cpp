@@ -35,7 +35,7 @@ int run(const std::vector<std::string>& arguments) {
   process_log log(cluster.name);
   reload_signal reload(log);
   log_unread_variables(parser, log);
-  model_source source = open_model(model);
+  model_source source = open_model(model, plan_use::opens);
   log_ignored(source, log);
   log_clamped(model, source, log);
   cluster_process process(cluster, source.fingerprint, log);

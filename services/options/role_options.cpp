@@ -78,20 +78,28 @@ void model_options::declare(option_parser& parser) {
   parser.choice(
       "weight-coding", {"auto", "none", "exponents"},
       "how matrices that stay in bfloat16 are kept: with their exponents coded they take a quarter less "
-      "memory, without loss; auto: coded where that is faster",
+      "memory, without loss; auto: as --kernel-plan has it",
       &weight_coding);
   parser.text(
       "weights-cache", "DIR",
       "pack the weights into this folder once and map them from there; default: convert at every start",
       &weights_cache);
-  parser.choice("weights-memory", {"mapped", "copied"},
-                "use packed weights where the file is mapped, or copy them into huge pages at start",
-                &weights_memory);
+  parser.choice(
+      "weights-memory", {"auto", "mapped", "copied"},
+      "use packed weights where the file is mapped, or copy them into huge pages at start; auto: as "
+      "--kernel-plan has it, mapped by default",
+      &weights_memory);
   parser.text("device", "auto|cpu|cuda[:N]",
               "where to compute; auto: on a GPU where this build and machine have one, otherwise on the CPU",
               &device);
   parser.choice("cpu-isa", {"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx"},
                 "instruction set of the CPU kernels; all give the same bits", &cpu_isa);
+  parser.text(
+      "kernel-plan", "auto|default|FILE",
+      "which kernels compute what, without changing an answer; auto: the fastest as measured once at "
+      "start, in 2 s at most, and kept in --weights-cache or the user's cache folder; default: a table for "
+      "the instruction set; FILE: as `troupe tune` writes it",
+      &kernel_plan);
   parser.number("threads",
                 "compute threads of this process; 0: one per processor, within the cgroup's CPU quota",
                 &threads, 0, 1024);

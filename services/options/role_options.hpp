@@ -24,12 +24,13 @@ struct model_options {
   std::string kv_cache_dtype = "auto";
   std::string weight_coding = "auto";
   std::string weights_cache; ///< empty: none
-  std::string weights_memory = "mapped";
+  std::string weights_memory = "auto";
   std::string device = "auto";
   std::string cpu_isa = "auto";
-  uint32_t threads = 0;       ///< 0: one per processor, within the cgroup's CPU quota
-  std::string cores = "auto"; ///< a list such as 0-3,8, any, or auto
-  uint32_t max_model_len = 0; ///< 0: what the model was made for
+  std::string kernel_plan = "auto"; ///< or "default", or a file
+  uint32_t threads = 0;             ///< 0: one per processor, within the cgroup's CPU quota
+  std::string cores = "auto";       ///< a list such as 0-3,8, any, or auto
+  uint32_t max_model_len = 0;       ///< 0: what the model was made for
 
   void declare(option_parser& parser);
   /// The model's name in the API and in metrics.

@@ -14,18 +14,6 @@
 
 namespace troupe {
 
-kernels::isa_selection choose_isa(const model_options& options) {
-  std::optional<kernels::isa> forced;
-  if (options.cpu_isa != "auto") {
-    forced = kernels::isa_from_name(options.cpu_isa);
-  }
-  try {
-    return kernels::select_isa(forced);
-  } catch (const std::runtime_error& error) {
-    throw option_error("--cpu-isa: " + std::string(error.what()));
-  }
-}
-
 model::device choose_device(const model_options& options,
                             const std::function<std::optional<std::string>(uint32_t)>& problem) {
   const auto choice = parse_device(options.device);
@@ -57,14 +45,17 @@ std::unique_ptr<model::compute_backend> make_backend(const model_source& source,
   return std::make_unique<model::cpu_backend>(ctx, source.cpu_weights);
 }
 
-std::shared_ptr<compute_queue> make_compute_queue(const model_options& options, const process_log& log) {
+std::shared_ptr<compute_queue> make_compute_queue(const model_options& options,
+                                                  const std::optional<kernels::kernel_plan>& plan,
+                                                  const process_log& log) {
   kernels::isa_selection selection = choose_isa(options);
   for (const auto& refusal : selection.refused) {
     log.line("isa-refused", std::string(kernels::name_of(refusal.set))
                                 + " gives other bits than the reference in " + refusal.op);
   }
   auto cores = options.cores_list();
-  auto queue = std::make_shared<compute_queue>(options.num_threads(), selection.chosen, cores);
+  auto queue = std::make_shared<compute_queue>(options.num_threads(),
+                                               plan ? *plan : plan_without_model(options), cores);
   std::string text = std::string(kernels::name_of(selection.chosen)) + ", " + std::to_string(queue->threads())
                      + (queue->threads() == 1 ? " thread" : " threads");
   if (!cores.empty()) {

@@ -13,16 +13,12 @@
 #include "kernels/model/compute_backend.hpp"
 #include "kernels/model/cuda/cuda_backend.hpp"
 #include "kernels/model/device.hpp"
-#include "kernels/self_test.hpp"
 #include "services/options/role_options.hpp"
+#include "services/process/kernel_choice.hpp"
 #include "services/process/model_source.hpp"
 #include "services/process/process_log.hpp"
 
 namespace troupe {
-
-/// The instruction set that --cpu-isa asks for, or the best that passes its self-test.
-/// @throws option_error when the forced set is not supported here or fails its self-test
-kernels::isa_selection choose_isa(const model_options& options);
 
 /// The device that --device asks for; auto: the first GPU where it can be used, unless the folder's weights
 /// are packed for the CPU.
@@ -36,9 +32,12 @@ choose_device(const model_options& options,
 /// @param ctx  computes where that is the CPU: a compute queue's; outlives what the backend makes
 std::unique_ptr<model::compute_backend> make_backend(const model_source& source, kernels::context& ctx);
 
-/// Starts the threads, with the instruction set that `choose_isa` finds; logs which, and what was refused.
-/// @throws option_error as `choose_isa`
-std::shared_ptr<compute_queue> make_compute_queue(const model_options& options, const process_log& log);
+/// Starts the threads, with the kernels of a plan or, where the model is not known yet, those that
+/// --kernel-plan asks for without measuring; logs the instruction set, and what was refused.
+/// @throws option_error as `choose_isa` and `choose_plan`
+std::shared_ptr<compute_queue> make_compute_queue(const model_options& options,
+                                                  const std::optional<kernels::kernel_plan>& plan,
+                                                  const process_log& log);
 
 /// Has actors run on as many threads as can compute at once (`available_processors`), and on four at least:
 /// CAF itself would take every processor of the machine, whatever part of it this process may use.

@@ -118,47 +118,75 @@ model::quantization quantization_of(const model_options& options) {
   return quant;
 }
 
-model::weight_coding coding_of(const model_options& options, kernels::isa set) {
-  bool coded = options.weight_coding == "auto" ? kernels::prefers_coded_weights(set)
-                                               : options.weight_coding == "exponents";
+model::weight_coding coding_of(const model_options& options, const kernels::kernel_plan& plan) {
+  bool coded = options.weight_coding == "auto" ? plan.coded_weights : options.weight_coding == "exponents";
   return coded ? model::weight_coding::exponents : model::weight_coding::none;
 }
 
-model_source open_model(const model_options& options) {
+kernel_demand demand_of(const model_options& options, const model::model_config& config,
+                        const model::weight_source& weights, bool is_packed) {
+  const auto& quant = weights.quant();
+  const bool has_bf16 =
+      weights.type() == kernels::dtype::bf16
+      && (quant.experts == model::expert_quant::none || quant.dense == model::dense_quant::none);
+  return {.config = config,
+          .type = weights.type(),
+          .quant = quant,
+          .coding = options.weight_coding == "exponents" ? model::weight_coding::exponents
+                                                         : model::weight_coding::none,
+          .may_code = has_bf16 && (is_packed || options.weight_coding == "auto")};
+}
+
+model_source open_model(const model_options& options, plan_use use) {
   options.check();
   model_source source;
   source.device = choose_device(options);
   kernels::isa set = choose_isa(options).chosen;
   source.config = model::load_config(options.model_dir);
   source.generation = model::load_generation_config(options.model_dir, source.config);
-  const model::open_options open{.dtype = dtype_choice_of(options.dtype),
-                                 .quant = quantization_of(options),
-                                 .experts_as_packed = options.expert_quant == "auto",
-                                 .dense_as_packed = options.dense_quant == "auto",
-                                 .set = set,
-                                 .coding = coding_of(options, set),
-                                 .memory = options.weights_memory == "copied" ? model::weight_memory::copied
-                                                                              : model::weight_memory::mapped,
-                                 .unused_tensors =
-                                     [&](std::span<const std::string> names) {
-                                       source.unused_tensors.assign(names.begin(), names.end());
-                                     },
-                                 .cache = {.folder = options.weights_cache,
-                                           .threads = options.num_threads(),
-                                           .progress = packing_lines(),
-                                           .waiting = [](const std::filesystem::path& file, bool first) {
-                                             give_up_when_told();
-                                             if (first) {
-                                               process_log("weights").line("waiting-for-cache",
-                                                                           "another process packs "
-                                                                               + file.string());
-                                             }
-                                           }}};
+  const auto choose = [&](const model::weight_source& weights, bool is_packed) {
+    source.plan = choose_plan(options, demand_of(options, source.config, weights, is_packed), use,
+                              process_log("kernels"));
+  };
+  model::open_options open{.dtype = dtype_choice_of(options.dtype),
+                           .quant = quantization_of(options),
+                           .experts_as_packed = options.expert_quant == "auto",
+                           .dense_as_packed = options.dense_quant == "auto",
+                           .set = set,
+                           .choose_coding =
+                               [&](const model::tensor_source& tensors) {
+                                 choose(tensors, false);
+                                 return coding_of(options, *source.plan);
+                               },
+                           .memory = options.weights_memory == "copied" ? model::weight_memory::copied
+                                                                        : model::weight_memory::mapped,
+                           .unused_tensors =
+                               [&](std::span<const std::string> names) {
+                                 source.unused_tensors.assign(names.begin(), names.end());
+                               },
+                           .cache = {.folder = options.weights_cache,
+                                     .threads = options.num_threads(),
+                                     .progress = packing_lines(),
+                                     .waiting = [](const std::filesystem::path& file, bool first) {
+                                       give_up_when_told();
+                                       if (first) {
+                                         process_log("weights").line(
+                                             "waiting-for-cache", "another process packs " + file.string());
+                                       }
+                                     }}};
   if (source.device.kind != model::device_kind::cpu) {
     open_for_device(options, open, source);
   }
   if (source.device.kind == model::device_kind::cpu) {
     source.cpu_weights = model::open_weights(options.model_dir, source.config, open);
+    if (!source.plan) {
+      choose(*source.cpu_weights, true);
+    }
+    if (options.weights_memory == "auto" && source.plan->copied_weights) {
+      open.memory = model::weight_memory::copied;
+      open.choose_coding = [&](const model::tensor_source&) { return coding_of(options, *source.plan); };
+      source.cpu_weights = model::open_weights(options.model_dir, source.config, open);
+    }
     source.weights = source.cpu_weights;
   }
   source.type = source.weights->type();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "kernels/model/generation_config.hpp"
 #include "kernels/model/packed_writer.hpp"
 #include "services/options/role_options.hpp"
+#include "services/process/kernel_choice.hpp"
 #include "services/process/process_log.hpp"
 
 namespace troupe {
@@ -30,6 +32,8 @@ struct model_source {
   kernels::dtype kv_type = kernels::dtype::f32; ///< of the KV cache
   std::string fingerprint;
   std::string numerics_class;
+  std::optional<kernels::kernel_plan>
+      plan;                                ///< of the CPU; none where the model was not there to be looked at
   std::vector<std::string> unused_tensors; ///< in the checkpoint, and not needed
 };
 
@@ -49,12 +53,17 @@ model::pack_progress packing_lines();
 /// What the flags --expert-quant, --int4-group, --dense-quant and --activation-quant ask for.
 model::quantization quantization_of(const model_options& options);
 
-/// What --weight-coding asks for; auto: what products of `set` are faster with.
-model::weight_coding coding_of(const model_options& options, kernels::isa set);
+/// What --weight-coding asks for; auto: as the plan has it.
+model::weight_coding coding_of(const model_options& options, const kernels::kernel_plan& plan);
 
-/// Opens and validates the folder.
+/// What is asked of the kernels.
+/// @param is_packed  the folder's weights are, as somebody else wanted it
+kernel_demand demand_of(const model_options& options, const model::model_config& config,
+                        const model::weight_source& weights, bool is_packed);
+
+/// Opens and validates the folder, and chooses the kernels for it.
 /// @throws model::model_error, option_error
-model_source open_model(const model_options& options);
+model_source open_model(const model_options& options, plan_use use = plan_use::computes);
 
 /// Opens a folder that has config.json and no weights, which other workers of the cluster have.
 /// @param fingerprint     of the cluster's model

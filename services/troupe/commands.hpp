@@ -21,6 +21,9 @@ int placement_commands(const std::vector<std::string>& arguments);
 /// `troupe quantize`: a model folder with packed, quantized weights.
 int quantize_command(const std::vector<std::string>& arguments);
 
+/// `troupe tune`: measures which kernels a model is computed with.
+int tune_command(const std::vector<std::string>& arguments);
+
 /// `troupe tokenize`: token ids of a text.
 int tokenize_command(const std::vector<std::string>& arguments);
 

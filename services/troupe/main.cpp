@@ -16,6 +16,8 @@ int run(const std::vector<std::string>& arguments) {
                troupe::placement_commands},
               {"quantize", "MODEL_DIR", "write a model folder with quantized weights",
                troupe::quantize_command},
+              {"tune", "MODEL_DIR", "measure which CPU kernels are the fastest here for a model",
+               troupe::tune_command},
               {"tokenize", "MODEL_DIR", "print the token ids of a text", troupe::tokenize_command}},
              "The processes of a cluster by hand: troupe-scheduler, troupe-gateway, troupe-attention, "
              "troupe-expert;\n"

@@ -90,6 +90,7 @@ int quantize_command(const std::vector<std::string>& arguments) {
                 &model.dtype);
   model.device = "cpu";         // whose layout is written
   model.weight_coding = "none"; // a file for any machine
+  model.kernel_plan = "default";
   parser.choice(
       "weight-coding", {"none", "exponents"},
       "how matrices that stay in bfloat16 are kept: with their exponents coded they take a quarter less "
@@ -118,7 +119,7 @@ int quantize_command(const std::vector<std::string>& arguments) {
   model.expert_quant = to;
   stop_signal stop; // so that nothing is left behind
   process_log log("troupe-quantize");
-  model_source source = open_model(model);
+  model_source source = open_model(model, plan_use::opens);
   log_ignored(source, log);
   pending_folder folder(target);
   for (const auto& entry : fs::directory_iterator(model.model_dir)) {

@@ -88,7 +88,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   log_clamped(model, source, log);
   log_clamped(scheduler_flags, log);
   check_history(scheduler_flags, source.fingerprint);
-  auto queue = make_compute_queue(model, log); // outlives the actors
+  auto queue = make_compute_queue(model, source.plan, log); // outlives the actors
   caf::actor_system_config config;
   configure(config);
   set_actor_threads(config);

@@ -16,6 +16,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/model/plan_store.hpp"
 #include "services/options/environment.hpp"
 #include "services/options/network_address.hpp"
 #include "services/options/processors.hpp"
@@ -76,6 +77,7 @@ void add_model(flag_words& flags, const model_options& o, uint32_t threads, std:
       .add("weights-memory", o.weights_memory)
       .add("device", o.device)
       .add("cpu-isa", o.cpu_isa)
+      .add("kernel-plan", o.kernel_plan)
       .add_number("threads", threads)
       .add("cores", cores.empty() ? "any" : processors_text(cores))
       .add_number("max-model-len", o.max_model_len);
@@ -209,12 +211,14 @@ int up_command(const std::vector<std::string>& arguments) {
   // Told once, here: the children inherit what is left.
   log_unread_variables(parser, log);
   find_unread_variables(parser).remove();
+  std::optional<kernels::kernel_plan> plan;
   // One clear error or line here, rather than one from each process.
   {
     model_source source = open_model(model);
     log_clamped(model, source, log);
     check_history(scheduler, source.fingerprint);
     model.max_model_len = std::min(model.max_model_len, static_cast<uint32_t>(source.config.max_context));
+    plan = source.plan;
   }
   log_clamped(scheduler, log);
 
@@ -231,6 +235,14 @@ int up_command(const std::vector<std::string>& arguments) {
   const file_remover forget_secret(secret); // behind the children's end: those that are started anew read it
   if (scheduler.state_dir.empty()) {
     scheduler.state_dir = (run_dir / "state").string();
+  }
+  if (plan && model.kernel_plan == "auto") {
+    // Measured once, for all of them; and all pack the same into a cache.
+    if (model.weight_coding == "auto") {
+      model.weight_coding = plan->coded_weights ? "exponents" : "none";
+    }
+    model.kernel_plan = (run_dir / "kernel-plan.txt").string();
+    model::write_plan(model.kernel_plan, *plan);
   }
   const auto stop_grace = std::chrono::seconds{gateway.lame_duck + gateway.drain_timeout} + stop_margin;
   supervisor processes(

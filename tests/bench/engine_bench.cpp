@@ -26,13 +26,11 @@ using namespace troupe;
 using namespace troupe::bench;
 
 // A build whose best kernels are refused would be measured with others: it says so.
-kernels::isa selected_isa(const model_options& options) {
-  const auto selection =
-      kernels::select_isa(options.cpu_isa == "auto" ? std::nullopt : kernels::isa_from_name(options.cpu_isa));
-  for (const auto& refusal : selection.refused)
+const kernels::kernel_plan& plan_of(const model_options& options, const model_source& source) {
+  for (const auto& refusal : choose_isa(options).refused)
     std::fprintf(stderr, "engine_bench: %s is refused, it gives other bits than the reference in %s\n",
                  kernels::name_of(refusal.set), refusal.op.c_str());
-  return selection.chosen;
+  return *source.plan;
 }
 
 class own_engine final : public workload_engine {
@@ -40,7 +38,7 @@ class own_engine final : public workload_engine {
   explicit own_engine(const model_options& options)
       : source_(open_model(options)),
         pool_({.threads = options.num_threads()}),
-        ctx_(pool_, selected_isa(options)),
+        ctx_(pool_, plan_of(options, source_)),
         attention_(
             make_backend(source_, ctx_)
                 ->load_attention({.max_positions = workload_limits::max_tokens, .kv_type = source_.kv_type})),

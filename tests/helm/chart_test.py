@@ -114,7 +114,7 @@ class CommandLines(unittest.TestCase):
             ' "trustRequestChatTemplate": true}',
             'scheduler.config={"replicas": 2, "expertWorkers": 3, "maxQueuedBytes": "1G", "maxNumQueuedReqs": 7,'
             ' "allowInexact": true, "history": "/h.json"}',
-            'attention.config={"device": "cpu", "threads": 0, "cores": "any", "cpuIsa": "avx2", "maxNumSeqs": 8,'
+            'attention.config={"device": "cpu", "threads": 0, "cores": "any", "cpuIsa": "avx2", "kernelPlan": "default", "maxNumSeqs": 8,'
             ' "maxNumBatchedTokens": 16, "microBatches": 2, "kvCacheMemory": 1073741824}',
             'expert.config={"expertMemory": "3G", "expertLingerUs": 5}', 'pods.extraArgs=["--net-devices=eth0"]'])
         args = {role_of(w): chart.container(w)["args"] for w in chart.workloads(manifests)}
@@ -132,7 +132,7 @@ class CommandLines(unittest.TestCase):
             "--max-num-queued-reqs=7", "--allow-inexact", "--history=/h.json", "--served-model-name=m", *cluster, *scraped])
         cached = ["--weights-cache=/var/cache/troupe", "--weights-memory=copied"]
         self.assertEqual(args["attention"], [
-            *model, *cached, "--device=cpu", "--threads=0", "--cores=any", "--cpu-isa=avx2", "--max-num-seqs=8",
+            *model, *cached, "--device=cpu", "--threads=0", "--cores=any", "--cpu-isa=avx2", "--kernel-plan=default", "--max-num-seqs=8",
             "--max-num-batched-tokens=16", "--micro-batches=2", "--kv-cache-memory=1073741824", *cluster, *scraped])
         self.assertEqual(args["expert"], [*model, *cached, "--expert-memory=3G", "--expert-linger-us=5", *cluster, *scraped])
 

@@ -71,6 +71,7 @@
 {{- include "troupe.flag" (list "--threads" $config.threads) -}}
 {{- include "troupe.flag" (list "--cores" $config.cores) -}}
 {{- include "troupe.flag" (list "--cpu-isa" $config.cpuIsa) -}}
+{{- include "troupe.flag" (list "--kernel-plan" $config.kernelPlan) -}}
 {{- end }}
 
 {{- define "troupe.args.gateway" -}}

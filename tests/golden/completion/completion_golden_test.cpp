@@ -7,6 +7,7 @@
 #include "kernels/model/open_weights.hpp"
 #include "kernels/sampling.hpp"
 #include "tests/reference/random_model.hpp"
+#include "tests/unit/kernels/random_plan.hpp"
 
 #include <bit>
 #include <cstdlib>
@@ -84,10 +85,12 @@ struct stored_case {
 /// Position, token and the bits of its logprob: of every prompt token behind the first, then of every token
 /// that is drawn. @param chunk  tokens of a prefill step
 std::string complete(kernels::context& ctx, const std::filesystem::path& folder, const stored_case& stored,
-                     std::size_t chunk, weight_coding coding = weight_coding::none) {
-  local_forward forward(ctx,
-                        open_weights(folder, load_config(folder), {.dtype = stored.dtype, .coding = coding}),
-                        {.max_positions = prompt_tokens + new_tokens, .kv_type = stored.kv_type});
+                     std::size_t chunk, weight_coding coding = weight_coding::none,
+                     const quantization& quant = {}) {
+  local_forward forward(
+      ctx,
+      open_weights(folder, load_config(folder), {.dtype = stored.dtype, .quant = quant, .coding = coding}),
+      {.max_positions = prompt_tokens + new_tokens, .kv_type = stored.kv_type});
   const std::size_t vocab = forward.config().vocab_size;
   std::vector<std::uint32_t> tokens;
   for (std::size_t i = 0; i < prompt_tokens; ++i)
@@ -160,6 +163,48 @@ TEST(completion, gives_the_stored_bits_on_every_instruction_set) {
         EXPECT_EQ(complete(ctx, folder.path(), stored, 7, weight_coding::exponents), expected)
             << stored.name << ", " << kernels::name_of(set) << ", coded weights";
       }
+    }
+  }
+}
+
+TEST(completion, is_the_same_under_any_plan) {
+  const test::scratch_folder folder;
+  write_model(folder.path());
+  kernels::thread_pool pool({.threads = 2});
+  std::vector<const kernels::kernel_table*> tables;
+  for (const auto set : kernels::supported_isas())
+    if (set != kernels::isa::portable || kernels::supported_isas().size() == 1)
+      tables.push_back(&kernels::table_of(set)); // the reference is slow, and plan_test has it
+  constexpr auto int8_rows = kernels::row_quant::int8;
+
+  struct model_kind {
+    stored_case stored;
+    quantization quant{};
+  };
+
+  const std::vector<model_kind> kinds{
+      {{"bfloat16", dtype_choice::bfloat16}},
+      {{"float32", dtype_choice::float32}},
+      {{"bfloat16, int8 cache", dtype_choice::bfloat16, kernels::dtype::int8}},
+      {{"int8", dtype_choice::bfloat16}, {expert_quant::int8, dense_quant::int8}},
+      {{"int8, int8 rows", dtype_choice::bfloat16}, {expert_quant::int8, dense_quant::int8, int8_rows}},
+      {{"int4", dtype_choice::float32}, {expert_quant::int4_group32, dense_quant::int4_group32}},
+      {{"int4, int8 rows", dtype_choice::bfloat16},
+       {expert_quant::int4_group64, dense_quant::int8, int8_rows}}};
+  std::uint32_t seed = 0;
+  for (const auto& [stored, quant] : kinds) {
+    auto expected = expected_of(stored);
+    if (quant.any()) {
+      kernels::context ctx(pool, kernels::supported_isas().front());
+      expected = complete(ctx, folder.path(), stored, prompt_tokens, weight_coding::none, quant);
+    }
+    ASSERT_FALSE(expected.empty()) << stored.name;
+    for (const std::size_t chunk : {prompt_tokens, std::size_t{40}, std::size_t{9}, std::size_t{2}}) {
+      const auto plan = kernels::plan_drawer(tables, ++seed).draw();
+      kernels::context ctx(pool, plan);
+      const auto coding = plan.coded_weights ? weight_coding::exponents : weight_coding::none;
+      ASSERT_TRUE(complete(ctx, folder.path(), stored, chunk, coding, quant) == expected)
+          << stored.name << ", prefill in chunks of " << chunk << ", plan " << seed;
     }
   }
 }

@@ -16,6 +16,7 @@ model_source open(const test::random_model& folder, const std::string& device, c
   options.model_dir = folder.folder().string();
   options.device = device;
   options.dtype = dtype;
+  options.kernel_plan = "default";
   return open_model(options);
 }
 

@@ -5,7 +5,7 @@
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/self_test.hpp"
-#include "tests/unit/kernels/cut_products.hpp"
+#include "tests/unit/kernels/planned_products.hpp"
 
 namespace troupe::kernels {
 
@@ -33,6 +33,13 @@ TEST(emulated_amx, rows_of_expert_ffn_are_as_alone) {
   if (!is_supported(isa::avx512_bf16))
     GTEST_SKIP() << "no AVX-512 with BF16 here";
   expect_rows_as_alone_in_expert_ffn(cpu::emulated_amx_table());
+}
+
+TEST(emulated_amx, a_plan_changes_no_bit) {
+  if (!is_supported(isa::avx512_bf16))
+    GTEST_SKIP() << "no AVX-512 with BF16 here";
+  expect_same_under_drawn_plans(cpu::emulated_amx_table(),
+                                {&table_of(isa::avx512), &table_of(isa::avx512_bf16)}, 4);
 }
 
 } // namespace troupe::kernels

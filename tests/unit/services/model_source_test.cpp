@@ -42,16 +42,17 @@ TEST(ignored_text, names_the_first_of_each_and_counts_the_rest) {
             "t2, t3, t4, t5, t6, t7 and 2 more");
 }
 
-TEST(coding_of, follows_the_flag_or_what_the_instruction_set_is_faster_with) {
+TEST(coding_of, follows_the_flag_or_the_plan) {
   model_options options;
-  for (const auto set : kernels::supported_isas()) {
-    EXPECT_EQ(coding_of(options, set) == model::weight_coding::exponents,
-              set == kernels::isa::avx512_bf16 || set == kernels::isa::amx);
-    options.weight_coding = "none";
-    EXPECT_EQ(coding_of(options, set), model::weight_coding::none);
-    options.weight_coding = "exponents";
-    EXPECT_EQ(coding_of(options, set), model::weight_coding::exponents);
+  for (const bool coded : {false, true}) {
+    kernels::kernel_plan plan = kernels::default_plan(kernels::isa::portable);
+    plan.coded_weights = coded;
     options.weight_coding = "auto";
+    EXPECT_EQ(coding_of(options, plan) == model::weight_coding::exponents, coded);
+    options.weight_coding = "none";
+    EXPECT_EQ(coding_of(options, plan), model::weight_coding::none);
+    options.weight_coding = "exponents";
+    EXPECT_EQ(coding_of(options, plan), model::weight_coding::exponents);
   }
 }
 

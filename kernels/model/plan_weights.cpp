@@ -1,0 +1,65 @@
+#include "kernels/model/plan_weights.hpp"
+
+#include "kernels/model/cpu_weights.hpp"
+
+#include <algorithm>
+
+namespace troupe::model {
+
+namespace {
+
+kernels::packed_format coded_if(kernels::packed_format format, weight_coding coding) {
+  return format == kernels::packed_format::bf16_pair && coding == weight_coding::exponents
+             ? kernels::packed_format::bf16_coded
+             : format;
+}
+
+} // namespace
+
+std::vector<kernels::calibration_weights> plan_weights(const model_config& config, kernels::dtype type,
+                                                       const quantization& quant, weight_coding coding) {
+  const auto dense = coded_if(dense_format(quant, type), coding);
+  const auto experts = coded_if(expert_format(quant, type), coding);
+  std::vector<kernels::calibration_weights> found;
+  const auto of = [&](kernels::packed_format format) -> kernels::calibration_weights& {
+    const auto rows = kernels::is_quantized(format) ? quant.rows : kernels::row_quant::none;
+    const auto kind = kernels::kind_of(format, rows);
+    for (auto& weights : found)
+      if (weights.kind() == kind)
+        return weights;
+    found.push_back({.format = format, .rows = rows, .row_type = type});
+    return found.back();
+  };
+  // The middle layer: the first ones of some models have no experts.
+  const auto& layer = config.layers.at(config.num_layers() / 2);
+  const auto& attention = layer.attention;
+  const auto heads = attention.num_heads * attention.head_dim;
+  of(dense).dense = {{heads + 2 * attention.num_kv_heads * attention.head_dim, config.hidden},
+                     {config.hidden, heads}};
+  const auto* moe = layer.moe();
+  auto& ffn = of(moe != nullptr ? experts : dense);
+  ffn.hidden = config.hidden;
+  for (auto& weights : found)
+    weights.copies = config.num_layers();
+  ffn.copies = config.num_layers() * (moe != nullptr ? moe->num_experts : 1);
+  ffn.ffn = moe != nullptr ? moe->intermediate : std::get<dense_mlp_spec>(layer.mlp).intermediate;
+  return found;
+}
+
+std::string text_of(const std::vector<kernels::calibration_weights>& weights) {
+  std::string text;
+  const auto shape = [](std::size_t outputs, std::size_t inputs) {
+    return " " + std::to_string(outputs) + "x" + std::to_string(inputs);
+  };
+  for (const auto& some : weights) {
+    text += (text.empty() ? "" : ", ") + std::string(kernels::name_of(some.kind())) + "/"
+            + kernels::name_of(some.format) + "/" + kernels::name_of(some.row_type);
+    if (some.ffn != 0)
+      text += " ffn" + shape(some.ffn, some.hidden);
+    for (const auto& matrix : some.dense)
+      text += shape(matrix.outputs, matrix.inputs);
+  }
+  return text;
+}
+
+} // namespace troupe::model
