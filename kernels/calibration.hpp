@@ -44,7 +44,7 @@ struct calibration_options {
   /// beat.
   std::span<const isa> sets{};
   /// All in all, from making the weights on.
-  std::chrono::milliseconds budget{1800};
+  std::chrono::milliseconds budget{1500};
   /// Weights that are gone round: more than caches hold, so that every product reads memory.
   std::size_t num_bytes = std::size_t{256} << 20;
   /// Looks at each choice, at most.
