@@ -317,6 +317,17 @@ void log_options::declare(option_parser& parser) {
   parser.choice("log-format", {"text", "json"}, "what a line of the log is", &format);
 }
 
+void trace_options::declare(option_parser& parser) {
+  parser.text("trace", "DIR",
+              "write what happens to requests, and when, into this folder, for `troupe trace merge`", &dir);
+  parser.real("trace-sample",
+              "share of the requests that are traced, beside those whose traceparent says so; 0: none until "
+              "`troupe trace start`",
+              &sample, 0, 1);
+  parser.bytes("trace-max-bytes", "size of this process's trace, such as 64M; then it is traced no more",
+               &max_bytes);
+}
+
 void cluster_options::declare(option_parser& parser, bool is_scheduler, bool is_gateway) {
   if (!is_scheduler) {
     parser.list("scheduler", "HOST:PORT",

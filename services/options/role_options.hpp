@@ -135,6 +135,15 @@ struct log_options {
   void declare(option_parser& parser);
 };
 
+/// Where a process writes its timeline, and of which requests; see services/timeline/trace_writer.hpp.
+struct trace_options {
+  std::string dir;      ///< empty: nowhere
+  double sample = 0.01; ///< share of the requests; 0: none until `troupe trace start`
+  uint64_t max_bytes = uint64_t{64} << 20;
+
+  void declare(option_parser& parser);
+};
+
 /// How a process of a cluster meets the others.
 struct cluster_options {
   std::vector<std::string> schedulers; ///< HOST:PORT of each, active or standby; not for a scheduler itself

@@ -16,6 +16,7 @@
 #include "services/gateway/http/reply_slot.hpp"
 #include "services/gateway/http/request_target.hpp"
 #include "services/gateway/http/text_work.hpp"
+#include "services/gateway/http/trace_page.hpp"
 #include "services/gateway/openai/plan.hpp"
 #include "services/gateway/text/text_error.hpp"
 #include "services/history/history_json.hpp"
@@ -41,6 +42,7 @@ constexpr route routes[] = {
     {route::id::placement_change, "/cluster/placement", true, false, max_placement_command_bytes},
     {route::id::ready, "/ready", false, true},
     {route::id::tokenize, "/tokenize", true},
+    {route::id::trace, "/cluster/trace", true, false, max_trace_command_bytes},
     {route::id::version, "/version"},
 };
 
@@ -104,6 +106,7 @@ using status_answer = std::variant<scheduler_status, backend_error>;
 using history_answer = std::variant<history_snapshot, backend_error>;
 using placement_answer = std::variant<rebalancer_status, backend_error>;
 using change_answer = std::variant<placement_change, backend_error>;
+using trace_answers = std::variant<trace_receipt, backend_error>;
 
 task<std::optional<last_view>> view_of(exchange& client, api& shared) {
   reply_slot<view_answer> slot{client.executor()};
@@ -225,6 +228,18 @@ task<response> change_placement(exchange& client, api& shared) {
                                      [&] { return json_response(200, change_page(change, asked.dry_run)); });
 }
 
+task<response> change_tracing(exchange& client, api& shared) {
+  const auto asked = parse_trace_command(client.incoming().body);
+  reply_slot<trace_answers> slot{client.executor()};
+  shared.backend->trace(asked, slot.callback());
+  const auto answer = co_await slot.wait(status_deadline);
+  if (!answer)
+    throw api_error_of(ec::deadline_exceeded, "the gateway's actors did not answer in time");
+  if (const auto* failure = std::get_if<backend_error>(&*answer))
+    throw api_error_of(failure->code, failure->text);
+  co_return json_response(200, trace_receipt_page(std::get<trace_receipt>(*answer)));
+}
+
 response tokenize_page(const std::string& body, const api& shared) {
   const openai::tokenize_request asked = openai::parse_tokenize_request(body, shared.config.requests);
   served_model(shared, asked.model);
@@ -276,6 +291,8 @@ task<response> answer_page(exchange& client, api& shared, const route& where) {
     co_return co_await placement_page_of(client, shared);
   case route::id::placement_change:
     co_return co_await change_placement(client, shared);
+  case route::id::trace:
+    co_return co_await change_tracing(client, shared);
   case route::id::tokenize: {
     const key_permit permit = shared.usage.admit(asked.key_name);
     co_return co_await run_for(client, shared, asked.body.size(),

@@ -36,6 +36,7 @@ struct route {
     placement_change,
     ready,
     tokenize,
+    trace,
     version
   };
   id what;
