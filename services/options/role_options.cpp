@@ -156,6 +156,10 @@ void gateway_options::declare(option_parser& parser) {
               "where one line for each HTTP request goes: a file, opened anew at SIGHUP, or stderr; those of "
               "probes and scrapes that went well are at level debug",
               &access_log);
+  parser.text("otlp-endpoint", "URL",
+              "send a span for each request for generated text to this collector of OpenTelemetry, such as "
+              "http://127.0.0.1:4318 (OTLP over HTTP with JSON)",
+              &otlp_endpoint);
   parser.toggle("trust-request-chat-template",
                 "let requests bring a chat template of their own (`chat_template`)",
                 &trust_request_chat_template);

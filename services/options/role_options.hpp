@@ -64,6 +64,7 @@ struct gateway_options {
   uint32_t template_processes = 4;
   bool trust_request_chat_template = false;
   std::string access_log = "-"; ///< a file; "-": stderr; "off": none
+  std::string otlp_endpoint;    ///< http://HOST:PORT; empty: none
   std::vector<std::string>
       allowed_origins; ///< for CORS, as browsers write them; "*": all; empty: CORS is off
 

@@ -50,6 +50,7 @@ constexpr auto events = std::to_array<log_event>({
     {"no-api-key", warning},
     {"no-shared-memory", warning},
     {"orders-damaged", warning},
+    {"otlp", warning},
     {"packing-experts", info},
     {"peer-down", info},
     {"peer-refused", warning},

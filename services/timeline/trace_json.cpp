@@ -46,6 +46,7 @@ class drawing {
  public:
   drawing(const std::vector<trace_log>& logs, const std::vector<process_clock>& clocks)
       : logs_(logs), clocks_(clocks), names_(logs) {
+    find_hosts();
     for (uint32_t log = 0; log < logs.size(); ++log)
       for (const auto& entry : logs[log].events)
         add(log, entry);
@@ -180,29 +181,37 @@ class drawing {
     };
     const auto queue = static_cast<int64_t>(is_sent ? e.args[4] : e.args[2]);
     const auto compute = static_cast<int64_t>(is_sent ? e.args[5] : e.args[3]);
-    if (is_sent) {
-      const auto there = host_of(e.id);
-      if (!there)
-        return;
-      part(time(*there, e.args[2]), "way there");
-    }
+    // Without a trace of the host, its clock is not known: both ways then count as equally long.
+    const auto host = is_sent ? host_of(e.args[1]) : std::nullopt;
+    const auto ways = batch.end - batch.at - static_cast<int64_t>(e.args[3] - e.args[2]);
+    if (is_sent)
+      part(host ? time(*host, e.args[2]) : batch.at + ways / 2, "way there");
     part(at + queue, "queue");
     part(at + compute, "compute");
     if (is_sent) {
-      part(time(*host_of(e.id), e.args[3]), "answer");
+      part(host ? time(*host, e.args[3]) : batch.end - ways / 2, "answer");
       part(batch.end, "way back");
     }
   }
 
-  /// The log of the process that has served an expert batch.
-  std::optional<uint32_t> host_of(uint64_t flow) {
-    if (hosts_.empty())
-      for (uint32_t log = 0; log < logs_.size(); ++log)
-        for (const auto& entry : logs_[log].events)
-          if (entry.what.kind == event_kind::host_batch)
-            hosts_[entry.what.id] = log;
-    const auto found = hosts_.find(flow);
+  /// The log of a worker that has served expert batches. A batch may be missing there: one that is killed
+  /// loses its last events.
+  std::optional<uint32_t> host_of(uint64_t worker) const {
+    const auto found = hosts_.find(worker);
     return found == hosts_.end() ? std::nullopt : std::optional{found->second};
+  }
+
+  void find_hosts() {
+    std::map<uint64_t, uint32_t> by_flow;
+    for (uint32_t log = 0; log < logs_.size(); ++log)
+      for (const auto& entry : logs_[log].events)
+        if (entry.what.kind == event_kind::host_batch)
+          by_flow[entry.what.id] = log;
+    for (const auto& log : logs_)
+      for (const auto& entry : log.events)
+        if (entry.what.kind == event_kind::expert_batch)
+          if (const auto found = by_flow.find(entry.what.id); found != by_flow.end())
+            hosts_[entry.what.args[1]] = found->second;
   }
 
   void note_flow(const drawn& one, const event& e) {
@@ -401,7 +410,7 @@ class drawing {
   uint64_t num_own_ = 0; ///< tracks of one event each
   std::map<std::tuple<uint32_t, std::string_view, uint64_t, uint64_t, uint64_t>, uint64_t> tracks_;
   std::map<std::tuple<std::string_view, uint64_t, uint64_t, uint64_t>, std::vector<flow_point>> flows_;
-  std::map<uint64_t, uint32_t> hosts_; ///< logs by expert batch
+  std::map<uint64_t, uint32_t> hosts_; ///< logs by worker
 };
 
 } // namespace

@@ -356,6 +356,7 @@ int up_command(const std::vector<std::string>& arguments) {
         .add("chat-template", gateway.chat_template_file)
         .add("trust-request-chat-template", gateway.trust_request_chat_template ? "true" : "false")
         .add("access-log", gateway.access_log)
+        .add("otlp-endpoint", gateway.otlp_endpoint)
         .add("metrics-prefix", gateway.metrics_prefix)
         .add_number("max-connections", gateway.max_connections)
         .add_number("max-connections-per-peer", gateway.max_connections_per_peer)

@@ -22,8 +22,8 @@ TEST_F(scheduler_tracing_test, tells_all_members_and_answers_with_what_they_say)
   for (const auto& process : receipt->processes)
     refused += process.error == "no folder" ? 1 : 0;
   EXPECT_EQ(refused, 1U);
-  for (const auto& peer : peers)
-    EXPECT_EQ(peer.log->traced, std::vector<trace_command>{{10'000}});
+  for (const auto& one : peers)
+    EXPECT_EQ(one.log->traced, std::vector<trace_command>{{10'000}});
 }
 
 TEST_F(scheduler_tracing_test, tells_those_that_join_later) {

@@ -116,6 +116,17 @@ TEST(trace_json, divides_an_expert_batch_into_its_ways_queue_and_computing) {
   }
 }
 
+TEST(trace_json, divides_a_batch_also_where_its_host_has_lost_its_last_events) {
+  auto logs = attention_and_expert();
+  logs[1].events.clear();
+  const auto trace = merged(logs);
+  const auto way = named(trace, "way there", "b");
+  ASSERT_EQ(way.size(), 1U);
+  EXPECT_NEAR(way[0]["ts"].get<double>(), 0.55, 1e-6);
+  EXPECT_NEAR(named(trace, "queue", "b")[0]["ts"].get<double>(), 0.55 + 0.975, 1e-6); // (7.95 - 6) / 2
+  EXPECT_NEAR(named(trace, "way back", "b")[0]["ts"].get<double>(), 0.55 + 7.95 - 0.975, 1e-6);
+}
+
 TEST(trace_json, says_for_which_requests_an_expert_batch_is) {
   const auto trace = merged(attention_and_expert());
   const std::string id = "00000000000000ab00000000000000cd";
