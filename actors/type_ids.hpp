@@ -8,6 +8,7 @@
 #include "actors/attention/generation_messages.hpp"
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/status_messages.hpp"
+#include "actors/cluster/trace_messages.hpp"
 #include "actors/cluster/view_messages.hpp"
 #include "actors/expert/expert_messages.hpp"
 #include "actors/expert/weights_messages.hpp"
@@ -62,6 +63,8 @@ CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors, caf::first_custom_type_id + 40)
   CAF_ADD_ATOM(troupe_actors, troupe, placement_atom, "placement")
   CAF_ADD_TYPE_ID(troupe_actors, (troupe::weights_read))
   CAF_ADD_TYPE_ID(troupe_actors, (troupe::weights_chunk))
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::trace_command))
+  CAF_ADD_TYPE_ID(troupe_actors, (troupe::trace_receipt))
 CAF_END_TYPE_ID_BLOCK(troupe_actors)
 
 namespace troupe {

@@ -24,15 +24,16 @@ ALLOWED = {
     "actors/transport/fabric": ["actors/transport/wire"],
     "actors/transport/caf": ["actors/transport", "actors/transport/wire", "actors/transport/fabric"],
     "actors/transport": ["actors/transport/"],
-    "actors/engine": ["actors", "actors/transport/", "kernels/"],  # engines know no actors, so no cluster either
-    "actors/cluster": ["actors"],
+    "actors/engine": ["actors", "actors/timeline", "actors/transport/", "kernels/"],  # engines know no actors, so no cluster either
+    "actors/timeline": ["actors"],  # what happens when; knows nobody
+    "actors/cluster": ["actors", "actors/timeline"],
     "actors/planner": ["actors/ids.hpp", "actors/expert_target.hpp"],  # pure: histories and hosts in, placements out
-    "actors/scheduler": ["actors", "actors/cluster", "actors/planner"],
+    "actors/scheduler": ["actors", "actors/timeline", "actors/cluster", "actors/planner"],
     "actors/history": ["actors", "actors/cluster"],
     "actors/rebalancer": ["actors", "actors/cluster", "actors/planner", "actors/history/activation_window.hpp"],
-    "actors/gateway": ["actors", "actors/cluster"],
-    "actors/attention": ["actors", "actors/cluster", "actors/engine", "actors/transport/"],
-    "actors/expert": ["actors", "actors/cluster", "actors/engine", "actors/transport/"],
+    "actors/gateway": ["actors", "actors/timeline", "actors/cluster"],
+    "actors/attention": ["actors", "actors/timeline", "actors/cluster", "actors/engine", "actors/transport/"],
+    "actors/expert": ["actors", "actors/timeline", "actors/cluster", "actors/engine", "actors/transport/"],
     "actors": [],
     "kernels/cuda": ["kernels"],
     "kernels/model": ["kernels"],

@@ -9,6 +9,7 @@
 
 #include "actors/attention/generation_check.hpp"
 #include "actors/defaults.hpp"
+#include "actors/timeline/timeline.hpp"
 
 namespace troupe {
 
@@ -62,6 +63,9 @@ void attention_state::submit(const generation_request& request, const caf::stron
   if (!sender)
     return; // nobody to answer
   const auto session = caf::actor_cast<token_receiver_actor>(sender);
+  const auto trace = timeline::key_if_traced(request.context);
+  timeline::span accepting(timeline::event_kind::accept_sequence, trace);
+  accepting.args() = {request.id.request.value, timeline::packed(request.id.choice, request.attempt)};
   const auto refuse = [&](ec code, const std::string& text) {
     fail(session, request.context, request.id, request.attempt, code, text);
   };
@@ -108,8 +112,11 @@ void attention_state::submit(const generation_request& request, const caf::stron
   added.tokens->tokens.insert(added.tokens->tokens.end(), request.emitted.begin(), request.emitted.end());
   added.session = session;
   added.context = request.context;
+  added.trace = trace;
   added.wants_prompt_logprobs = request.sampling.prompt_logprobs >= 0 && request.emitted.empty();
   added.arrived = added.heard = self_->clock().now();
+  if (trace != 0)
+    timeline::name_request(trace, request.context, request.id.request.value);
   sequences_.emplace(name, std::move(added));
   by_id_.insert_or_assign(request.id, name);
   if (++sessions_[session.address()] == 1)
@@ -198,6 +205,8 @@ void attention_state::drop_if_unwanted(uint32_t number) {
 
 /// The session has nothing to do with this sequence any more.
 void attention_state::part(const sequence& s) {
+  if (s.trace != 0)
+    trace_end(s);
   by_id_.erase(s.tokens->id);
   const auto found = sessions_.find(s.session.address());
   if (found == sessions_.end() || --found->second > 0)

@@ -73,6 +73,7 @@ class attention_state {
     bool wants_prompt_logprobs = false;
     bool started = false;
     bool cancelled = false; ///< in flight, and forgotten when its micro-batch comes back
+    uint64_t trace = 0;     ///< its request's key in the timeline; 0: it is not traced
     time_point arrived;
     time_point heard; ///< when the session was last sent anything
   };
@@ -82,10 +83,12 @@ class attention_state {
     micro_batch_ptr batch;
     std::vector<key> sequences; ///< as in the batch
     attention_metrics::iteration iteration;
+    time_point started;
     time_point dispatched;
     bool at_experts = false;
     double rows_per_expert = 0; ///< summed over the layers
     uint32_t layers = 0;
+    uint32_t layer = 0; ///< whose experts it waits for
   };
 
   batch_policy::common_prefix prefix_of(const generation_request& request) const;
@@ -104,6 +107,10 @@ class attention_state {
   void retire(key name);
   void erase(key name);
   void drop_if_unwanted(uint32_t number);
+  void trace_wait(const sequence& s, time_point until) const;
+  void trace_end(const sequence& s) const;
+  void trace_expert_wait(const flying_batch& flying) const;
+  void trace_iteration(const flying_batch& flying, const std::vector<sampled_sequence>& samples) const;
   void part(const sequence& s);
 
   attention_worker_actor::pointer self_;

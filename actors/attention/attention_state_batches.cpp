@@ -9,6 +9,7 @@
 #include "actors/attention/attention_state.hpp"
 #include "actors/defaults.hpp"
 #include "actors/engine/actor_runner.hpp"
+#include "actors/timeline/timeline.hpp"
 
 namespace troupe {
 
@@ -53,11 +54,16 @@ void attention_state::start(const batch_policy::plan& plan) {
   flying_batch flying;
   flying.batch = std::make_shared<micro_batch>();
   flying.batch->number = number;
+  flying.started = self_->clock().now();
   for (const auto& slice : plan.slices) {
     auto& s = sequences_.at(slice.sequence);
     if (!s.started && config_.metrics)
-      config_.metrics->on_start(nanoseconds(self_->clock().now() - s.arrived));
+      config_.metrics->on_start(nanoseconds(flying.started - s.arrived));
+    if (!s.started && s.trace != 0)
+      trace_wait(s, flying.started);
     s.started = true;
+    if (s.trace != 0)
+      flying.batch->trace = timeline::mixed(config_.address.id.value + number);
     step_sequence part;
     part.sequence = s.tokens;
     part.block_table = batches_.blocks(slice.sequence);
@@ -117,6 +123,7 @@ void attention_state::step_done(attention_step_done& done) {
 void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
   const auto number = flying.batch->number;
   flying.at_experts = true;
+  flying.layer = wanted.layer;
   flying.dispatched = self_->clock().now();
   if (flying.layers == 0) {
     counts_.tokens += wanted.num_rows;
@@ -140,13 +147,15 @@ void attention_state::to_experts(flying_batch& flying, moe_dispatch wanted) {
     pump();
     return;
   }
-  experts_.dispatch(number, std::move(wanted));
+  experts_.dispatch(number, std::move(wanted), flying.batch->trace);
 }
 
 void attention_state::from_experts(uint32_t number, std::vector<expert_outputs> outputs, uint64_t expert_ns) {
   auto& flying = flying_.at(number);
   flying.at_experts = false;
   flying.iteration.waiting_ns += nanoseconds(self_->clock().now() - flying.dispatched);
+  if (flying.batch->trace != 0)
+    trace_expert_wait(flying);
   flying.iteration.expert_ns += expert_ns;
   run_step(flying.batch, std::move(outputs));
 }
@@ -164,6 +173,8 @@ void attention_state::finish(flying_batch flying, std::vector<sampled_sequence> 
   for (auto& sample : samples)
     if (sample.sequence < by_sequence.size())
       by_sequence[sample.sequence] = std::move(sample);
+  if (flying.batch->trace != 0)
+    trace_iteration(flying, by_sequence);
   auto sampled = uint32_t{0};
   for (size_t i = 0; i < by_sequence.size(); ++i) {
     const auto name = flying.sequences[i];
@@ -235,7 +246,12 @@ void attention_state::take_sample(key name, sequence& s, sampled_sequence sample
     update.finish = finish_reason::length;
   const auto reason = update.finish;
   s.heard = self_->clock().now();
-  self_->send(s.session, std::move(update));
+  {
+    timeline::span sending(timeline::event_kind::token_sent, s.trace);
+    sending.args() = {tokens.id.request.value, timeline::packed(tokens.id.choice, s.attempt),
+                      update.first_index};
+    self_->send(s.session, std::move(update));
+  }
   if (reason == finish_reason::none)
     return;
   if (config_.metrics)

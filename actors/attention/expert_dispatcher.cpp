@@ -12,6 +12,7 @@
 
 #include "actors/attention/attention_metrics.hpp"
 #include "actors/defaults.hpp"
+#include "actors/timeline/timeline.hpp"
 
 namespace troupe {
 
@@ -57,7 +58,7 @@ expert_dispatcher::expert_dispatcher(attention_worker_actor::pointer self,
                                      const attention_worker_config& config, listener results)
     : self_(self), config_(config), listener_(std::move(results)) {}
 
-void expert_dispatcher::dispatch(uint32_t micro_batch, moe_dispatch wanted) {
+void expert_dispatcher::dispatch(uint32_t micro_batch, moe_dispatch wanted, uint64_t trace) {
   std::string flaw;
   auto entries = entries_of(wanted, flaw);
   if (flaw.empty()
@@ -70,6 +71,7 @@ void expert_dispatcher::dispatch(uint32_t micro_batch, moe_dispatch wanted) {
   auto& present = flights_[micro_batch];
   present = flight{};
   present.serial = ++last_serial_;
+  present.trace = trace;
   present.progress = self_->clock().now();
   present.missing = wanted.slots.size();
   present.answered.assign(wanted.slots.size(), false);
@@ -142,6 +144,12 @@ void expert_dispatcher::send(uint32_t micro_batch, const flight& present, host_s
   const auto host = share.host;
   auto& entry = hosts_.at(host);
   sent_batch sent;
+  sent.trace = present.trace;
+  sent.flow = sent.trace == 0 ? 0 : timeline::mixed(sent.trace + number);
+  timeline::span sending(timeline::event_kind::send_batch, sent.flow);
+  sending.args() = {sent.trace, host.value, present.dispatch.layer, share.travelling.size()};
+  if (sent.trace != 0 && !std::exchange(entry.is_named, true))
+    timeline::record({.kind = timeline::event_kind::worker_name, .id = host.value}, entry.address.name);
   auto& message = sent.message;
   message.batch = number;
   message.micro_batch = micro_batch;
@@ -151,6 +159,7 @@ void expert_dispatcher::send(uint32_t micro_batch, const flight& present, host_s
   message.experts = share.experts;
   message.offsets = share.offsets;
   message.rows = std::move(share.rows);
+  message.flow = sent.flow;
   message.activations = gather(present.dispatch, share, config_.engine->shape().row_bytes);
   share.travelling.clear();
   sent.layer_version = message.layer_version;
@@ -172,6 +181,8 @@ void expert_dispatcher::send(uint32_t micro_batch, const flight& present, host_s
 void expert_dispatcher::deliver(uint64_t number, known_host& entry) {
   auto& sent = sent_.at(number);
   const auto host = sent.host;
+  if (sent.flow != 0)
+    sent.sent_ns = timeline::now_ns();
   if (!entry.silent_since)
     entry.silent_since = self_->clock().now();
   // The tick watches for `expert_batch_timeout`: a timeout of CAF's is set and taken back by waking its
@@ -187,6 +198,23 @@ void expert_dispatcher::deliver(uint64_t number, known_host& entry) {
               heard_from(host);
             on_error(number, error);
           });
+}
+
+void expert_dispatcher::trace_answer(const sent_batch& batch, uint32_t layer, const expert_result& result,
+                                     uint64_t begin_ns, bool is_last) const {
+  timeline::event answered{.kind = timeline::event_kind::expert_batch, .begin_ns = batch.sent_ns};
+  answered.id = batch.flow;
+  answered.duration_ns = begin_ns - batch.sent_ns;
+  const auto rows = static_cast<uint32_t>(batch.share.slots.size());
+  answered.args = {batch.trace,
+                   batch.host.value,
+                   result.received_ns,
+                   result.answered_ns,
+                   result.queue_ns,
+                   result.compute_ns,
+                   timeline::packed(layer, rows),
+                   is_last ? 1U : 0U};
+  timeline::record(answered);
 }
 
 /// It has answered something, be it with an error.
@@ -211,6 +239,9 @@ void expert_dispatcher::on_result(uint64_t number, expert_result& result) {
   const auto found = sent_.find(number);
   if (found == sent_.end())
     return; // its host was declared down or the batch given up in the meantime, and the rows went elsewhere
+  const auto begin_ns = found->second.flow == 0 ? 0 : timeline::now_ns();
+  timeline::span taking(timeline::event_kind::take_answer, found->second.flow);
+  taking.args() = {found->second.trace};
   const auto& slots = found->second.share.slots;
   if (result.outputs.size() != slots.size() * config_.engine->shape().row_bytes) {
     on_error(number, make_error(ec::incompatible, hosts_.at(found->second.host).address.name + " answered "
@@ -250,6 +281,8 @@ void expert_dispatcher::on_result(uint64_t number, expert_result& result) {
   present->missing -= news;
   present->progress = self_->clock().now();
   present->expert_ns = std::max(present->expert_ns, result.compute_ns);
+  if (batch.flow != 0)
+    trace_answer(batch, present->dispatch.layer, result, begin_ns, present->missing == 0);
   present->outputs.push_back({std::move(result.outputs), std::move(batch.share.slots)});
   if (present->missing > 0)
     return;

@@ -41,7 +41,8 @@ class expert_dispatcher {
                     listener results);
 
   /// Sends the rows of a layer. A micro-batch has one dispatch at a time.
-  void dispatch(uint32_t micro_batch, moe_dispatch wanted);
+  /// @param trace  the micro-batch's key in the timeline; 0: it is not traced
+  void dispatch(uint32_t micro_batch, moe_dispatch wanted, uint64_t trace = 0);
 
   /// Nobody waits for this micro-batch any more.
   void drop(uint32_t micro_batch);
@@ -73,7 +74,8 @@ class expert_dispatcher {
     bool resolving = false;
     expert_host_actor handle;
     uint64_t outstanding_rows = 0;
-    queue_news others; ///< what it holds of other attention workers
+    queue_news others;     ///< what it holds of other attention workers
+    bool is_named = false; ///< the timeline knows its name
     /// When it was first sent something that it has not answered with anything, be it that the batch was
     /// given up; empty: nothing was sent since its last answer.
     std::optional<time_point> silent_since;
@@ -87,6 +89,7 @@ class expert_dispatcher {
   /// A layer of a micro-batch whose rows are not all back.
   struct flight {
     uint64_t serial = 0;
+    uint64_t trace = 0;
     moe_dispatch dispatch;
     std::vector<bool> answered; ///< by slot
     size_t missing = 0;
@@ -105,6 +108,9 @@ class expert_dispatcher {
     uint64_t serial = 0; ///< of the flight
     host_share share;    ///< without `travelling`
     time_point since;
+    uint64_t trace = 0; ///< the micro-batch's
+    uint64_t flow = 0;  ///< its own name in the timeline; 0: it is not traced
+    uint64_t sent_ns = 0;
     bool hedged = false;
     bool repeated = false; ///< its rows have been sent once more, and no longer count as outstanding
     expert_batch message;  ///< until the host's handle is known
@@ -117,6 +123,8 @@ class expert_dispatcher {
   void resolve(known_host& entry);
   void heard_from(worker_id host);
   void on_result(uint64_t number, expert_result& result);
+  void trace_answer(const sent_batch& batch, uint32_t layer, const expert_result& result, uint64_t begin_ns,
+                    bool is_last) const;
   void on_error(uint64_t number, const caf::error& error);
   void disconnect(worker_id host, const caf::error& reason);
   void avoid(known_host& entry);

@@ -11,10 +11,12 @@
 
 #include "actors/cluster/member_pulse.hpp"
 #include "actors/cluster/reconnect_pauses.hpp"
+#include "actors/cluster/trace_control.hpp"
 #include "actors/cluster/view_change.hpp"
 #include "actors/defaults.hpp"
 #include "actors/gateway/gateway.hpp"
 #include "actors/scheduler/scheduler.hpp"
+#include "actors/timeline/timeline.hpp"
 
 namespace troupe {
 
@@ -30,7 +32,8 @@ using host_actor = caf::typed_actor<caf::replies_to<host_order>::with<host_repor
 using scheduler_listener_actor = caf::typed_actor<caf::reacts_to<scheduler_atom, caf::strong_actor_ptr>>;
 
 struct member_state {
-  using pointer = member_actor::stateful_pointer<member_state>;
+  using interface = member_actor::extend_with<trace_control_actor>;
+  using pointer = interface::stateful_pointer<member_state>;
 
   enum class phase { looking, asking, joined, leaving, left };
 
@@ -40,6 +43,7 @@ struct member_state {
   worker_actor worker;
   scheduler_actor scheduler; ///< from the moment it is found; under monitor
   worker_id id;              ///< the worker's, once it has said hello
+  std::string worker_name;   ///< likewise
   phase now = phase::looking;
   uint64_t attempt = 0; ///< names the present chain of questions; answers to older ones are void
   reconnect_pauses pauses{0};
@@ -201,6 +205,7 @@ void find_scheduler(pointer self) {
     if (!is_current())
       return;
     self->state.id = hello.address.id;
+    self->state.worker_name = hello.address.name;
     hello.term = self->state.term;
     self->request(self->state.scheduler, defaults::connect_timeout, caf::join_atom_v, std::move(hello))
         .then(
@@ -278,7 +283,7 @@ caf::result<host_report> on_order(pointer self, const host_order& order) {
   return promise;
 }
 
-member_actor::behavior_type member(pointer self, member_config config) {
+member_state::interface::behavior_type member(pointer self, member_config config) {
   self->state.worker = caf::actor_cast<worker_actor>(config.worker);
   self->state.config = std::move(config);
   self->state.pauses = reconnect_pauses{self->state.config.seed};
@@ -310,6 +315,10 @@ member_actor::behavior_type member(pointer self, member_config config) {
       },
       [self](caf::tick_atom) { on_tick(self); },
       [self](caf::leave_atom) { return on_leave(self); },
+      [self](const trace_command& command) {
+        constexpr double million = 1e6;
+        return trace_receipt{{{self->state.worker_name, timeline::start(command.share_ppm / million)}}};
+      },
   };
 }
 

@@ -61,6 +61,7 @@ struct micro_batch {
   };
 
   uint32_t number = 0; ///< the actor's name for it
+  uint64_t trace = 0;  ///< its key in the timeline; 0: it is not traced
   std::vector<step_sequence> sequences;
   std::unique_ptr<engine_state> state;
 };
@@ -142,6 +143,7 @@ struct expert_step {
   };
 
   uint32_t layer = 0;
+  uint64_t trace = 0; ///< its name in the timeline; 0: it is not traced
   std::vector<source> batches;
   std::vector<expert_rows> work; ///< sorted by expert
 };

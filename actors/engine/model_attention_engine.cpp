@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "actors/engine/step_sampling.hpp"
+#include "actors/timeline/timeline.hpp"
 
 namespace troupe {
 
@@ -125,10 +126,22 @@ std::vector<sampled_sequence> sample(attention_core& core, const micro_batch& ba
   return samples;
 }
 
+/// @param sampling_ns  of the step; 0: it stopped for experts
+void trace_step(const micro_batch& batch, const attention_result& result, const pass_state& state,
+                std::chrono::steady_clock::time_point start, uint64_t sampling_ns) {
+  timeline::event step{.kind = timeline::event_kind::attention_step, .begin_ns = timeline::ns_of(start)};
+  step.id = batch.trace;
+  step.duration_ns = result.compute_ns;
+  step.args = {result.finished ? timeline::no_layer : result.dispatch.layer, state.rows.size(),
+               result.finished ? 0 : state.forward->routed().router_ns, sampling_ns};
+  timeline::record(step);
+}
+
 /// Runs `step` to its pause, reports, and then computes what needs no expert while the answers are under way.
 template <class Step>
 void run_step(attention_core& core, const micro_batch_ptr& batch, const attention_done& done, Step step) {
   attention_result result;
+  uint64_t sampling_ns = 0;
   auto start = std::chrono::steady_clock::now();
   auto* state = static_cast<pass_state*>(batch->state.get());
   try {
@@ -136,16 +149,21 @@ void run_step(attention_core& core, const micro_batch_ptr& batch, const attentio
       result.dispatch = dispatch_of(*state->forward, core.shape.row_bytes);
     } else {
       result.finished = true;
+      const auto before = std::chrono::steady_clock::now();
       result.samples = sample(core, *batch, *state);
+      sampling_ns = static_cast<uint64_t>((std::chrono::steady_clock::now() - before).count());
     }
   } catch (const std::exception& error) {
     result.error = error.what();
+  }
+  result.compute_ns = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
+  if (batch->trace != 0 && result.error.empty()) {
+    trace_step(*batch, result, *state, start, sampling_ns);
   }
   bool over = result.finished || !result.error.empty();
   if (over) {
     core.states.give(std::unique_ptr<pass_state>(static_cast<pass_state*>(batch->state.release())));
   }
-  result.compute_ns = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
   done(batch, std::move(result));
   if (!over) {
     // `batch` keeps the state alive, and a resume waits behind this task.

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/timeline/timeline.hpp"
 #include "kernels/model/packed_expert.hpp"
 
 namespace troupe {
@@ -206,6 +207,21 @@ class model_expert_engine : public expert_engine {
     expert_load_done done;
   };
 
+  static void trace(const expert_step& step, std::chrono::steady_clock::time_point start,
+                    uint64_t compute_ns) {
+    timeline::event computed{.kind = timeline::event_kind::expert_step, .begin_ns = timeline::ns_of(start)};
+    computed.id = step.trace;
+    computed.duration_ns = compute_ns;
+    uint64_t rows = 0;
+    uint64_t experts = 0;
+    for (size_t i = 0; i < step.work.size(); ++i) {
+      rows += step.work[i].rows.size();
+      experts += i == 0 || step.work[i].expert != step.work[i - 1].expert ? 1 : 0;
+    }
+    computed.args = {step.layer, step.batches.size(), rows, experts};
+    timeline::record(computed);
+  }
+
   static expert_step_result compute(model::expert_backend& backend, size_t row_bytes,
                                     const expert_step& step) {
     expert_step_result result;
@@ -225,6 +241,9 @@ class model_expert_engine : public expert_engine {
       result.error = error.what();
     }
     result.compute_ns = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
+    if (step.trace != 0) {
+      trace(step, start, result.compute_ns);
+    }
     return result;
   }
 
@@ -280,21 +299,36 @@ class model_expert_engine : public expert_engine {
     return result;
   }
 
-  /// From another worker, or from files.
   void load(expert_id id, const expert_fetch& fetch) {
+    const auto begin_ns = timeline::is_on() ? timeline::now_ns() : 0;
+    const bool was_fetched = load_from_anywhere(id, fetch);
+    if (begin_ns == 0) {
+      return;
+    }
+    timeline::event loaded{.kind = timeline::event_kind::weights_load, .begin_ns = begin_ns};
+    loaded.id = timeline::packed(id.layer, id.index);
+    loaded.duration_ns = timeline::now_ns() - begin_ns;
+    loaded.args = {backend_->expert_bytes(id.layer), was_fetched ? 1U : 0U};
+    timeline::record(loaded);
+  }
+
+  /// From another worker, or from files.
+  /// @returns whether it came from another worker
+  bool load_from_anywhere(expert_id id, const expert_fetch& fetch) {
     std::string error = "no worker that has it is known";
     if (fetch && backend_->packed(id.layer, id.index) == nullptr) {
       auto sink = std::make_shared<backend_sink>(backend_, id.layer);
       error = run(fetch, id, sink);
       if (error.empty()) {
         backend_->take(id.layer, id.index, sink->take());
-        return;
+        return true;
       }
     }
     if (!has_files_ && backend_->packed(id.layer, id.index) == nullptr) {
       throw std::runtime_error("it cannot be fetched, and there are no files: " + error);
     }
     backend_->load(id.layer, id.index);
+    return false;
   }
 
   std::string run(const expert_fetch& fetch, expert_id id, const std::shared_ptr<backend_sink>& sink) {

@@ -15,6 +15,7 @@
 #include "actors/expert/expert_batch_check.hpp"
 #include "actors/expert/expert_host_metrics.hpp"
 #include "actors/expert/expert_queue.hpp"
+#include "actors/timeline/timeline.hpp"
 
 namespace troupe {
 
@@ -32,6 +33,8 @@ struct accepted_batch {
   caf::typed_response_promise<expert_result> promise;
   time_point arrived;
   uint64_t queue_ns = 0;
+  uint64_t received_ns = 0; ///< where it is traced
+  uint64_t step = 0;        ///< that computes it
 };
 
 /// An order that is not answered yet.
@@ -159,6 +162,12 @@ void start_steps(host_pointer self) {
     std::stable_sort(step.work.begin(), step.work.end(),
                      [](const expert_rows& lhs, const expert_rows& rhs) { return lhs.expert < rhs.expert; });
     const auto number = ++st.last_step;
+    for (const auto ticket : tickets) {
+      auto& accepted = st.batches.at(ticket);
+      accepted.step = number;
+      if (accepted.batch.flow != 0)
+        step.trace = number;
+    }
     st.steps.emplace(number, std::move(tickets));
     st.watch.begin(number, now);
     st.config.engine->submit(std::move(step), [host = caf::actor_cast<caf::weak_actor_ptr>(self),
@@ -181,6 +190,9 @@ void start_steps(host_pointer self) {
 caf::result<expert_result> accept(host_pointer self, const expert_batch& batch) {
   auto& st = self->state;
   auto promise = self->make_response_promise<expert_result>();
+  const auto received_ns = batch.flow == 0 ? 0 : timeline::now_ns();
+  timeline::span accepting(timeline::event_kind::accept_batch, batch.flow);
+  accepting.args() = {batch.layer, batch.num_rows};
   const auto flaw = flaw_of(batch, st.config.engine->shape());
   if (!flaw.empty()) {
     refuse(self, promise, ec::bad_request, flaw);
@@ -200,11 +212,23 @@ caf::result<expert_result> accept(host_pointer self, const expert_batch& batch) 
     return promise;
   }
   st.held_rows += batch.rows.size();
-  st.batches.emplace(ticket, accepted_batch{batch, promise, now});
+  st.batches.emplace(ticket, accepted_batch{batch, promise, now, 0, received_ns, 0});
   if (st.config.metrics)
     st.config.metrics->on_queue(st.queue.queued_rows());
   start_steps(self);
   return promise;
+}
+
+/// @returns when the answer leaves
+uint64_t trace_answer(const accepted_batch& accepted, uint64_t compute_ns) {
+  const auto& batch = accepted.batch;
+  timeline::event served{.kind = timeline::event_kind::host_batch, .begin_ns = accepted.received_ns};
+  served.id = batch.flow;
+  const auto now_ns = timeline::now_ns();
+  served.duration_ns = now_ns - accepted.received_ns;
+  served.args = {batch.layer, batch.num_rows, accepted.queue_ns, compute_ns, accepted.step};
+  timeline::record(served);
+  return now_ns;
 }
 
 void answer_batch(host_pointer self, accepted_batch& accepted, payload outputs, uint64_t compute_ns) {
@@ -221,6 +245,11 @@ void answer_batch(host_pointer self, accepted_batch& accepted, payload outputs, 
   if (st.config.metrics)
     st.config.metrics->on_batch(batch.layer, static_cast<uint32_t>(batch.rows.size()), accepted.queue_ns,
                                 compute_ns);
+  timeline::span answering(timeline::event_kind::answer_batch, batch.flow);
+  if (batch.flow != 0) {
+    result.received_ns = accepted.received_ns;
+    result.answered_ns = trace_answer(accepted, compute_ns);
+  }
   accepted.promise.deliver(std::move(result));
 }
 

@@ -26,6 +26,7 @@ struct expert_batch {
   std::vector<uint32_t> offsets; ///< [experts.size() + 1]
   std::vector<uint32_t> rows;    ///< [offsets.back()], each < num_rows
   payload activations;           ///< [num_rows, hidden], the model's dtype, row-major
+  uint64_t flow = 0;             ///< names it in the traces of all processes; 0: it is not traced
   bool operator==(const expert_batch&) const = default;
 };
 
@@ -38,19 +39,23 @@ struct expert_result {
   /// (row, expert) pairs of other batches that the host holds as this answer leaves, waiting or at its
   /// engine.
   uint64_t queued_rows = 0;
+  /// Of a batch that is traced, by the host's steady clock: when it had come, and when this left. Otherwise
+  /// 0.
+  uint64_t received_ns = 0;
+  uint64_t answered_ns = 0;
   bool operator==(const expert_result&) const = default;
 };
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, expert_batch& x) {
   return f(caf::meta::type_name("expert_batch"), x.batch, x.micro_batch, x.layer, x.layer_version, x.num_rows,
-           x.experts, x.offsets, x.rows, x.activations);
+           x.experts, x.offsets, x.rows, x.activations, x.flow);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, expert_result& x) {
-  return f(caf::meta::type_name("expert_result"), x.batch, x.outputs, x.queue_ns, x.compute_ns,
-           x.queued_rows);
+  return f(caf::meta::type_name("expert_result"), x.batch, x.outputs, x.queue_ns, x.compute_ns, x.queued_rows,
+           x.received_ns, x.answered_ns);
 }
 
 } // namespace troupe

@@ -11,6 +11,7 @@
 #include "actors/expert/expert_host_metrics.hpp"
 #include "actors/expert/weights_messages.hpp"
 #include "actors/expert/weights_sender.hpp"
+#include "actors/timeline/timeline.hpp"
 
 namespace troupe {
 
@@ -58,6 +59,7 @@ struct weights_fetch {
   uint64_t num_bytes = 0;                    ///< likewise
   uint64_t checksum = 0;                     ///< likewise
   uint64_t received = 0;                     ///< of it
+  uint64_t begin_ns = 0;                     ///< of the attempt; 0: it is not traced
   std::map<std::string, std::string> errors; ///< by source, the last one of each
 };
 
@@ -75,14 +77,22 @@ using fetcher_pointer = weights_fetcher_actor::stateful_pointer<weights_fetcher_
 
 void next_source(fetcher_pointer self, const weights_fetch_ptr& fetch);
 
-void count(fetcher_pointer self, fetch_outcome outcome) {
+/// An attempt has ended.
+void count(fetcher_pointer self, const weights_fetch& fetch, fetch_outcome outcome) {
   if (self->state.config.metrics)
     self->state.config.metrics->on_fetch(outcome);
+  if (fetch.begin_ns == 0)
+    return;
+  timeline::event fetched{.kind = timeline::event_kind::weights_fetch, .begin_ns = fetch.begin_ns};
+  fetched.id = timeline::packed(fetch.job->expert.layer, fetch.job->expert.index);
+  fetched.duration_ns = timeline::now_ns() - fetch.begin_ns;
+  fetched.args = {fetch.received, fetch.source.id.value, static_cast<uint64_t>(outcome)};
+  timeline::record(fetched, fetch.source.name);
 }
 
 void give_up_source(fetcher_pointer self, const weights_fetch_ptr& fetch, fetch_outcome outcome,
                     const std::string& error) {
-  count(self, outcome);
+  count(self, *fetch, outcome);
   fetch->errors[fetch->source.name] = error;
   if (outcome == fetch_outcome::busy)
     fetch->busy.push_back(fetch->source);
@@ -139,7 +149,7 @@ void arrived(fetcher_pointer self, const weights_fetch_ptr& fetch, const weights
   } else if (sink.checksum() != fetch->checksum) {
     give_up_source(self, fetch, fetch_outcome::damaged, "its bytes came damaged: the checksum differs");
   } else {
-    count(self, fetch_outcome::fetched);
+    count(self, *fetch, fetch_outcome::fetched);
     fetch->job->finish({});
   }
 }
@@ -174,6 +184,7 @@ void next_source(fetcher_pointer self, const weights_fetch_ptr& fetch) {
   fetch->source = std::move(fetch->left.back());
   fetch->left.pop_back();
   fetch->received = 0;
+  fetch->begin_ns = timeline::is_on() ? timeline::now_ns() : 0;
   fetch->number = ++self->state.last_number;
   self->request(self->state.config.directory, defaults::connect_timeout, caf::resolve_atom_v,
                 fetch->source.endpoint, weights_service(fetch->source.name))

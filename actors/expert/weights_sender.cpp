@@ -10,6 +10,7 @@
 
 #include "actors/error.hpp"
 #include "actors/expert/expert_host_metrics.hpp"
+#include "actors/timeline/timeline.hpp"
 
 namespace troupe {
 
@@ -57,6 +58,8 @@ caf::result<weights_chunk> read(sender_pointer self, const weights_read& what) {
     return make_error(ec::incompatible, "weights of the numerics class '" + shape.numerics_class
                                             + "' are here, and asked for is '" + what.numerics_class + "'");
   const std::pair key{what.reader, what.fetch};
+  timeline::span sending(timeline::event_kind::weights_sent,
+                         timeline::packed(what.expert.layer, what.expert.index), timeline::is_on());
   auto found = state.open.find(key);
   if (found == state.open.end()) {
     forget_idle(self);
@@ -92,6 +95,7 @@ caf::result<weights_chunk> read(sender_pointer self, const weights_read& what) {
   fetch.used = self->clock().now();
   if (what.offset + length == num_bytes)
     state.open.erase(found);
+  sending.args() = {what.offset, length, what.reader.value};
   if (state.config.metrics)
     state.config.metrics->on_weights_sent(length);
   return chunk;

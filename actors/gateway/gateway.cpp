@@ -14,6 +14,7 @@
 #include <caf/typed_response_promise.hpp>
 
 #include "actors/cluster/resolve_any.hpp"
+#include "actors/cluster/trace_control.hpp"
 #include "actors/defaults.hpp"
 #include "actors/gateway/session.hpp"
 #include "actors/history/history.hpp"
@@ -46,7 +47,8 @@ struct gateway_place {
 };
 
 struct gateway_state {
-  using pointer = gateway_actor::stateful_pointer<gateway_state>;
+  using interface = gateway_actor::extend_with<trace_control_actor>;
+  using pointer = interface::stateful_pointer<gateway_state>;
 
   static inline const char* name = "gateway";
 
@@ -401,13 +403,21 @@ caf::result<placement_change> on_command(pointer self, const placement_command& 
                                                      rebalancer_away, unanswered, asked);
 }
 
+caf::result<trace_receipt> on_trace(pointer self, const trace_command& command) {
+  const auto away = [](const caf::error& error) {
+    return make_error(ec::not_ready, "the scheduler does not answer: " + text_of(error));
+  };
+  return pass_on<trace_control_actor, trace_receipt>(self, "scheduler", 2 * defaults::local_request, away,
+                                                     away, command);
+}
+
 caf::result<cluster_view, bool> on_get(pointer self) {
   const auto& state = self->state;
   const bool away = !state.scheduler && self->clock().now() - state.away_since >= defaults::scheduler_away;
   return {state.view, away};
 }
 
-gateway_actor::behavior_type gateway(pointer self, gateway_config config) {
+gateway_state::interface::behavior_type gateway(pointer self, gateway_config config) {
   self->state.config = std::move(config);
   self->state.away_since = self->clock().now();
   self->set_down_handler([self](const caf::down_msg& down) {
@@ -445,6 +455,7 @@ gateway_actor::behavior_type gateway(pointer self, gateway_config config) {
       [self](history_atom, uint32_t max_windows) { return on_history(self, max_windows); },
       [self](const placement_command& asked) { return on_command(self, asked); },
       [self](placement_atom) { return on_placement(self); },
+      [self](const trace_command& command) { return on_trace(self, command); },
   };
 }
 

@@ -13,6 +13,7 @@
 #include "actors/attention/attention_worker.hpp"
 #include "actors/defaults.hpp"
 #include "actors/gateway/session_policy.hpp"
+#include "actors/timeline/timeline.hpp"
 
 namespace troupe {
 
@@ -46,6 +47,7 @@ struct session_state {
   std::string lost_worker; ///< the one that failed it last, until it has another one
   std::string lost_why;
   bool was_placed = false;
+  uint64_t trace = 0;                      ///< its key in the timeline; 0: it is not traced
   time_point next_tick;                    ///< of the regular ones; pauses have their own
   time_point resume_at;                    ///< while pausing
   time_point last_word;                    ///< of the worker, or the time of submission
@@ -160,6 +162,8 @@ void submit_choices(pointer self) {
                                 .emitted = log.tokens(),
                                 .sampling = state.request.sampling,
                                 .context = state.request.context};
+    timeline::span submitting(timeline::event_kind::submit, state.trace);
+    submitting.args() = {state.request.id.value, timeline::packed(choice, state.attempt), state.worker.value};
     if (state.has_prompt_logprobs)
       sequence.sampling.prompt_logprobs = -1;
     self->send(state.handle, std::move(sequence));
@@ -226,6 +230,14 @@ uint32_t longest_answer(const std::vector<choice_log>& choices) {
   return static_cast<uint32_t>(longest);
 }
 
+void trace_admission(pointer self, uint64_t begin_ns) {
+  timeline::event admitted{.kind = timeline::event_kind::admission, .begin_ns = begin_ns};
+  admitted.id = self->state.trace;
+  admitted.duration_ns = timeline::now_ns() - begin_ns;
+  admitted.args = {self->state.request.id.value, self->state.attempt};
+  timeline::record(admitted);
+}
+
 void ask_for_place(pointer self) {
   auto& state = self->state;
   state.now = phase::admitting;
@@ -248,12 +260,18 @@ void ask_for_place(pointer self) {
                              .weight = state.request.weight,
                              .context = state.request.context};
   auto attempt = state.attempt;
+  const auto begin_ns = state.trace == 0 ? 0 : timeline::now_ns();
+  timeline::span asking(timeline::event_kind::ask_place, state.trace);
+  asking.args() = {state.request.id.value, attempt};
   // Scheduler and gateway answer by the request's own deadline; this one is for when they cannot.
   self->request(state.gateway, wait + 2 * defaults::local_request, std::move(question))
       .then(
-          [self, attempt](const assignment& place) {
-            if (attempt == self->state.attempt && self->state.now == phase::admitting)
-              resolve(self, place);
+          [self, attempt, begin_ns](const assignment& place) {
+            if (attempt != self->state.attempt || self->state.now != phase::admitting)
+              return;
+            if (self->state.trace != 0)
+              trace_admission(self, begin_ns);
+            resolve(self, place);
           },
           [self, attempt](const caf::error& error) {
             if (attempt != self->state.attempt || self->state.now != phase::admitting)
@@ -279,6 +297,9 @@ void on_update(pointer self, token_update& update) {
   if (!is_current(self, update.id, update.attempt))
     return;
   auto choice = update.id.choice;
+  timeline::span arriving(timeline::event_kind::token_arrived, update.tokens.empty() ? 0 : state.trace);
+  arriving.args() = {update.id.request.value, timeline::packed(choice, update.attempt), update.first_index,
+                     update.tokens.size()};
   auto& log = state.choices[choice];
   auto verdict = log.accept(update.first_index, update.tokens);
   if (verdict == choice_log::verdict::gap || update.finish == finish_reason::cancelled) {
@@ -363,6 +384,9 @@ session_actor::behavior_type session(pointer self, const gateway_actor& gateway,
         std::to_string(state.request.prompt.size()) + " prompt tokens, up to "
             + std::to_string(state.request.sampling.max_tokens) + " new ones, "
             + std::to_string(state.request.num_choices) + " choices");
+  state.trace = timeline::key_if_traced(state.request.context);
+  if (state.trace != 0)
+    timeline::name_request(state.trace, state.request.context, state.request.id.value);
   on_tick(self);
   ask_for_place(self);
   return {

@@ -44,6 +44,7 @@ scheduler_state::interface::behavior_type scheduler(scheduler_state::pointer sel
       [self](fleet_atom) { return self->state.describe_fleet(); },
       [self](const expert_move_ptr& move) { return self->state.move_expert(*move); },
       [self](const drained_ptr& names) { self->state.set_drained(*names); },
+      [self](const trace_command& command) { return self->state.trace(command); },
   };
 }
 

@@ -8,6 +8,8 @@
 #include <caf/exit_reason.hpp>
 #include <caf/send.hpp>
 
+#include "actors/timeline/timeline.hpp"
+
 namespace troupe {
 
 namespace {
@@ -52,6 +54,7 @@ void scheduler_state::start(pointer actor, scheduler_config settings, scheduler_
 }
 
 void scheduler_state::event(const char* what, const std::string& text) const {
+  timeline::note(what, text);
   if (config_.metrics)
     config_.metrics->on_event(what, text);
 }
@@ -140,6 +143,7 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
   entry = contact{};
   entry.member = caf::actor_cast<member_actor>(sender);
   self_->monitor(entry.member);
+  trace_as_told(entry.member);
   adopt_model();
   if (hello.address.role == worker_role::attention) {
     admission_.add_worker(hello);
@@ -312,6 +316,11 @@ scheduler_state::admit(const admission_request& request,
                        // NOLINTNEXTLINE(performance-unnecessary-value-param): see header
                        caf::strong_actor_ptr owner) {
   auto promise = self_->make_response_promise<assignment>();
+  const auto trace = timeline::key_if_traced(request.context);
+  timeline::span admitting(timeline::event_kind::admit, trace);
+  admitting.args() = {request.id.value, request.attempt};
+  if (trace != 0)
+    timeline::name_request(trace, request.context, request.id.value);
   if (auto found = waiting_.find(request.id); found != waiting_.end())
     refuse(request.id, make_error(ec::cancelled, "the request was made again"));
   auto error = admission_.enqueue(request, now());
@@ -333,7 +342,7 @@ scheduler_state::admit(const admission_request& request,
       self_->monitor(owner);
       watched_.push_back(address);
     }
-    owners_[request.id] = {std::move(address), request.gateway, {}, request.context};
+    owners_[request.id] = {std::move(address), request.gateway, {}, request.context, request.attempt};
     request_event_of(request.id, "request-queued",
                      std::to_string(request.prompt_tokens) + " prompt tokens, "
                          + std::to_string(request.num_choices) + " choices, attempt "
@@ -364,7 +373,7 @@ void scheduler_state::adopt_places(const worker_hello& hello) {
     }
     admission_.adopt(place);
     auto& whose = owners_[place.request];
-    whose = {{}, id, {}, std::move(whose.context)};
+    whose = {{}, id, {}, std::move(whose.context), whose.attempt};
   }
 }
 
@@ -398,6 +407,19 @@ void scheduler_state::done(request_id id) {
   step();
 }
 
+void scheduler_state::trace_place(request_id id, worker_id worker, std::chrono::nanoseconds waited) const {
+  const auto owner = owners_.find(id);
+  const auto trace = owner == owners_.end() ? 0 : timeline::key_if_traced(owner->second.context);
+  if (trace == 0)
+    return;
+  timeline::event queued{.kind = timeline::event_kind::queue};
+  queued.id = trace;
+  queued.duration_ns = static_cast<uint64_t>(waited.count());
+  queued.begin_ns = timeline::now_ns() - queued.duration_ns;
+  queued.args = {id.value, owner->second.attempt, worker.value};
+  timeline::record(queued);
+}
+
 void scheduler_state::place_requests() {
   if (!published_.ready)
     return;
@@ -410,6 +432,8 @@ void scheduler_state::place_requests() {
         "on " + address.name + " after "
             + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count())
             + " ms in the queue");
+    if (timeline::is_on())
+      trace_place(id, worker, waited);
     auto found = waiting_.find(id);
     found->second.deliver(assignment{id, address, num_choices, kv_tokens});
     waiting_.erase(found);

@@ -2,7 +2,8 @@
 // placement). What becomes of a change of members or placement is in scheduler_state_rollout.cpp; what others
 // are sent of it, in scheduler_state_views.cpp; who is dead though connected, in scheduler_state_fencing.cpp;
 // who is waited for after a restart, in scheduler_state_recovery.cpp; the lease and what is saved, in
-// scheduler_state_storage.cpp; what a planner asks for, in scheduler_state_moves.cpp.
+// scheduler_state_storage.cpp; what a planner asks for, in scheduler_state_moves.cpp;
+// what is traced, in scheduler_state_tracing.cpp.
 #pragma once
 
 #include <functional>
@@ -17,6 +18,7 @@
 #include <caf/typed_response_promise.hpp>
 
 #include "actors/cluster/member.hpp"
+#include "actors/cluster/trace_control.hpp"
 #include "actors/scheduler/admission_policy.hpp"
 #include "actors/scheduler/hang_policy.hpp"
 #include "actors/scheduler/member_table.hpp"
@@ -36,7 +38,7 @@ std::string described(const worker_address& address);
 uint64_t max_experts_of(const worker_hello& hello);
 
 struct scheduler_state {
-  using interface = scheduler_actor::extend_with<fleet_actor>;
+  using interface = scheduler_actor::extend_with<fleet_actor>::extend_with<trace_control_actor>;
   using pointer = interface::stateful_pointer<scheduler_state>;
 
   static inline const char* name = "scheduler";
@@ -61,6 +63,7 @@ struct scheduler_state {
     caf::typed_response_promise<caf::unit_t> promise;
     std::vector<worker_id> to;   ///< ascending
     std::vector<worker_id> from; ///< likewise
+    uint64_t begin_ns = 0;       ///< where it is traced
   };
 
   /// Who asked for a request's place.
@@ -69,6 +72,7 @@ struct scheduler_state {
     worker_id gateway;     ///< of a gateway that has not said so: 0
     std::optional<time_point> kept_until; ///< the way to the gateway is lost: it may come back until then
     request_context context;              ///< empty for one that was adopted
+    uint32_t attempt = 0;                 ///< likewise 0
   };
 
   void start(pointer actor, scheduler_config settings, scheduler_storage storage);
@@ -91,12 +95,14 @@ struct scheduler_state {
   fleet_ptr describe_fleet();
   caf::result<void> move_expert(const expert_move& move);
   void set_drained(std::set<std::string> names);
+  caf::result<trace_receipt> trace(const trace_command& command);
 
  private:
   time_point now() const { return self_->clock().now(); }
 
   void event(const char* what, const std::string& text) const;
   void count_workers() const;
+  void trace_move(expert_id expert, const pending_move& move, bool is_done) const;
   void request_event_of(request_id id, const char* what, const std::string& text) const;
 
   void raise_term(uint64_t above, const std::string& name);
@@ -107,6 +113,9 @@ struct scheduler_state {
   void begin_recovery();
   void watch_recovery(const worker_hello& hello);
   bool is_recovering();
+
+  /// A member that joins traces as those that are here.
+  void trace_as_told(const member_actor& joined);
 
   /// Gives up whom is still missed when it is time.
   void give_up_missed();
@@ -176,6 +185,7 @@ struct scheduler_state {
   void issue_order(worker_id id, contact& to, std::vector<expert_id> experts);
   void order_done(worker_id id, uint64_t order, const host_report* report, const std::string& error);
   void place_requests();
+  void trace_place(request_id id, worker_id worker, std::chrono::nanoseconds waited) const;
   void finish_departures();
   /// Answers for moves that are done, or cannot be any more.
   void finish_moves();
@@ -206,7 +216,8 @@ struct scheduler_state {
   std::set<std::string> drained_; ///< names of workers that shall hold nothing
   std::set<worker_id> welcomed_;  ///< in this term
   hang_policy hangs_;
-  std::set<worker_id> told_hung_; ///< the operator knows; until they join
+  std::optional<trace_command> tracing_; ///< what an operator has said
+  std::set<worker_id> told_hung_;        ///< the operator knows; until they join
 
   std::map<request_id, caf::typed_response_promise<assignment>> waiting_;
   std::map<request_id, ownership> owners_; ///< of requests that wait or have a place

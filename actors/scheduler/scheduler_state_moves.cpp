@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/scheduler/scheduler_state.hpp"
+#include "actors/timeline/timeline.hpp"
 
 namespace troupe {
 
@@ -50,7 +51,7 @@ caf::result<void> scheduler_state::move_expert(const expert_move& move) {
     return make_error(ec::bad_request, "an expert needs a host");
   target_.set_hosts(expert, move.to.hosts);
   auto promise = self_->make_response_promise<caf::unit_t>();
-  moves_[expert] = {promise, move.to.hosts, move.from};
+  moves_[expert] = {promise, move.to.hosts, move.from, timeline::is_on() ? timeline::now_ns() : 0};
   act_soon();
   return promise;
 }
@@ -61,15 +62,36 @@ void scheduler_state::finish_moves() {
   for (auto at = moves_.begin(); at != moves_.end();) {
     auto& [expert, move] = *at;
     if (target_.hosts(expert) != move.to) {
+      trace_move(expert, move, false);
       move.promise.deliver(make_error(ec::cancelled, "a host was lost, or has no room"));
       at = moves_.erase(at);
     } else if (rollout_.is_carried_out(expert)) {
+      trace_move(expert, move, true);
       move.promise.deliver(caf::unit);
       at = moves_.erase(at);
     } else {
       ++at;
     }
   }
+}
+
+void scheduler_state::trace_move(expert_id expert, const pending_move& move, bool is_done) const {
+  if (move.begin_ns == 0)
+    return;
+  const auto names = [this](const std::vector<worker_id>& hosts) {
+    std::string text;
+    for (const auto id : hosts) {
+      const auto* member = members_.find(id);
+      text +=
+          (text.empty() ? "" : ", ") + (member == nullptr ? "one that is gone" : member->hello.address.name);
+    }
+    return text;
+  };
+  timeline::event moved{.kind = timeline::event_kind::expert_move, .begin_ns = move.begin_ns};
+  moved.id = timeline::packed(expert.layer, expert.index);
+  moved.duration_ns = timeline::now_ns() - move.begin_ns;
+  moved.args = {move.from.size(), move.to.size(), is_done ? 1U : 0U};
+  timeline::record(moved, "from " + names(move.from) + " to " + names(move.to));
 }
 
 void scheduler_state::abandon_moves(worker_id host, const std::string& why) {
@@ -82,6 +104,7 @@ void scheduler_state::abandon_moves(worker_id host, const std::string& why) {
       continue;
     }
     target_.set_hosts(expert, move.from);
+    trace_move(expert, move, false);
     move.promise.deliver(make_error(ec::engine_failed, why));
     at = moves_.erase(at);
   }

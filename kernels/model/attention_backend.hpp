@@ -24,6 +24,8 @@ struct routed_rows {
   std::span<const std::uint32_t> offsets;
   /// [num_rows · num_topk]: row · num_topk + place in the row's top-k; rows rise within an expert.
   std::span<const std::uint32_t> entries;
+  /// Time that the choice of experts took; 0: it was not measured.
+  std::uint64_t router_ns = 0;
 };
 
 /// The working set of one micro-batch in flight, made by the backend that uses it. Its buffers grow to the

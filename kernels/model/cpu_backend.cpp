@@ -20,7 +20,8 @@ class cpu_pass final : public attention_pass {
             .num_topk = state.num_topk(),
             .num_experts = state.num_experts(),
             .offsets = state.expert_offsets(),
-            .entries = state.expert_entries()};
+            .entries = state.expert_entries(),
+            .router_ns = state.router_ns()};
   }
 
   void read_rows(std::byte* out) const override {

@@ -11,6 +11,7 @@
 #include "kernels/router.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -134,6 +135,7 @@ void dense_model::attend(kernels::context& ctx, kernels::kv_cache& cache, std::s
 void dense_model::route(kernels::context& ctx, std::size_t layer, forward_state& state) const {
   const auto& moe = *config().layers[layer].moe();
   const auto n = state.num_rows();
+  const auto begin = std::chrono::steady_clock::now();
   state.layer_ = layer;
   state.num_topk_ = moe.num_topk;
   state.num_experts_ = moe.num_experts;
@@ -155,6 +157,7 @@ void dense_model::route(kernels::context& ctx, std::size_t layer, forward_state&
                                .num_experts = moe.num_experts,
                                .offsets = state.expert_offsets_,
                                .entries = state.expert_entries_});
+  state.router_ns_ = static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begin).count());
 }
 
 /// Runs a layer's dense MLP or shared expert over all rows, normed_ → mlp_output_.

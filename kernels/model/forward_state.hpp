@@ -31,6 +31,9 @@ class forward_state {
 
   std::size_t num_experts() const noexcept { return num_experts_; }
 
+  /// Time that their choice took.
+  std::uint64_t router_ns() const noexcept { return router_ns_; }
+
   /// What the experts see: [rows, hidden], f32 or bf16 as the model. Valid and unchanged until `resume`, so
   /// an expert batch can be sent again. Rows start 64-byte aligned: use `row(r)`, the stride is padded.
   kernels::const_tensor_view normed() const noexcept { return normed_.rows(num_rows()); }
@@ -66,6 +69,7 @@ class forward_state {
   std::size_t layer_ = 0;
   std::size_t num_topk_ = 0;
   std::size_t num_experts_ = 0;
+  std::uint64_t router_ns_ = 0;
   bool shared_computed_ = false;
 
   // Activations; "model" is f32 or bf16.

@@ -9,6 +9,7 @@
 #include "services/process/request_lines.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
+#include "services/timeline/trace_writer.hpp"
 
 namespace troupe {
 namespace {
@@ -19,6 +20,7 @@ int run(const std::vector<std::string>& arguments) {
   cluster.name = "attention-0";
   attention_options options;
   log_options logs;
+  trace_options traces;
   option_parser parser(
       "troupe-attention",
       "Runs the attention side of a model: KV cache, router, sampling, continuous batching.");
@@ -27,12 +29,14 @@ int run(const std::vector<std::string>& arguments) {
   options.declare(parser);
   cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
   logs.declare(parser);
+  traces.declare(parser);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
   stop_signal stop;
   configure_logs(logs);
   process_log log(cluster.name);
+  const trace_writer tracing(traces, log);
   log_unread_variables(parser, log);
   model_source source = open_model(model);
   log_clamped(model, source, log);

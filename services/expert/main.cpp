@@ -13,6 +13,7 @@
 #include "services/process/log_options.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
+#include "services/timeline/trace_writer.hpp"
 
 namespace troupe {
 namespace {
@@ -33,18 +34,21 @@ int run(const std::vector<std::string>& arguments) {
   cluster.name = "expert-0";
   expert_options options;
   log_options logs;
+  trace_options traces;
   option_parser parser("troupe-expert", "Holds experts of a model and computes batches of tokens for them.");
   parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
   model.declare(parser);
   options.declare(parser);
   cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
   logs.declare(parser);
+  traces.declare(parser);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
   stop_signal stop;
   configure_logs(logs);
   process_log log(cluster.name);
+  const trace_writer tracing(traces, log);
   log_unread_variables(parser, log);
   const auto origin = origin_of(model, options);
   model_source source;

@@ -9,6 +9,7 @@
 #include <caf/event_based_actor.hpp>
 #include <caf/send.hpp>
 
+#include "actors/cluster/trace_control.hpp"
 #include "actors/defaults.hpp"
 #include "actors/gateway/session.hpp"
 
@@ -127,16 +128,29 @@ class actor_backend final : public generation_backend {
         std::move(command));
   }
 
+  void trace(trace_command command,
+             std::function<void(std::variant<trace_receipt, backend_error>)> then) override {
+    ask_as<trace_control_actor>(
+        status_deadline + defaults::local_request, then,
+        [then](trace_receipt& receipt) { then(std::move(receipt)); }, command);
+  }
+
  private:
   /// One question to the gateway by an actor that lives as long as the question.
   template <class Deadline, class Failed, class Answered, class... Parts>
   void ask(Deadline deadline, Failed failed, Answered answered, Parts... question) {
-    system_.spawn(
-        [gateway = gateway_, deadline, failed, answered, question...](caf::event_based_actor* self) {
-          self->request(gateway, deadline, question...).then(answered, [failed](caf::error& error) {
-            failed(as_backend_error(error));
-          });
-        });
+    ask_as<gateway_actor>(deadline, failed, answered, std::move(question)...);
+  }
+
+  /// Likewise, as another interface of it.
+  template <class Handle, class Deadline, class Failed, class Answered, class... Parts>
+  void ask_as(Deadline deadline, Failed failed, Answered answered, Parts... question) {
+    system_.spawn([gateway = caf::actor_cast<Handle>(gateway_), deadline, failed, answered,
+                   question...](caf::event_based_actor* self) {
+      self->request(gateway, deadline, question...).then(answered, [failed](caf::error& error) {
+        failed(as_backend_error(error));
+      });
+    });
   }
 
   caf::actor_system& system_;

@@ -133,7 +133,15 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   } catch (const std::runtime_error& error) {
     throw option_error("--access-log: " + std::string(error.what()));
   }
-  config.access = [access = access_](const http::access_record& record) { access->write(record); };
+  if (!options.otlp_endpoint.empty()) {
+    spans_ = std::make_shared<otlp_exporter>(options.otlp_endpoint, model.model_name(), site.log);
+  }
+  config.access = [access = access_, spans = spans_](const http::access_record& record) {
+    access->write(record);
+    if (spans) {
+      spans->record(record);
+    }
+  };
   reloads_.push_back(reload.add([access = access_] { access->reopen(); }));
   auto codec = openai::make_text_codec(std::move(tokenizer), load_template(model, options, site.log));
   // The workers may take less than the model was made for: what their KV caches hold, or what their own

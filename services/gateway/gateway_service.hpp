@@ -11,6 +11,7 @@
 #include "actors/gateway/gateway.hpp"
 #include "services/gateway/access_log.hpp"
 #include "services/gateway/http/http_server.hpp"
+#include "services/gateway/otlp_exporter.hpp"
 #include "services/metrics/registry.hpp"
 #include "services/options/role_options.hpp"
 #include "services/process/membership.hpp"
@@ -47,6 +48,7 @@ class gateway_service {
   service_site site_;
   gateway_actor actor_;
   std::shared_ptr<access_log> access_;
+  std::shared_ptr<otlp_exporter> spans_; ///< null: there is no collector
   std::unique_ptr<http_server> server_;
   std::vector<reload_signal::registration> reloads_;
   std::optional<membership> membership_;

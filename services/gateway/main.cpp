@@ -10,6 +10,7 @@
 #include "services/process/reload_signal.hpp"
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
+#include "services/timeline/trace_writer.hpp"
 
 namespace troupe {
 namespace {
@@ -20,6 +21,7 @@ int run(const std::vector<std::string>& arguments) {
   cluster.name = "gateway-0";
   gateway_options options;
   log_options logs;
+  trace_options traces;
   option_parser parser("troupe-gateway", "Serves the REST API of a cluster.");
   parser.positional("MODEL_DIR", "Hugging Face model folder: tokenizer, chat template, config",
                     &model.model_dir);
@@ -27,6 +29,7 @@ int run(const std::vector<std::string>& arguments) {
   options.declare(parser);
   cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/true);
   logs.declare(parser);
+  traces.declare(parser);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
@@ -34,6 +37,7 @@ int run(const std::vector<std::string>& arguments) {
   configure_logs(logs);
   process_log log(cluster.name);
   reload_signal reload(log);
+  const trace_writer tracing(traces, log);
   log_unread_variables(parser, log);
   model_source source = open_model(model, plan_use::opens);
   log_ignored(source, log);

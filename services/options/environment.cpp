@@ -15,9 +15,9 @@ namespace {
 /// What no server reads and people may have in their environment all the same, as flags are named.
 /// tests/unit/services/command_flags_test.cpp compares with what the commands declare.
 constexpr auto elsewhere = std::to_array<std::string_view>(
-    {// flags of troupe status, placement, quantize and tokenize
-     "dry-run", "expert", "from", "hosts", "json", "layer", "out", "special-tokens", "text", "to", "url",
-     "worker",
+    {// flags of troupe status, placement, quantize, tokenize and trace
+     "clocks", "dry-run", "expert", "from", "hosts", "json", "layer", "out", "sample", "special-tokens",
+     "text", "to", "url", "worker",
      // flags of troupe-load
      "burstiness", "duration", "goodput", "heldout", "max-concurrency", "model", "num-prompts", "output",
      "prompts", "random-input-len", "random-output-len", "random-vocab-size", "request-rate", "save-detailed",
@@ -73,6 +73,7 @@ option_parser every_flag_of_servers() {
   static cluster_options cluster;
   static up_options up;
   static log_options logs;
+  static trace_options traces;
   model.declare(parser);
   gateway.declare(parser);
   attention.declare(parser);
@@ -81,6 +82,7 @@ option_parser every_flag_of_servers() {
   cluster.declare(parser, /*is_scheduler=*/false, /*is_gateway=*/false);
   up.declare(parser);
   logs.declare(parser);
+  traces.declare(parser);
   return parser;
 }
 

@@ -164,6 +164,10 @@ void gateway_options::declare(option_parser& parser) {
               "where one line for each HTTP request goes: a file, opened anew at SIGHUP, or stderr; those of "
               "probes and scrapes that went well are at level debug",
               &access_log);
+  parser.text("otlp-endpoint", "URL",
+              "send a span for each request for generated text to this collector of OpenTelemetry, such as "
+              "http://127.0.0.1:4318 (OTLP over HTTP with JSON)",
+              &otlp_endpoint);
   parser.toggle("trust-request-chat-template",
                 "let requests bring a chat template of their own (`chat_template`)",
                 &trust_request_chat_template);
@@ -327,6 +331,17 @@ void log_options::declare(option_parser& parser) {
                 "request",
                 &level);
   parser.choice("log-format", {"text", "json"}, "what a line of the log is", &format);
+}
+
+void trace_options::declare(option_parser& parser) {
+  parser.text("trace", "DIR",
+              "write what happens to requests, and when, into this folder, for `troupe trace merge`", &dir);
+  parser.real("trace-sample",
+              "share of the requests that are traced, beside those whose traceparent says so; 0: none until "
+              "`troupe trace start`",
+              &sample, 0, 1);
+  parser.bytes("trace-max-bytes", "size of this process's trace, such as 64M; then it is traced no more",
+               &max_bytes);
 }
 
 void cluster_options::declare(option_parser& parser, bool is_scheduler, bool is_gateway) {

@@ -66,6 +66,7 @@ struct gateway_options {
   uint32_t template_processes = 4;
   bool trust_request_chat_template = false;
   std::string access_log = "-"; ///< a file; "-": stderr; "off": none
+  std::string otlp_endpoint;    ///< http://HOST:PORT; empty: none
   std::vector<std::string>
       allowed_origins; ///< for CORS, as browsers write them; "*": all; empty: CORS is off
 
@@ -134,6 +135,15 @@ struct up_options {
 struct log_options {
   std::string level = "info";
   std::string format = "text";
+
+  void declare(option_parser& parser);
+};
+
+/// Where a process writes its timeline, and of which requests; see services/timeline/trace_writer.hpp.
+struct trace_options {
+  std::string dir;      ///< empty: nowhere
+  double sample = 0.01; ///< share of the requests; 0: none until `troupe trace start`
+  uint64_t max_bytes = uint64_t{64} << 20;
 
   void declare(option_parser& parser);
 };

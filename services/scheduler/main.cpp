@@ -14,6 +14,7 @@
 #include "services/process/role_main.hpp"
 #include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"
+#include "services/timeline/trace_writer.hpp"
 
 namespace troupe {
 namespace {
@@ -27,11 +28,13 @@ int run(const std::vector<std::string>& arguments) {
   cluster.name = "scheduler-0";
   scheduler_options options;
   log_options logs;
+  trace_options traces;
   option_parser parser("troupe-scheduler",
                        "Admits requests, assigns them, and places the experts of a cluster.");
   options.declare(parser, expert_worker_count::awaited, /*can_wait=*/true);
   cluster.declare(parser, /*is_scheduler=*/true, /*is_gateway=*/false);
   logs.declare(parser);
+  traces.declare(parser);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
@@ -39,6 +42,7 @@ int run(const std::vector<std::string>& arguments) {
   stop_signal stop;
   configure_logs(logs);
   process_log log(cluster.name);
+  const trace_writer tracing(traces, log);
   log_unread_variables(parser, log);
   cluster_process process(cluster, "", log);
   auto families = process.make_families(cluster.metrics_prefix, cluster.served_model_name, "");

@@ -18,6 +18,9 @@ int status_command(const std::vector<std::string>& arguments);
 /// `troupe placement`: what the planner of a running cluster does, and what it is told.
 int placement_commands(const std::vector<std::string>& arguments);
 
+/// `troupe trace`: starts and stops tracing in a running cluster, and merges what it wrote.
+int trace_commands(const std::vector<std::string>& arguments);
+
 /// `troupe quantize`: a model folder with packed, quantized weights.
 int quantize_command(const std::vector<std::string>& arguments);
 

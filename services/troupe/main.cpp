@@ -14,6 +14,8 @@ int run(const std::vector<std::string>& arguments) {
               {"status", "", "show workers, placement and load of a running cluster", troupe::status_command},
               {"placement", "[COMMAND]", "show and change where the experts of a running cluster live",
                troupe::placement_commands},
+              {"trace", "COMMAND", "start and stop tracing, and make a timeline of it",
+               troupe::trace_commands},
               {"quantize", "MODEL_DIR", "write a model folder with quantized weights",
                troupe::quantize_command},
               {"tune", "MODEL_DIR", "measure which CPU kernels are the fastest here for a model",

@@ -27,6 +27,7 @@
 #include "services/process/request_lines.hpp"
 #include "services/process/stop_signal.hpp"
 #include "services/scheduler/scheduler_service.hpp"
+#include "services/timeline/trace_writer.hpp"
 #include "services/troupe/commands.hpp"
 
 namespace troupe {
@@ -63,6 +64,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   expert_options expert_flags;
   scheduler_options scheduler_flags;
   log_options logs;
+  trace_options traces;
   option_parser parser("troupe serve",
                        "Serves a model over an OpenAI-compatible REST API, all in one process.");
   parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
@@ -73,6 +75,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   // The one expert worker of this process: the scheduler would wait for further ones for ever.
   scheduler_flags.declare(parser, expert_worker_count::fixed);
   logs.declare(parser);
+  traces.declare(parser);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
@@ -80,6 +83,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   configure_logs(logs);
   process_log log("troupe");
   reload_signal reload(log);
+  const trace_writer tracing(traces, log);
   log_unread_variables(parser, log);
   model_source source = open_model(model);
   log.line("model-opened",

@@ -118,6 +118,17 @@ fs::path write_secret(const fs::path& run_dir) {
   return file;
 }
 
+std::vector<fs::path> traces_in(const std::string& dir) {
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(dir, none)) {
+    if (entry.path().extension() == ".trace") {
+      found.push_back(entry.path());
+    }
+  }
+  return found;
+}
+
 /// Removes a file at the end of its scope.
 class file_remover {
  public:
@@ -176,6 +187,7 @@ int up_command(const std::vector<std::string>& arguments) {
   expert_options expert;
   scheduler_options scheduler;
   log_options logs;
+  trace_options traces;
   option_parser parser("troupe up", "Starts and supervises a local cluster of separate processes.");
   parser.positional("MODEL_DIR", "Hugging Face model folder", &model.model_dir);
   up.declare(parser);
@@ -186,6 +198,7 @@ int up_command(const std::vector<std::string>& arguments) {
   scheduler.expert_workers = 2;
   scheduler.declare(parser, expert_worker_count::started);
   logs.declare(parser);
+  traces.declare(parser);
   if (parser.parse(arguments) == option_parser::outcome::help) {
     return 0;
   }
@@ -204,6 +217,11 @@ int up_command(const std::vector<std::string>& arguments) {
   if (up.metrics_port.value_or(0) != 0 && *up.metrics_port + num_workers - 1 > 65535) {
     throw option_error("--worker-metrics-port: " + std::to_string(num_workers)
                        + " processes do not fit above " + std::to_string(*up.metrics_port));
+  }
+  if (!traces_in(traces.dir).empty()) {
+    throw option_error("--trace: " + traces.dir
+                       + " has traces of an earlier run, which would be merged with "
+                         "those of this one; name another folder, or empty it");
   }
   stop_signal stop; // the first packing of a cache takes minutes; from then on the supervisor listens
   configure_logs(logs);
@@ -231,6 +249,13 @@ int up_command(const std::vector<std::string>& arguments) {
     run_dir = pattern;
   }
   run_dir_lock lock(run_dir);
+  if (traces.dir.empty()) { // `troupe trace start` finds a folder all the same
+    traces.dir = (run_dir / "trace").string();
+    traces.sample = 0;
+    for (const fs::path& old : traces_in(traces.dir)) { // of an earlier run in this folder
+      fs::remove(old);
+    }
+  }
   fs::path secret = write_secret(run_dir);
   const file_remover forget_secret(secret); // behind the children's end: those that are started anew read it
   if (scheduler.state_dir.empty()) {
@@ -306,7 +331,9 @@ int up_command(const std::vector<std::string>& arguments) {
     for (const std::string& word :
          {std::string("--name"), name, std::string("--secret-file"), secret.string(),
           std::string("--shared-memory"), std::string(up.shared_memory ? "true" : "false"),
-          std::string("--log-level"), logs.level, std::string("--log-format"), logs.format}) {
+          std::string("--log-level"), logs.level, std::string("--log-format"), logs.format,
+          std::string("--trace"), traces.dir, std::string("--trace-sample"), std::to_string(traces.sample),
+          std::string("--trace-max-bytes"), std::to_string(traces.max_bytes)}) {
       spec.argv.push_back(word);
     }
     return spec;
@@ -390,6 +417,7 @@ int up_command(const std::vector<std::string>& arguments) {
         .add("chat-template", gateway.chat_template_file)
         .add("trust-request-chat-template", gateway.trust_request_chat_template ? "true" : "false")
         .add("access-log", gateway.access_log)
+        .add("otlp-endpoint", gateway.otlp_endpoint)
         .add("metrics-prefix", gateway.metrics_prefix)
         .add_number("max-connections", gateway.max_connections)
         .add_number("max-connections-per-peer", gateway.max_connections_per_peer)

@@ -17,7 +17,8 @@ routed_rows cuda_pass::routed() const {
           .num_topk = num_topk,
           .num_experts = num_experts_,
           .offsets = {table, num_experts_ + 1},
-          .entries = {table + num_experts_ + 1, num_rows_ * num_topk}};
+          .entries = {table + num_experts_ + 1, num_rows_ * num_topk},
+          .router_ns = 0};
 }
 
 void cuda_pass::read_rows(std::byte* out) const {

@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "actors/timeline/timeline.hpp"
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/event_queue.hpp"
 #include "services/gateway/http/gathered_answer.hpp"
@@ -42,12 +43,13 @@ int64_t draw_seed() {
 class run {
  public:
   run(exchange& client, api& shared, generation_plan plan, std::string model, key_permit& permit,
-      clock::time_point arrival)
+      clock::time_point arrival, uint64_t trace)
       : client_(client),
         shared_(shared),
         plan_(std::move(plan)),
         permit_(permit),
         arrival_(arrival),
+        trace_(trace),
         writer_(client.incoming().id, std::move(model), std::time(nullptr), plan_, *shared.codec),
         queue_(client.executor(), most_waiting_bytes()),
         gathered_(shared, plan_.prompts.size() * plan_.options.num_choices) {
@@ -81,6 +83,8 @@ class run {
     }
     co_await client_.unwatch();
     describe(client_.record());
+    if (trace_ != 0)
+      trace_end();
     if (client_.gone() || too_slow_)
       shared_.metrics->client_gone(too_slow_ || client_.too_slow());
     else
@@ -98,6 +102,15 @@ class run {
     std::optional<clock::time_point> first_token;
     clock::time_point last_token;
   };
+
+  void trace_end() const {
+    const openai::token_usage used = usage();
+    timeline::event served{.kind = timeline::event_kind::http_request, .begin_ns = timeline::ns_of(arrival_)};
+    served.id = trace_;
+    served.duration_ns = timeline::now_ns() - served.begin_ns;
+    served.args = {used.prompt_tokens, used.completion_tokens};
+    timeline::record(served);
+  }
 
   /// What the access log says of it.
   void describe(access_record& record) const {
@@ -250,7 +263,15 @@ class run {
       if (!begun)
         co_return false;
     }
+    const auto begin_ns = trace_ == 0 ? 0 : timeline::now_ns();
+    const auto bytes = events.size();
     const bool taken = co_await client_.write(std::move(events));
+    if (trace_ != 0) {
+      timeline::event written{.kind = timeline::event_kind::token_write, .begin_ns = begin_ns, .id = trace_};
+      written.duration_ns = timeline::now_ns() - begin_ns;
+      written.args = {num_writes_++, bytes};
+      timeline::record(written);
+    }
     if (next_ping_ != clock::time_point::max())
       next_ping_ = clock::now() + shared_.config.limits.sse_ping;
     co_return taken;
@@ -301,6 +322,8 @@ class run {
 
   void take_tokens(uint32_t index, const generation_event& event, std::string& out) {
     openai::choice& state = tracks_[index]->state;
+    timeline::span rendering(timeline::event_kind::token_text, event.tokens.empty() ? 0 : trace_);
+    rendering.args() = {event.job, event.choice, state.num_tokens(), timeline::ns_of(event.at), num_writes_};
     if (!drops_new_tokens() && !event.tokens.empty()) {
       count(*tracks_[index], event.at, event.tokens.size());
       for (size_t i = 0; i < event.tokens.size() && !state.finished(); ++i) {
@@ -436,6 +459,7 @@ class run {
   const generation_plan plan_;
   key_permit& permit_;
   const clock::time_point arrival_;
+  const uint64_t trace_; // the request's key in the timeline; 0: it is not traced
   const openai::response_writer writer_;
   event_queue queue_;
   gathered_answer gathered_; // of an answer that does not stream; streams have their prompts' logprobs there
@@ -446,7 +470,8 @@ class run {
   std::optional<clock::time_point> first_placed_;
   size_t num_ended_ = 0;
   size_t num_ended_jobs_ = 0;
-  bool has_begun_ = false; // a prompt has a token, or has ended
+  uint64_t num_writes_ = 0; // of a stream, where it is traced
+  bool has_begun_ = false;  // a prompt has a token, or has ended
   bool streaming_ = false;
   bool too_slow_ = false;
   clock::time_point next_ping_ = clock::time_point::max(); // of a stream
@@ -468,6 +493,10 @@ void warn_of_arguments(const openai::conversation& chat, const std::string& requ
 
 task<void> generate(exchange& client, api& shared, bool chat) {
   const auto arrival = clock::now();
+  const request_context context{client.incoming().id, client.incoming().traceparent};
+  const auto trace = timeline::key_if_traced(context);
+  if (trace != 0)
+    timeline::name_request(trace, context, 0);
   key_permit permit = shared.usage.admit(client.incoming().key_name);
   std::string model;
   // The body can be megabytes: reading it is no work for an I/O thread either.
@@ -475,6 +504,8 @@ task<void> generate(exchange& client, api& shared, bool chat) {
       co_await run_for(client, shared, client.incoming().body.size(), [&]() -> generation_plan {
         const auto limits = limits_now(shared);
         const std::string& body = client.incoming().body;
+        timeline::span preparing(timeline::event_kind::prepare_text, trace);
+        preparing.args() = {body.size()};
         if (chat) {
           auto asked = openai::parse_chat_completion_request(body, limits);
           model = served_model(shared, asked.options.model);
@@ -492,7 +523,7 @@ task<void> generate(exchange& client, api& shared, bool chat) {
   permit.take_prompt(prompt_tokens);
   if (!permit.may_go_first())
     plan.options.priority = std::max(0, plan.options.priority);
-  run answering{client, shared, std::move(plan), std::move(model), permit, arrival};
+  run answering{client, shared, std::move(plan), std::move(model), permit, arrival, trace};
   co_await answering.execute();
 }
 

@@ -13,6 +13,7 @@
 #include "actors/attention/generation_messages.hpp"
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/status_messages.hpp"
+#include "actors/cluster/trace_messages.hpp"
 #include "actors/error.hpp"
 #include "actors/history/history_messages.hpp"
 #include "actors/rebalancer/rebalancer_messages.hpp"
@@ -97,6 +98,9 @@ class generation_backend {
   /// ec::deadline_exceeded and ec::peer_down it may have been carried out all the same.
   virtual void change_placement(placement_command command,
                                 std::function<void(std::variant<placement_change, backend_error>)> then) = 0;
+  /// What all processes are to trace; `then` as with `status`.
+  virtual void trace(trace_command command,
+                     std::function<void(std::variant<trace_receipt, backend_error>)> then) = 0;
 };
 
 } // namespace troupe

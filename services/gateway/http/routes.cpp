@@ -1,6 +1,7 @@
 #include "services/gateway/http/routes.hpp"
 
 #include "services/gateway/http/placement_command.hpp"
+#include "services/gateway/http/trace_page.hpp"
 #include "services/gateway/openai/api_error.hpp"
 
 namespace troupe::http {
@@ -19,6 +20,7 @@ constexpr route routes[] = {
     {"/cluster/history", get_history, get, with_key},
     {"/cluster/placement", get_placement, get, with_key},
     {"/cluster/placement", post_placement, post, with_key, max_placement_command_bytes},
+    {"/cluster/trace", post_trace, post, with_key, max_trace_command_bytes},
     {"/detokenize", post_detokenize, post, with_key},
     {"/health", get_health, get, open},
     {"/metrics", get_metrics, get, open},

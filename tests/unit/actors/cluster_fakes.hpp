@@ -31,7 +31,9 @@ using fake_member_actor = member_actor::extend<
     // Renews there.
     caf::reacts_to<caf::update_atom, caf::strong_actor_ptr, lease_renewal>,
     // Answers the open order of this number so.
-    caf::reacts_to<caf::put_atom, host_report>>;
+    caf::reacts_to<caf::put_atom, host_report>,
+    // As a member's process does.
+    caf::replies_to<trace_command>::with<trace_receipt>>;
 
 struct fake_member_log {
   caf::expected<worker_welcome> welcome{caf::sec::none};
@@ -43,6 +45,8 @@ struct fake_member_log {
   std::vector<expert_id> hosted;
   bool answers_orders = true; ///< otherwise orders stay open
   std::string order_error;    ///< not empty: orders fail so
+  std::vector<trace_command> traced;
+  std::string trace_error; ///< not empty: it does not trace
 
   bool is_ready() const { return !views.empty() && views.back().ready; }
 
@@ -119,6 +123,10 @@ fake_member(fake_member_actor::stateful_pointer<fake_member_state> self,
         auto promise = std::move(found->first);
         open.erase(found);
         promise.deliver(report);
+      },
+      [log](const trace_command& command) {
+        log->traced.push_back(command);
+        return trace_receipt{{{"fake", log->trace_error}}};
       },
   };
 }

@@ -95,12 +95,12 @@ payload sample_payload() {
 
 template <>
 expert_batch sample() {
-  return {1, 2, 3, 4, 2, {5, 9}, {0, 1, 3}, {0, 0, 1}, sample_payload()};
+  return {1, 2, 3, 4, 2, {5, 9}, {0, 1, 3}, {0, 0, 1}, sample_payload(), 6};
 }
 
 template <>
 expert_result sample() {
-  return {1, sample_payload(), 1000, 2000, 3000};
+  return {1, sample_payload(), 1000, 2000, 3000, 4000, 5000};
 }
 
 template <>
@@ -260,6 +260,16 @@ rebalancer_status sample() {
           7};
 }
 
+template <>
+trace_command sample() {
+  return {10'000};
+}
+
+template <>
+trace_receipt sample() {
+  return {{{"expert-0", ""}, {"scheduler", "no folder"}}};
+}
+
 std::string hex(const std::vector<char>& bytes) {
   static constexpr auto digits = "0123456789abcdef";
   std::string result;
@@ -293,7 +303,8 @@ using message_types =
                      worker_welcome, cluster_view, host_order, host_report, lease_renewal, admission_request,
                      assignment, expert_host_status, attention_status, scheduler_status, shared_view_change,
                      activation_report, activation_receipt, history_snapshot, placement_command,
-                     placement_change, rebalancer_status, weights_read, weights_chunk>;
+                     placement_change, rebalancer_status, weights_read, weights_chunk, trace_command,
+                     trace_receipt>;
 
 TYPED_TEST_SUITE(message_test, message_types);
 

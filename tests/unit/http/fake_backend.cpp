@@ -156,6 +156,12 @@ void fake_backend::change_placement(placement_command command,
   then(obey(command));
 }
 
+void fake_backend::trace(trace_command command,
+                         std::function<void(std::variant<trace_receipt, backend_error>)> then) {
+  traced.push_back(command);
+  then(trace_answer);
+}
+
 void fake_backend::say_hello(fake_job& job) {
   const std::string text = "hello wörld";
   const auto most = static_cast<size_t>(job.asked.sampling.max_tokens);

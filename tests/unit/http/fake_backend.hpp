@@ -71,11 +71,16 @@ class fake_backend final : public generation_backend {
   void change_placement(placement_command command,
                         std::function<void(std::variant<placement_change, backend_error>)> then) override;
 
+  void trace(trace_command command,
+             std::function<void(std::variant<trace_receipt, backend_error>)> then) override;
+
   /// Every choice says "hello wörld", as far as its tokens go, and ends with the end token.
   static void say_hello(fake_job& job);
 
   script play = say_hello; ///< set before the first job
   rebalancer_status planner;
+  std::vector<trace_command> traced;
+  std::variant<trace_receipt, backend_error> trace_answer = trace_receipt{};
   std::function<std::variant<placement_change, backend_error>(const placement_command&)> obey;
   std::vector<placement_command> commands; ///< in the order of their answers, one after the other
   bool ready = true;

@@ -81,6 +81,14 @@ int placement(const std::vector<std::string>& arguments) {
   return placement_commands(words);
 }
 
+/// `troupe trace` likewise.
+template <char First>
+int trace(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = arguments;
+  words.insert(words.begin(), First == 's' ? "start" : "merge");
+  return trace_commands(words);
+}
+
 TEST(command_flags, of_troupe_are_known_to_servers) {
   expect_known({{status_command, "json"}, {quantize_command, "to"}, {tokenize_command, "special-tokens"}});
   expect_known({{placement_commands, "json"},
@@ -89,6 +97,7 @@ TEST(command_flags, of_troupe_are_known_to_servers) {
                 {placement<'p'>, "hosts"},
                 {placement<'d'>, "worker"},
                 {placement<'w'>, "timeout"}});
+  expect_known({{trace<'s'>, "sample"}, {trace<'m'>, "clocks"}});
 }
 
 TEST(command_flags, of_troupe_load_are_known_to_servers) {

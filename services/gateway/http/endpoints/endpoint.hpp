@@ -19,6 +19,7 @@ task<void> get_cluster(exchange& client, api& shared);
 task<void> get_history(exchange& client, api& shared);
 task<void> get_placement(exchange& client, api& shared);
 task<void> post_placement(exchange& client, api& shared);
+task<void> post_trace(exchange& client, api& shared);
 task<void> get_health(exchange& client, api& shared);
 task<void> get_ready(exchange& client, api& shared);
 task<void> get_metrics(exchange& client, api& shared);
