@@ -17,6 +17,8 @@ constexpr const char* refused_help = "Connections turned away because too many a
 constexpr const char* requests_refused_name = "http_requests_refused_total";
 constexpr const char* requests_refused_help =
     "Requests refused for their client's number of requests, or their Host";
+constexpr const char* handshakes_name = "tls_handshake_failures_total";
+constexpr const char* handshakes_help = "Connections that ended in their TLS handshake, by why";
 constexpr const char* gone_name = "http_clients_gone_total";
 constexpr const char* gone_help = "Clients that left or were cut before their answer was complete";
 constexpr const char* key_requests_name = "key_requests_total";
@@ -146,6 +148,19 @@ void gateway_metrics::idle_connection_closed() {
 
 void gateway_metrics::request_refused(const std::string& reason) {
   families_->counter(requests_refused_name, requests_refused_help, {{"reason", reason}}).Increment();
+}
+
+void gateway_metrics::certificate_used(std::chrono::system_clock::time_point not_after) {
+  for (const char* reason : {"left", "plain_http", "protocol", "timeout"})
+    families_->counter(handshakes_name, handshakes_help, {{"reason", reason}});
+  families_
+      ->gauge("tls_certificate_not_after_seconds",
+              "When the certificate for new connections expires, in Unix time")
+      .Set(std::chrono::duration<double>(not_after.time_since_epoch()).count());
+}
+
+void gateway_metrics::handshake_failed(const std::string& reason) {
+  families_->counter(handshakes_name, handshakes_help, {{"reason", reason}}).Increment();
 }
 
 void gateway_metrics::text_jobs(size_t waiting, size_t running) {

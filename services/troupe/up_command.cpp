@@ -14,6 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "services/gateway/gateway_service.hpp"
 #include "services/options/environment.hpp"
 #include "services/options/processors.hpp"
 #include "services/options/role_options.hpp"
@@ -193,6 +194,7 @@ int up_command(const std::vector<std::string>& arguments) {
     model_source source = open_model(model);
     log_clamped(model, source, log);
     check_history(scheduler, source.fingerprint);
+    read_tls_identity(gateway);
     model.max_model_len = std::min(model.max_model_len, static_cast<uint32_t>(source.config.max_context));
   }
   log_clamped(scheduler, log);
@@ -324,6 +326,8 @@ int up_command(const std::vector<std::string>& arguments) {
     add_model(flags, model, 1, {});
     flags.add("host", gateway.host)
         .add_number("port", gateway.port == 0 ? 0 : gateway.port + i)
+        .add("tls-cert-file", gateway.tls_cert_file)
+        .add("tls-key-file", gateway.tls_key_file)
         .add("api-key-file", gateway.api_key_file)
         .add("key-limits", gateway.key_limits_file)
         .add("chat-template", gateway.chat_template_file)
