@@ -200,13 +200,13 @@ def behind_nginx(binaries, model, work):
         stock_client(work, f"https://localhost:{port}", certificate)
 
         # Far more than a worker computes at a time or in the time of this test: it runs until its client leaves.
-        hog, tokens = begin_stream(port, certificate, {"prompt": [3, 4, 5], "n": 256, "max_tokens": 200},
+        hog, tokens = begin_stream(port, certificate, {"prompt": [[3, 4, 5]] * 4, "n": 128, "max_tokens": 200},
                                    {"X-Forwarded-For": "192.0.2.66", "X-Request-Id": "hog"})
         assert next(line for line in tokens if line.startswith(b"data: ")) != b"data: [DONE]\n", "a token comes while more are computed"
         assert '"request_id":"hog"' not in access.read_text(), "the answer is not over when its first token is here"
 
         waiting, answer = begin_stream(port, certificate, {"prompt": [6, 7, 8], "max_tokens": 5}, {"X-Request-Id": ID})
-        assert answer.headers["X-Request-Id"] == ID and answer.headers["Content-Type"] == "text/event-stream", answer.headers
+        assert answer.headers["X-Request-Id"] == ID and answer.headers["Content-Type"].startswith("text/event-stream"), answer.headers
         pings = 0
         while pings < PINGS:
             line = answer.readline()
@@ -214,8 +214,8 @@ def behind_nginx(binaries, model, work):
             pings += line == b": ping\n"
         tokens.close()
         hog.close()
-        rest = answer.read().decode().split("\n\n")
-        assert rest[-2] == "data: [DONE]" and sum(line.startswith("data: {") for line in rest) == 5, rest
+        rest = answer.read().decode().splitlines()
+        assert [line for line in rest if line][-1] == "data: [DONE]" and sum(line.startswith("data: {") for line in rest) == 5, rest
         waiting.close()
 
         told = wait_for("both in the access log", lambda: {
@@ -224,7 +224,7 @@ def behind_nginx(binaries, model, work):
         # What a client writes into the header itself is not believed.
         assert told[ID]["client"] == told["hog"]["client"] == CLIENT, told
         assert told[ID]["status"] == 200 and told[ID]["output_tokens"] == 5, told
-        assert told["hog"]["output_tokens"] < 256 * 200, "its client has left, which nginx passes on"
+        assert told["hog"]["output_tokens"] < 4 * 128 * 200, "its client has left, which nginx passes on"
 
         context = ssl.create_default_context(cafile=certificate)
         for path in ("/metrics", "/cluster", "/v1/../cluster", "//cluster", "/cluster/placement"):
