@@ -12,9 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "load/commands.hpp"
-#include "load/http_client.hpp"
 #include "load/score.hpp"
-#include "services/options/key_file.hpp"
+#include "services/client/server_flags.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe::load {
@@ -86,19 +85,14 @@ std::vector<score> score_all(const server_url& server, const std::string& model,
 } // namespace
 
 int eval_command(const std::vector<std::string>& arguments) {
-  std::string url = "http://127.0.0.1:8000";
-  std::string api_key_file;
+  server_flags asked;
   std::string model;
   std::string heldout = "load/heldout";
   std::string output;
   uint32_t concurrency = 8;
   option_parser parser("troupe-load eval",
                        "Measures perplexity and bits per byte on held-out text through the REST API.");
-  parser.text("url", "URL", "the server", &url);
-  parser.text(
-      "api-key-file", "FILE",
-      "send the first key of this file (one a line), where the server wants one; default: OPENAI_API_KEY",
-      &api_key_file);
+  asked.declare(parser);
   parser.text("model", "NAME", "model name to ask for; default: whatever is served", &model);
   parser.text("heldout", "DIR", "folder of <domain>.jsonl files with a \"text\" a line", &heldout);
   parser.number("max-concurrency", "requests in flight", &concurrency, 1, 1024);
@@ -116,8 +110,7 @@ int eval_command(const std::vector<std::string>& arguments) {
   if (files.empty()) {
     throw http_error("no <domain>.jsonl in " + heldout);
   }
-  auto server = parse_url(url);
-  server.api_key = client_api_key(api_key_file);
+  const server_url server = asked.server();
   nlohmann::ordered_json figures;
   score total;
   auto print = [&](const std::string& name, const score& s) {

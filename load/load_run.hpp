@@ -12,9 +12,9 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include "load/http_client.hpp"
 #include "load/prompt_set.hpp"
 #include "load/report.hpp"
+#include "services/client/http_client.hpp"
 
 namespace troupe::load {
 

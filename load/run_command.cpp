@@ -11,7 +11,7 @@
 
 #include "load/commands.hpp"
 #include "load/load_run.hpp"
-#include "services/options/key_file.hpp"
+#include "services/client/server_flags.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe::load {
@@ -21,8 +21,7 @@ namespace asio = boost::asio;
 namespace {
 
 struct run_options {
-  std::string url = "http://127.0.0.1:8000";
-  std::string api_key_file;
+  server_flags server;
   std::string model;
   std::string prompts;
   std::string input_len = "8:128";
@@ -57,11 +56,7 @@ int run_command(const std::vector<std::string>& arguments) {
   run_options o;
   option_parser parser("troupe-load run",
                        "Sends completion requests at a rate and reports what users would see.");
-  parser.text("url", "URL", "the server", &o.url);
-  parser.text(
-      "api-key-file", "FILE",
-      "send the first key of this file (one a line), where the server wants one; default: OPENAI_API_KEY",
-      &o.api_key_file);
+  o.server.declare(parser);
   parser.text("model", "NAME", "model name to ask for; default: whatever is served", &o.model);
   parser.text("prompts", "FILE", "JSONL with a \"prompt\" a line; default: random token ids", &o.prompts);
   parser.number("num-prompts", "requests to send", &o.num_prompts, 1, 1U << 24);
@@ -106,8 +101,7 @@ int run_command(const std::vector<std::string>& arguments) {
   }
   settings.has_texts = o.save_detailed;
   load_settings asked;
-  asked.server = parse_url(o.url);
-  asked.server.api_key = client_api_key(o.api_key_file);
+  asked.server = o.server.server();
   asked.model = o.model;
   asked.temperature = o.temperature;
   asked.max_concurrency = o.max_concurrency;

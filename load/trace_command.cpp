@@ -19,7 +19,7 @@
 #include "load/activation_trace.hpp"
 #include "load/commands.hpp"
 #include "load/load_run.hpp"
-#include "services/options/key_file.hpp"
+#include "services/client/server_flags.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe::load {
@@ -35,8 +35,7 @@ constexpr uint32_t all_windows = 256;               ///< that a history keeps
 constexpr auto patience = std::chrono::seconds(60); ///< without an answer of the history
 
 struct trace_options {
-  std::string url = "http://127.0.0.1:8000";
-  std::string api_key_file;
+  server_flags server;
   std::string model;
   std::vector<std::string> prompts;
   std::string order = "sequence";
@@ -108,8 +107,7 @@ class trace_run {
     if (!out_) {
       throw std::runtime_error("cannot write " + options_.output);
     }
-    settings_.server = parse_url(options_.url);
-    settings_.server.api_key = client_api_key(options_.api_key_file);
+    settings_.server = options_.server.server();
     settings_.model = options_.model;
     settings_.temperature = options_.temperature;
     settings_.max_concurrency = options_.max_concurrency;
@@ -331,11 +329,7 @@ int trace_command(const std::vector<std::string>& arguments) {
       "troupe-load trace",
       "Records which experts a cluster uses, window by window, while prompts of some domains "
       "are asked; load/trace_figures.py draws it.");
-  parser.text("url", "URL", "the server", &o.url);
-  parser.text(
-      "api-key-file", "FILE",
-      "send the first key of this file (one a line), where the server wants one; default: OPENAI_API_KEY",
-      &o.api_key_file);
+  o.server.declare(parser);
   parser.text("model", "NAME", "model name to ask for; default: whatever is served", &o.model);
   parser.list(
       "prompts", "FILE|DIR",

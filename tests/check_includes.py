@@ -40,8 +40,9 @@ ALLOWED = {
     "kernels/model/cuda": ["kernels", "kernels/model", "kernels/cuda"],
     "kernels": [],
     "services/options": ["actors"],  # the defaults of flags that actors are configured with
-    "services": ["services/options", "actors/", "kernels/"],
-    "load": ["services/options"],  # it talks HTTP; only its flags are parsed as everybody's
+    "services/client": ["services/options"],
+    "services": ["services/options", "services/client", "actors/", "kernels/"],
+    "load": ["services/options", "services/client"],  # it talks HTTP, with the client and the flags that all programs have
     "tests": EVERYTHING,
 }
 BOXES = sorted(ALLOWED, key=len, reverse=True)

@@ -9,6 +9,7 @@
 
 #include "services/gateway/actor_backend.hpp"
 #include "services/gateway/end_tokens.hpp"
+#include "services/gateway/http/tls_identity.hpp"
 #include "services/gateway/metrics.hpp"
 #include "services/gateway/text/template_processes.hpp"
 #include "services/gateway/text/tokenizer.hpp"
@@ -96,7 +97,33 @@ http::host_policy hosts_of(const gateway_options& options, bool needs_key, const
                                                                    : http::host_policy(options.allowed_hosts);
 }
 
+/// Says which certificate counts from now on, and what is to be done about it.
+void log_certificate(const http::tls_identity& identity, const gateway_options& options,
+                     const process_log& log) {
+  log.line("tls-certificate", identity.description(),
+           {{"file", options.tls_cert_file}, {"subject", identity.subject()}});
+  const std::string warning = identity.warning(std::chrono::system_clock::now());
+  if (!warning.empty()) {
+    log.line("tls-certificate-expires", warning, {{"file", options.tls_cert_file}});
+  }
+}
+
 } // namespace
+
+std::shared_ptr<const http::tls_identity> read_tls_identity(const gateway_options& options) {
+  const std::string& certificate = options.tls_cert_file;
+  const std::string& key = options.tls_key_file;
+  if (certificate.empty() && key.empty()) {
+    return nullptr;
+  }
+  if (key.empty()) {
+    throw option_error("--tls-cert-file: --tls-key-file is missing, the private key of " + certificate);
+  }
+  if (certificate.empty()) {
+    throw option_error("--tls-key-file: --tls-cert-file is missing, the certificate of " + key);
+  }
+  return http::tls_identity::load(certificate, key);
+}
 
 gateway_service::gateway_service(const service_site& site, const model_source& source,
                                  const model_options& model, const gateway_options& options,
@@ -112,6 +139,13 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
   std::tie(config.keys, config.key_limits) = read_keys(options);
   config.hosts = hosts_of(options, config.keys.required(), site.log);
   config.trusted_proxies = address_ranges(options.trusted_proxies, "--trusted-proxies");
+  config.tls = read_tls_identity(options);
+  if (config.tls) {
+    log_certificate(*config.tls, options, site.log);
+    config.handshake_failed = [log = site.log](const std::string& client, const std::string& reason) {
+      log.line("tls-handshake-failed", reason, {{"client", client}});
+    };
+  }
   config.management_host = options.management_host;
   if (options.management_port != 0) {
     config.management_port = static_cast<uint16_t>(options.management_port);
@@ -168,6 +202,17 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
       make_actor_backend(site.system, actor_, max_model_len,
                          [log = site.log](const request_event& event) { log_request(log, event); }),
       std::move(codec), std::move(shown));
+  if (!options.tls_cert_file.empty()) {
+    reloads_.push_back(reload.add([this, options, log = site.log] {
+      auto identity = read_tls_identity(options);
+      if (identity->has_expired(std::chrono::system_clock::now())) {
+        throw option_error("--tls-cert-file: " + identity->warning(std::chrono::system_clock::now())
+                           + " again; until then the one that was read before is used");
+      }
+      log_certificate(*identity, options, log);
+      server_->set_certificate(std::move(identity));
+    }));
+  }
   if (!options.api_key_file.empty()) {
     // What cannot be read is told by whoever calls, and the keys stay as they are.
     reloads_.push_back(reload.add([this, options, log = site.log] {

@@ -21,6 +21,10 @@
 
 namespace troupe {
 
+/// The certificate of --tls-cert-file and --tls-key-file; null without them.
+/// @throws option_error as http::tls_identity::load does, or when one of the flags is missing
+std::shared_ptr<const http::tls_identity> read_tls_identity(const gateway_options& options);
+
 class gateway_service {
  public:
   /// Loads tokenizer and chat template, starts the actor and listens. /ready is 503 until the cluster is.

@@ -48,7 +48,7 @@ int run(const std::vector<std::string>& arguments) {
                           std::move(families), reload);
   process.peers().publish(cluster.name, gateway.actor());
   gateway.join();
-  std::string url = "http://" + host_port_text(options.host, gateway.http_port());
+  const std::string url = options.url(gateway.http_port());
   log.line("listening", url + ", peers at " + process.peers().endpoint(),
            {{"model", model.model_name()}, {"url", url}});
   report_ready(cluster, url);

@@ -130,6 +130,17 @@ void gateway_metrics::request_refused(const std::string& reason) {
   families_->counter("http_requests_refused_total", {{"reason", reason}}).Increment();
 }
 
+void gateway_metrics::certificate_used(std::chrono::system_clock::time_point not_after) {
+  for (const char* reason : {"left", "plain_http", "protocol", "timeout"})
+    families_->counter("tls_handshake_failures_total", {{"reason", reason}});
+  families_->gauge("tls_certificate_not_after_seconds")
+      .Set(std::chrono::duration<double>(not_after.time_since_epoch()).count());
+}
+
+void gateway_metrics::handshake_failed(const std::string& reason) {
+  families_->counter("tls_handshake_failures_total", {{"reason", reason}}).Increment();
+}
+
 void gateway_metrics::text_jobs(size_t waiting, size_t running) {
   text_waiting_.Set(static_cast<double>(waiting));
   text_running_.Set(static_cast<double>(running));

@@ -53,6 +53,10 @@ class gateway_metrics {
   void idle_connection_closed();
   /// A request was refused before it was looked at; `reason`: "client" has too many, unknown "host".
   void request_refused(const std::string& reason);
+  /// New connections get a certificate that ends then. Before the first one there are no families of TLS.
+  void certificate_used(std::chrono::system_clock::time_point not_after);
+  /// A TLS handshake failed; `reason`: "left" or "timeout" of the client, "plain_http", "protocol".
+  void handshake_failed(const std::string& reason);
   /// A client left, or read too slowly, before its answer was complete.
   void client_gone(bool too_slow);
 

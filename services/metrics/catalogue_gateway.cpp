@@ -139,6 +139,12 @@ std::vector<family_spec> gateway_entries() {
        {},
        nullptr,
        "with `--tls-cert-file`"},
+      {"tls_handshake_failures_total",
+       counter,
+       "Connections that ended in their TLS handshake, by why",
+       {{"reason", {"left", "plain_http", "protocol", "timeout"}}},
+       nullptr,
+       "with `--tls-cert-file`"},
 
       // Files that are read again at SIGHUP.
       {"last_reload_successful",

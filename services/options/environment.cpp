@@ -16,8 +16,8 @@ namespace {
 /// tests/unit/services/command_flags_test.cpp compares with what the commands declare.
 constexpr auto elsewhere = std::to_array<std::string_view>(
     {// flags of troupe status, placement, quantize, tokenize and trace
-     "clocks", "dry-run", "expert", "from", "hosts", "json", "layer", "out", "sample", "special-tokens",
-     "text", "to", "url", "worker",
+     "ca-file", "clocks", "dry-run", "expert", "from", "hosts", "insecure", "json", "layer", "out", "sample",
+     "special-tokens", "text", "to", "url", "worker",
      // flags of troupe-load
      "burstiness", "duration", "goodput", "heldout", "max-concurrency", "model", "num-prompts", "output",
      "prompts", "random-input-len", "random-output-len", "random-vocab-size", "request-rate", "save-detailed",

@@ -149,6 +149,12 @@ void gateway_options::declare(option_parser& parser) {
   parser.text("host", "HOST",
               "address or name that the REST API listens on; loopback unless you mean the network", &host);
   parser.number("port", "port of the REST API; 0: any free one, printed at start", &port, 0, 65535);
+  parser.text("tls-cert-file", "FILE",
+              "speak TLS on the API's port (not on --management-port), with this certificate: PEM, those "
+              "between it and the root behind it; read again at SIGHUP",
+              &tls_cert_file);
+  parser.text("tls-key-file", "FILE", "private key of --tls-cert-file: PEM, not readable by other users",
+              &tls_key_file);
   parser.text(
       "api-key-file", "FILE",
       "accept only requests with one of these keys, one a line: KEY or NAME KEY; read again at SIGHUP",
@@ -221,6 +227,10 @@ void gateway_options::declare(option_parser& parser) {
       "let pages of this origin, such as https://example.com, use the API from a browser (CORS); *: any "
       "origin; may be given more than once",
       &allowed_origins, read_origin);
+}
+
+std::string gateway_options::url(uint16_t bound_port) const {
+  return (tls_cert_file.empty() ? "http://" : "https://") + host_port_text(host, bound_port);
 }
 
 void attention_options::declare(option_parser& parser) {

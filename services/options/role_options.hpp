@@ -47,6 +47,8 @@ struct model_options {
 struct gateway_options {
   std::string host = "127.0.0.1";
   uint32_t port = 8000;
+  std::string tls_cert_file; ///< empty: plain HTTP
+  std::string tls_key_file;
   std::string api_key_file;
   std::string key_limits_file; ///< empty: keys are not limited
   std::string chat_template_file;
@@ -71,6 +73,8 @@ struct gateway_options {
       allowed_origins; ///< for CORS, as browsers write them; "*": all; empty: CORS is off
 
   void declare(option_parser& parser);
+  /// Where the API is. @param bound_port  the one that was given where `port` is 0
+  std::string url(uint16_t bound_port) const;
 };
 
 struct attention_options {

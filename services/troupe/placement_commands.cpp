@@ -28,7 +28,7 @@ constexpr auto poll_interval = std::chrono::seconds{1};
 
 /// Flags of the actions; each has some of them.
 struct action_flags {
-  gateway_address gateway;
+  server_flags gateway;
   bool as_json = false;
   bool dry_run = false;
   std::string layer;
@@ -182,7 +182,7 @@ int run_action(const std::string& name, const action& what, const arguments_type
 }
 
 int show(const arguments_type& arguments) {
-  gateway_address gateway;
+  server_flags gateway;
   bool as_json = false;
   option_parser parser(
       "troupe placement",
@@ -199,7 +199,7 @@ int show(const arguments_type& arguments) {
 }
 
 int wait(const arguments_type& arguments) {
-  gateway_address gateway;
+  server_flags gateway;
   uint32_t timeout = 600;
   option_parser parser("troupe placement wait",
                        "Waits until no change of the placement is under way. Exits with 1 when the last one "

@@ -31,7 +31,9 @@ class scrape_targets {
   const std::filesystem::path& file() const { return file_; }
 
   /// @param address  HOST:PORT
-  void add(const std::string& role, const std::string& process, const std::string& address);
+  /// @param scheme   "https" where /metrics is behind TLS
+  void add(const std::string& role, const std::string& process, const std::string& address,
+           const std::string& scheme = "http");
 
   /// Replaces the file, so that a reader finds the old or the new one.
   /// @throws std::runtime_error that names the file
@@ -41,6 +43,7 @@ class scrape_targets {
   struct target {
     std::string role;
     std::string address;
+    std::string scheme;
   };
 
   std::filesystem::path file_;

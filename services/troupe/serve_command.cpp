@@ -136,7 +136,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   expert.join();
   attention.join();
   gateway.join();
-  const std::string url = "http://" + host_port_text(gateway_flags.host, gateway.http_port());
+  const std::string url = gateway_flags.url(gateway.http_port());
   log.line("listening", url, {{"model", model.model_name()}, {"url", url}});
   const bool at_terminal = stop.wait() == SIGINT; // no load balancer has to hear of it
   const bool fault = stop_signal::exit_status() != 0;

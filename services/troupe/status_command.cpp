@@ -8,7 +8,7 @@
 namespace troupe {
 
 int status_command(const std::vector<std::string>& arguments) {
-  gateway_address gateway;
+  server_flags gateway;
   bool as_json = false;
   option_parser parser("troupe status", "Shows workers, placement and load of a running cluster.");
   gateway.declare(parser);

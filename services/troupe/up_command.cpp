@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/model/plan_store.hpp"
+#include "services/gateway/gateway_service.hpp"
 #include "services/options/environment.hpp"
 #include "services/options/network_address.hpp"
 #include "services/options/processors.hpp"
@@ -235,6 +236,7 @@ int up_command(const std::vector<std::string>& arguments) {
     model_source source = open_model(model);
     log_clamped(model, source, log);
     check_history(scheduler, source.fingerprint);
+    read_tls_identity(gateway);
     model.max_model_len = std::min(model.max_model_len, static_cast<uint32_t>(source.config.max_context));
     plan = source.plan;
   }
@@ -412,6 +414,8 @@ int up_command(const std::vector<std::string>& arguments) {
     add_model(flags, model, 1, {});
     flags.add("host", gateway.host)
         .add_number("port", gateway.port == 0 ? 0 : gateway.port + i)
+        .add("tls-cert-file", gateway.tls_cert_file)
+        .add("tls-key-file", gateway.tls_key_file)
         .add("api-key-file", gateway.api_key_file)
         .add("key-limits", gateway.key_limits_file)
         .add("chat-template", gateway.chat_template_file)
@@ -443,7 +447,12 @@ int up_command(const std::vector<std::string>& arguments) {
     spec.health_address = [managed](const std::string& url) { return plain_http_address(managed, url); };
     spec.on_ready = [&scraped, managed,
                      name = spec.name](const std::string& url) -> std::vector<std::string> {
-      scraped.add("gateway", name, managed.empty() ? url.substr(url.find("://") + 3) : managed);
+      const auto scheme = url.find("://");
+      if (managed.empty()) {
+        scraped.add("gateway", name, url.substr(scheme + 3), url.substr(0, scheme));
+      } else {
+        scraped.add("gateway", name, managed);
+      }
       // One that is restarted must be found where clients know it.
       return {"--port", url.substr(url.rfind(':') + 1)}; // an IPv6 address has colons too
     };

@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -72,9 +73,10 @@ def wait_for(what, question, patience=60):
 class Cluster:
     """A running `troupe serve` or `troupe up`; a context manager that stops it."""
 
-    def __init__(self, binaries, command, model, *flags, run_dir=None, log=None, port=None, env=None):
-        """env: variables beside those of this process"""
+    def __init__(self, binaries, command, model, *flags, run_dir=None, log=None, port=None, env=None, trusted=None):
+        """env: variables beside those of this process; trusted: file of the certificate that it shows, where it speaks TLS"""
         self.port = free_port() if port is None else port
+        self.tls = ssl.create_default_context(cafile=trusted) if trusted else None
         self.run_dir = pathlib.Path(run_dir) if run_dir else None
         argv = [str(pathlib.Path(binaries) / "troupe"), command, str(model), "--port", str(self.port), *flags]
         if self.run_dir:
@@ -134,9 +136,14 @@ class Cluster:
         os.kill(pid, signal.SIGKILL)
         return pid
 
+    def connect(self, timeout=120):
+        if self.tls:
+            return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=self.tls)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
     def request(self, method, path, body=None, timeout=120):
         """@returns (status, headers, body bytes)"""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = self.connect(timeout)
         try:
             payload = json.dumps(body).encode() if body is not None else None
             connection.request(method, path, payload, {"Content-Type": "application/json"} if body is not None else {})
@@ -153,7 +160,7 @@ class Cluster:
 
     def stream(self, path, body, timeout=120, on_chunk=None):
         """@returns the list of SSE chunks, [DONE] checked and left out"""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = self.connect(timeout)
         chunks = []
         try:
             connection.request("POST", path, json.dumps({**body, "stream": True}).encode(),

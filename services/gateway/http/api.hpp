@@ -8,10 +8,12 @@
 #include <string>
 
 #include "services/gateway/http/background.hpp"
+#include "services/gateway/http/current_value.hpp"
 #include "services/gateway/http/exchange.hpp"
 #include "services/gateway/http/health.hpp"
 #include "services/gateway/http/http_server.hpp"
 #include "services/gateway/http/key_usage.hpp"
+#include "services/gateway/http/tls_identity.hpp"
 #include "services/gateway/metrics.hpp"
 #include "services/gateway/openai/api_error.hpp"
 
@@ -29,9 +31,10 @@ struct api {
   const health& vitals;
   std::time_t started = std::time(nullptr); ///< when the models became available, for /v1/models
   std::atomic<bool> draining{false};        ///< not ready any more: who asks should go elsewhere
-  current_keys keys{config.keys};
+  current_value<api_keys> keys{config.keys};
   key_usage usage{config.key_limits, config.keys.names(), metrics, config.key_clock};
-  std::atomic<size_t> gathered_bytes{0}; ///< of the answers in progress that do not stream
+  std::atomic<size_t> gathered_bytes{0};       ///< of the answers in progress that do not stream
+  current_value<tls_identity> tls{config.tls}; ///< null: there is none
 };
 
 /// What requests are checked against now: the longest context is the model's, or what the workers' KV caches

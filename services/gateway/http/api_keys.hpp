@@ -3,11 +3,8 @@
 
 #include <array>
 #include <filesystem>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "services/options/key_file.hpp"
@@ -48,27 +45,6 @@ class api_keys {
   static digest digest_of(std::string_view key);
 
   std::vector<entry> known_;
-};
-
-/// The keys that count now. Thread-safe.
-class current_keys {
- public:
-  explicit current_keys(api_keys first) : keys_(std::make_shared<const api_keys>(std::move(first))) {}
-
-  std::shared_ptr<const api_keys> get() const {
-    const std::lock_guard lock{mutex_};
-    return keys_;
-  }
-
-  void set(api_keys others) {
-    auto next = std::make_shared<const api_keys>(std::move(others));
-    const std::lock_guard lock{mutex_};
-    keys_ = std::move(next);
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::shared_ptr<const api_keys> keys_;
 };
 
 } // namespace troupe::http

@@ -1,9 +1,7 @@
 #include "services/gateway/http/connection.hpp"
 
 #include <algorithm>
-#include <array>
 
-#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -11,7 +9,6 @@
 #include "services/gateway/http/request_id.hpp"
 #include "services/gateway/http/request_target.hpp"
 #include "services/gateway/http/routes.hpp"
-#include "services/options/option_parser.hpp"
 
 namespace troupe::http {
 
@@ -24,87 +21,11 @@ using openai::invalid_request;
 
 namespace {
 
-/// After an answer to a request that was not read to its end: closing at once would make the kernel throw the
-/// answer away, so what still comes is read for a while; many clients write a whole body before they look for
-/// an answer.
-constexpr auto linger_time = std::chrono::seconds{5};
-constexpr size_t linger_bytes = 64 << 20;
-/// What one read may bring.
-constexpr size_t read_bytes = 64 << 10;
-
 std::string_view view(beast::string_view text) {
   return {text.data(), text.size()};
 }
 
 } // namespace
-
-connection::connection(asio::ip::tcp::socket socket, api& shared, connection_limits& limits,
-                       std::unique_ptr<connection_table::place> place, const network_address& peer)
-    : stream_(std::move(socket)),
-      // Bounded, because a chunk's extensions must fit as a whole.
-      buffer_(limits.bounds.max_pipelined_bytes + limits.bounds.max_header_bytes + read_bytes),
-      shared_(shared),
-      limits_(limits),
-      place_(std::move(place)),
-      peer_(peer),
-      header_deadline_(std::chrono::steady_clock::now() + limits.bounds.header),
-      watch_timer_(stream_.get_executor()),
-      watch_ended_(stream_.get_executor()) {
-  shared_.metrics->connection_opened();
-  beast::error_code unknown;
-  if (const auto from = stream_.socket().remote_endpoint(unknown); !unknown)
-    client_ = host_port_text(from.address().to_string(), from.port());
-}
-
-connection::~connection() {
-  account_body(0);
-  shared_.metrics->connection_closed();
-}
-
-task<void> connection::run() {
-  const auto self = shared_from_this();
-  bool more = true;
-  while (more) {
-    more = co_await wait_for_request();
-    if (!more)
-      break;
-    idle_ = false;
-    more = co_await serve_request();
-    tell_access();
-    idle_ = true;
-    ticket_.reset();
-    place_->end_request();
-    drop_body();
-  }
-  beast::error_code ignored;
-  stream_.socket().shutdown(asio::socket_base::shutdown_send, ignored);
-  stream_.close();
-  place_.reset();
-}
-
-void connection::drain() {
-  asio::post(stream_.get_executor(), [self = shared_from_this()] {
-    self->draining_ = true;
-    if (self->idle_)
-      self->stream_.cancel();
-  });
-}
-
-void connection::hurry() {
-  asio::post(stream_.get_executor(), [self = shared_from_this()] {
-    self->time_is_up_ = true;
-    if (self->watching_ && self->on_end_)
-      self->on_end_();
-  });
-}
-
-void connection::cut() {
-  asio::post(stream_.get_executor(), [self = shared_from_this()] {
-    self->draining_ = true;
-    self->stream_.close();
-    self->note_end();
-  });
-}
 
 task<bool> connection::wait_for_request() {
   if (draining_ || gone_)
@@ -116,17 +37,15 @@ task<bool> connection::wait_for_request() {
   if (read_ended_)
     co_return false;
   // Who connects has something to ask.
-  if (has_asked_)
-    stream_.expires_after(limits_.bounds.idle);
-  else
-    stream_.expires_at(header_deadline_);
+  const time_limit limit(*this, has_asked_ ? std::chrono::steady_clock::now() + limits_.bounds.idle
+                                           : header_deadline_);
   beast::error_code error;
   const size_t bytes =
       co_await stream_.async_read_some(buffer_.prepare(4096), redirect_error(use_awaitable, error));
   buffer_.commit(bytes);
   if (has_asked_)
     header_deadline_ = std::chrono::steady_clock::now() + limits_.bounds.header;
-  co_return !error;
+  co_return !error && !timed_out_;
 }
 
 void connection::begin_request() {
@@ -194,9 +113,11 @@ task<bool> connection::read_header() {
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(limits_.bounds.max_header_bytes));
   parser_->body_limit(body_limit_);
-  stream_.expires_at(header_deadline_);
   beast::error_code error;
-  co_await bhttp::async_read_header(stream_, buffer_, *parser_, redirect_error(use_awaitable, error));
+  {
+    const time_limit limit(*this, header_deadline_);
+    co_await bhttp::async_read_header(stream_, buffer_, *parser_, redirect_error(use_awaitable, error));
+  }
   note_header();
   if (!error)
     co_return true;
@@ -207,8 +128,8 @@ task<bool> connection::read_header() {
                             + " bytes");
   else if (error == bhttp::error::body_limit)
     refusal = too_large();
-  else if (error == beast::error::timeout)
-    // The stream has closed itself: nobody can be told.
+  else if (timed_out_)
+    // The stream is closed: nobody can be told.
     shared_.metrics->client_gone(true);
   else if (error != bhttp::error::end_of_stream && error != bhttp::error::partial_message
            && error.category() == bhttp::make_error_code(bhttp::error::bad_method).category())
@@ -406,15 +327,6 @@ task<void> connection::refuse_and_close(response refusal) {
   close_ = true;
   co_await send(std::move(refusal));
   co_await linger();
-}
-
-task<void> connection::linger() {
-  beast::error_code error;
-  stream_.socket().shutdown(asio::socket_base::shutdown_send, error);
-  stream_.expires_after(linger_time);
-  std::array<char, 16384> sink{};
-  for (size_t total = 0; !error && total < linger_bytes;)
-    total += co_await stream_.async_read_some(asio::buffer(sink), redirect_error(use_awaitable, error));
 }
 
 } // namespace troupe::http

@@ -10,13 +10,13 @@
 
 #include "services/gateway/http/api.hpp"
 #include "services/gateway/http/client_requests.hpp"
+#include "services/gateway/http/client_stream.hpp"
 #include "services/gateway/http/connection_table.hpp"
 #include "services/gateway/http/content_coding.hpp"
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 
 namespace troupe::http {
@@ -76,7 +76,17 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   using body_parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using header_fields = boost::beast::http::fields;
 
-  // Reading (connection.cpp, connection_body.cpp). Steps that return false have ended the connection.
+  class time_limit;
+
+  // From the handshake to the farewell (connection_life.cpp). Steps that return false have ended the
+  // connection.
+  task<bool> shake_hands();
+  void note_failed_handshake(const boost::system::error_code& error);
+  task<void> answer_plain_http();
+  task<void> say_goodbye();
+  task<void> linger();
+
+  // Reading (connection.cpp, connection_body.cpp).
   task<bool> wait_for_request();
   task<bool> serve_request();
   task<bool> read_header();
@@ -84,7 +94,6 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   task<bool> prepare_body();
   task<void> decode_body();
   task<void> refuse_and_close(response refusal);
-  task<void> linger();
   void begin_request();
   void note_header();
   const route* check_header(response& early);
@@ -106,14 +115,16 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   task<bool> write_parts(std::string_view bytes);
   task<bool> write_bytes(std::string_view bytes);
   void tell_access();
-  void note_write_error(const boost::system::error_code& error);
   bool keeps_alive() const;
   void watch_on();
   void watch_full_buffer();
   void watch_step_done();
   void note_end();
 
-  boost::beast::tcp_stream stream_;
+  client_stream stream_;
+  boost::asio::steady_timer limit_timer_;
+  uint64_t limit_number_ = 0; // of the time limit that counts
+  bool timed_out_ = false;    // and the connection ends because of that
   boost::beast::flat_buffer buffer_;
   api& shared_;
   connection_limits& limits_;
@@ -154,6 +165,19 @@ class connection final : public exchange, public std::enable_shared_from_this<co
   bool watch_step_ = false; // an asynchronous step of it is under way
   boost::asio::steady_timer watch_timer_;
   boost::asio::steady_timer watch_ended_;
+};
+
+/// While it lives, its connection has until a point of time to get on; then it is given up: an idle one ends
+/// as if the client had nothing more to say, the socket of any other one is closed. One at a time.
+class connection::time_limit {
+ public:
+  time_limit(connection& of, std::chrono::steady_clock::time_point end);
+  ~time_limit();
+  time_limit(const time_limit&) = delete;
+  time_limit& operator=(const time_limit&) = delete;
+
+ private:
+  connection& of_;
 };
 
 } // namespace troupe::http

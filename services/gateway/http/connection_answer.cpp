@@ -161,20 +161,16 @@ task<bool> connection::write_parts(std::string_view bytes) {
 task<bool> connection::write_bytes(std::string_view bytes) {
   if (gone_)
     co_return false;
-  stream_.expires_after(limits_.bounds.write);
+  const time_limit limit(*this, std::chrono::steady_clock::now() + limits_.bounds.write);
   beast::error_code error;
   record_.bytes += co_await asio::async_write(stream_, asio::buffer(bytes.data(), bytes.size()),
                                               redirect_error(use_awaitable, error));
   record_.total_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
-  if (error)
-    note_write_error(error);
+  if (error) {
+    too_slow_ = too_slow_ || timed_out_;
+    note_end();
+  }
   co_return !error;
-}
-
-void connection::note_write_error(const boost::system::error_code& error) {
-  if (error == beast::error::timeout)
-    too_slow_ = true;
-  note_end();
 }
 
 /// The one hook of the access log: a request's answer has ended, or there will be none.
@@ -213,16 +209,15 @@ void connection::watch_on() {
   if (buffer_.size() >= limits_.bounds.max_pipelined_bytes)
     return watch_full_buffer();
   watch_step_ = true;
-  // Past the stream, whose deadline belongs to writing now.
-  stream_.socket().async_read_some(buffer_.prepare(4096),
-                                   [self = shared_from_this()](beast::error_code error, size_t bytes) {
-                                     self->buffer_.commit(bytes);
-                                     if (error && self->watching_)
-                                       self->note_end();
-                                     else if (error && error != asio::error::operation_aborted)
-                                       self->read_ended_ = true; // it is told once only
-                                     self->watch_step_done();
-                                   });
+  stream_.async_read_some(buffer_.prepare(4096),
+                          [self = shared_from_this()](beast::error_code error, size_t bytes) {
+                            self->buffer_.commit(bytes);
+                            if (error && self->watching_)
+                              self->note_end();
+                            else if (error && error != asio::error::operation_aborted)
+                              self->read_ended_ = true; // it is told once only
+                            self->watch_step_done();
+                          });
 }
 
 /// What the client sends further stays in the socket, and with it the notice of its end: ask for that alone.
@@ -250,8 +245,8 @@ task<void> connection::unwatch() {
   on_end_ = nullptr;
   if (!watch_step_)
     co_return;
+  stream_.stop_reading();
   beast::error_code ignored;
-  stream_.socket().cancel(ignored);
   watch_timer_.cancel();
   while (watch_step_) {
     watch_ended_.expires_at(asio::steady_timer::time_point::max());

@@ -78,17 +78,20 @@ task<bool> connection::read_body() {
     if (!prepared)
       co_return false;
   }
-  stream_.expires_after(limits_.bounds.body);
+  const auto deadline = std::chrono::steady_clock::now() + limits_.bounds.body;
   std::optional<api_error> refusal;
   while (!parser_->is_done() && !refusal) {
     beast::error_code error;
-    co_await bhttp::async_read_some(stream_, buffer_, *parser_, redirect_error(use_awaitable, error));
+    {
+      const time_limit limit(*this, deadline);
+      co_await bhttp::async_read_some(stream_, buffer_, *parser_, redirect_error(use_awaitable, error));
+    }
     if (error == bhttp::error::body_limit) {
       refusal = too_large();
     } else if (error == bhttp::error::end_of_stream || error == bhttp::error::partial_message
                || error.category() != bhttp::make_error_code(bhttp::error::bad_method).category()) {
       if (error) {
-        shared_.metrics->client_gone(error == beast::error::timeout);
+        shared_.metrics->client_gone(timed_out_);
         co_return false;
       }
     } else {

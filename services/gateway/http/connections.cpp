@@ -1,12 +1,10 @@
 #include "services/gateway/http/connections.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
+#include "services/gateway/http/bare_answer.hpp"
 #include "services/gateway/http/error_status.hpp"
-#include "services/gateway/http/request_id.hpp"
-#include "services/metrics/http_date.hpp"
 #include "services/options/option_parser.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -79,32 +77,27 @@ void connections::close() {
 
 void connections::turn_away(tcp::socket socket, bool peer_full) {
   shared_.metrics->connection_refused(peer_full ? "peer" : "all");
-  const response refusal = error_response(api_error_of(
+  response refusal = error_response(api_error_of(
       ec::overloaded, peer_full ? "too many connections from this address are open, "
                                       + std::to_string(shared_.config.limits.max_connections_per_peer)
                                       + " (--max-connections-per-peer; --trusted-proxies exempts proxies)"
                                 : "too many connections are open, all of them with requests in progress"));
-  // Its origin has not been read: only where all may come can a page be let to read this.
-  const auto& origins = shared_.config.allowed_origins;
-  const bool all = std::find(origins.begin(), origins.end(), "*") != origins.end();
-  const std::string answer =
-      std::string("HTTP/1.1 ") + (peer_full ? "429 Too Many Requests" : "503 Service Unavailable")
-      + "\r\nconnection: close\r\nretry-after: 1\r\ndate: " + metrics::http_date() + "\r\n"
-      + (all ? "access-control-allow-origin: *\r\n" : "")
-      + "content-type: application/json\r\nx-request-id: " + draw_request_id()
-      + "\r\ncontent-length: " + std::to_string(refusal.body.size()) + "\r\n\r\n" + refusal.body;
+  refusal.status = peer_full ? 429 : 503;
   error_code ignored;
   if (shared_.config.access) {
     access_record record;
     record.method = record.path = "-"; // not read
-    record.status = peer_full ? 429 : 503;
+    record.status = refusal.status;
     record.error = refusal.error;
     if (const auto from = socket.remote_endpoint(ignored); !ignored)
       record.client = host_port_text(from.address().to_string(), from.port());
     shared_.config.access(record);
   }
+  // A client that speaks TLS could be told after a handshake only, which is what there is no room for.
+  if (shared_.tls.get())
+    return;
   socket.non_blocking(true, ignored);
-  socket.write_some(asio::buffer(answer), ignored);
+  socket.write_some(asio::buffer(bare_answer(shared_, refusal)), ignored);
 }
 
 bool connections::tell_all(void (connection::*tell)(), std::chrono::milliseconds patience) {

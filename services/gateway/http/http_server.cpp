@@ -66,6 +66,8 @@ class http_server::implementation {
         guard_(io_.get_executor()),
         acceptor_(asio::make_strand(io_)) {
     validate(config_);
+    if (config_.tls)
+      shared_.metrics->certificate_used(config_.tls->not_after());
     if (config_.management_port)
       management_ = std::make_unique<metrics::endpoint>(
           metrics::endpoint_config{config_.management_host, *config_.management_port},
@@ -92,7 +94,12 @@ class http_server::implementation {
 
   void set_keys(http::api_keys keys, const http::key_limit_table& limits) {
     shared_.usage.replace(limits, keys.names());
-    shared_.keys.set(std::move(keys));
+    shared_.keys.set(std::make_shared<const http::api_keys>(std::move(keys)));
+  }
+
+  void set_certificate(std::shared_ptr<const http::tls_identity> identity) {
+    shared_.metrics->certificate_used(identity->not_after());
+    shared_.tls.set(std::move(identity));
   }
 
   void stop(std::chrono::milliseconds patience) {
@@ -184,6 +191,10 @@ void http_server::leave() noexcept {
 
 void http_server::set_keys(http::api_keys keys, const http::key_limit_table& limits) {
   implementation_->set_keys(std::move(keys), limits);
+}
+
+void http_server::set_certificate(std::shared_ptr<const http::tls_identity> identity) {
+  implementation_->set_certificate(std::move(identity));
 }
 
 void http_server::stop(std::chrono::milliseconds patience) {

@@ -24,6 +24,10 @@ namespace troupe {
 
 class gateway_metrics;
 
+namespace http {
+class tls_identity;
+} // namespace http
+
 /// Every bound and deadline of the server, with the reason where it is not obvious.
 struct http_limits {
   size_t max_connections = 2048;
@@ -39,8 +43,8 @@ struct http_limits {
   size_t send_buffer_bytes = 0;               ///< of each socket; 0: the system's choice
   size_t max_background_bytes = 256 << 20;    ///< of requests being tokenized or waiting for it
   std::chrono::milliseconds idle{75000};      ///< between requests of a kept connection
-  std::chrono::milliseconds header{
-      10000}; ///< from connecting, or a later request's first byte, to its header's end
+  /// From connecting, or a later request's first byte, to its header's end; the TLS handshake is within it.
+  std::chrono::milliseconds header{10000};
   std::chrono::milliseconds body{60000};      ///< from there to the end of its body
   std::chrono::milliseconds write{30000};     ///< for one part of an answer to be taken
   std::chrono::milliseconds text{10000};      ///< for one request to be tokenized, from when its turn comes
@@ -66,8 +70,11 @@ struct http_server_config {
       model_names; ///< that requests may use; answers carry the one asked for, or the first
   openai::request_limits requests;
   http::api_keys keys;
-  http::host_policy hosts;        ///< that Host may name
-  address_ranges trusted_proxies; ///< whose X-Forwarded-For counts, and not their connections
+  http::host_policy hosts;                       ///< that Host may name
+  address_ranges trusted_proxies;                ///< whose X-Forwarded-For counts, and not their connections
+  std::shared_ptr<const http::tls_identity> tls; ///< of the API's port; null: it speaks plain HTTP
+  /// Gets the address of a client whose TLS handshake failed, and why; called from any thread. Empty: nobody.
+  std::function<void(const std::string& client, const std::string& reason)> handshake_failed;
   std::string management_host = "127.0.0.1";
   std::optional<uint16_t>
       management_port; ///< of probes and metrics, with a thread of its own; 0: any free one
@@ -106,6 +113,10 @@ class http_server {
 
   /// Requests from now on need one of these keys, within these limits. From any thread.
   void set_keys(http::api_keys keys, const http::key_limit_table& limits);
+
+  /// Connections from now on get this certificate; those that are open keep theirs. From any thread.
+  /// @param identity  not null, and only where the server was made with one
+  void set_certificate(std::shared_ptr<const http::tls_identity> identity);
 
   /// Drains: accepts nothing more, closes idle connections, lets running requests end until `patience` is
   /// over, then cancels and cuts the rest. Returns when all is closed. The management port is served

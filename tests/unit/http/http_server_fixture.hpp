@@ -1,17 +1,23 @@
 // A server over the scripted backend and the byte codec.
 #pragma once
 
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "services/gateway/http/http_server.hpp"
+#include "services/gateway/http/tls_identity.hpp"
 #include "services/gateway/metrics.hpp"
 #include "tests/unit/http/fake_backend.hpp"
 #include "tests/unit/http/fake_codec.hpp"
 #include "tests/unit/http/raw_client.hpp"
+#include "tests/unit/http/test_certificate.hpp"
+#include "tests/unit/http/tls_client.hpp"
 
 namespace troupe::http_test {
 
@@ -40,19 +46,49 @@ class http_server_test : public testing::Test {
     port = server->port();
   }
 
+  /// Before serve: with a certificate for "gateway" that is made now.
+  void use_tls() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "troupe-tls-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr)
+      throw std::runtime_error("no folder for certificates");
+    folder = std::shared_ptr<const std::filesystem::path>(new std::filesystem::path(pattern),
+                                                          [](const std::filesystem::path* one) {
+                                                            std::filesystem::remove_all(*one);
+                                                            delete one;
+                                                          });
+    certificate = make_certificate(*folder, "gateway");
+    config.tls = http::tls_identity::load(certificate.certificate, certificate.key);
+  }
+
+  /// A client that speaks as the server does, with TLS or without.
+  std::unique_ptr<raw_client> connect(int receive_buffer_bytes = 0) const {
+    if (!config.tls)
+      return std::make_unique<raw_client>(port, receive_buffer_bytes);
+    tls_client_options options;
+    options.trusted = certificate.certificate;
+    options.receive_buffer_bytes = receive_buffer_bytes;
+    auto client = std::make_unique<tls_client>(port, options);
+    EXPECT_TRUE(client->shake_hands());
+    return client;
+  }
+
   raw_response post(const std::string& path, const std::string& body, const std::string& headers = {}) const {
-    return ask(port, "POST", path, body, headers);
+    const auto client = connect();
+    client->request("POST", path, body, headers);
+    return client->read();
   }
 
   raw_response get(const std::string& path, const std::string& headers = {}) const {
-    return ask(port, "GET", path, {}, headers);
+    const auto client = connect();
+    client->request("GET", path, {}, headers);
+    return client->read();
   }
 
   /// Sends these bytes and reads what comes back.
   raw_response tell(const std::string& bytes) const {
-    raw_client client{port};
-    client.send(bytes);
-    return client.read();
+    const auto client = connect();
+    client->send(bytes);
+    return client->read();
   }
 
   /// The number behind this line's beginning on /metrics; -1 when there is none.
@@ -62,6 +98,8 @@ class http_server_test : public testing::Test {
     return at == std::string::npos ? -1 : std::stod(page.substr(at + line.size() + 2));
   }
 
+  std::shared_ptr<const std::filesystem::path> folder; ///< of use_tls; removed with the test
+  certificate_files certificate;                       ///< of use_tls
   http_server_config config;
   fake_backend::script play;
   std::shared_ptr<metrics::registry> families = std::make_shared<metrics::registry>("troupe_");

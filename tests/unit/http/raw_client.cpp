@@ -40,9 +40,17 @@ void raw_client::half_close() {
   ::shutdown(socket_, SHUT_WR);
 }
 
+ssize_t raw_client::receive(char* bytes, size_t most) {
+  return ::recv(socket_, bytes, most, 0);
+}
+
+ssize_t raw_client::transmit(const char* bytes, size_t count) {
+  return ::send(socket_, bytes, count, MSG_NOSIGNAL);
+}
+
 bool raw_client::send(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent = transmit(bytes.data(), bytes.size());
     if (sent <= 0)
       return false;
     bytes.remove_prefix(static_cast<size_t>(sent));
@@ -60,7 +68,7 @@ bool raw_client::request(const std::string& method, const std::string& path, con
 
 bool raw_client::fill() {
   char bytes[16384];
-  const ssize_t got = ::recv(socket_, bytes, sizeof bytes, 0);
+  const ssize_t got = receive(bytes, sizeof bytes);
   if (got <= 0)
     return false;
   buffer_.append(bytes, static_cast<size_t>(got));
@@ -89,7 +97,7 @@ bool raw_client::ends() {
   if (!buffer_.empty())
     return false;
   char byte = 0;
-  const ssize_t got = ::recv(socket_, &byte, 1, 0);
+  const ssize_t got = receive(&byte, 1);
   return got == 0 || (got < 0 && errno == ECONNRESET);
 }
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <sys/types.h>
+
 namespace troupe::http_test {
 
 struct raw_response {
@@ -21,7 +23,7 @@ struct raw_response {
 class raw_client {
  public:
   explicit raw_client(uint16_t port, int receive_buffer_bytes = 0);
-  ~raw_client();
+  virtual ~raw_client();
   raw_client(const raw_client&) = delete;
   raw_client& operator=(const raw_client&) = delete;
 
@@ -41,6 +43,11 @@ class raw_client {
   void close();
   /// Says that nothing more will be sent; answers can still be read.
   void half_close();
+
+ protected:
+  /// As ::recv and ::send, of at most so many bytes; tls_client puts its records in between.
+  virtual ssize_t receive(char* bytes, size_t most);
+  virtual ssize_t transmit(const char* bytes, size_t count);
 
  private:
   bool fill();

@@ -1,9 +1,11 @@
-// One HTTP request at a time, with deadlines, on an Asio coroutine.
+// One HTTP request at a time, with or without TLS, with a deadline, on an Asio coroutine.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -11,22 +13,34 @@
 
 #include <boost/asio/awaitable.hpp>
 
-namespace troupe::load {
+namespace boost::asio::ssl {
+class context;
+} // namespace boost::asio::ssl
+
+namespace troupe {
 
 /// A server that did not answer as it should: the message names what was asked and what came.
 struct http_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// "http://HOST:PORT" taken apart, and what opens it.
+/// "http://HOST:PORT" or "https://HOST:PORT" taken apart, and what opens it.
 struct server_url {
   std::string host; ///< an IPv6 address without brackets
   uint16_t port = 0;
-  std::string api_key; ///< sent with every request; empty: none
+  std::string api_key;                            ///< sent with every request; empty: none
+  std::shared_ptr<boost::asio::ssl::context> tls; ///< whom it trusts; null: plain HTTP
 };
 
-/// @throws option_error naming --url when the text is not of that form
-server_url parse_url(const std::string& text);
+/// Whose certificates count for "https://".
+struct server_trust {
+  std::filesystem::path ca_file; ///< PEM, beside the system's; empty: the system's alone
+  bool insecure = false;         ///< any
+};
+
+/// @throws option_error naming --url when the text is not of that form, or --ca-file when it has no
+/// certificates
+server_url parse_url(const std::string& text, const server_trust& trust = {});
 
 struct http_answer {
   unsigned status = 0;
@@ -38,10 +52,12 @@ using event_handler = std::function<void(std::string data)>;
 
 /// Sends a request and reads the answer. With `on_event`, a body of type text/event-stream is handed over
 /// line by line as it arrives.
+/// @param server  outlives the exchange; one of an https:// URL must show a certificate for its host, signed
+/// by whom it trusts
 /// @param deadline  for the whole exchange
 /// @throws http_error when the connection fails, ends early or the deadline passes
 boost::asio::awaitable<http_answer> exchange(const server_url& server, std::string method, std::string path,
                                              std::string body, std::chrono::seconds deadline,
                                              event_handler on_event = {});
 
-} // namespace troupe::load
+} // namespace troupe
