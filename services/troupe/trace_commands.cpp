@@ -24,7 +24,7 @@ constexpr auto page = "/cluster/trace";
 constexpr auto command_deadline = std::chrono::seconds{30};
 
 /// @returns 1 when a process does not trace as told
-int tell(const gateway_address& gateway, const json& body, bool as_json) {
+int tell(const server_flags& gateway, const json& body, bool as_json) {
   const std::string answer = post_to(gateway, page, body.dump(), command_deadline);
   const json receipt = json::parse(answer);
   int status = 0;
@@ -39,7 +39,7 @@ int tell(const gateway_address& gateway, const json& body, bool as_json) {
 }
 
 int start(const arguments_type& arguments) {
-  gateway_address gateway;
+  server_flags gateway;
   double sample = 0.01;
   bool as_json = false;
   option_parser parser("troupe trace start",
@@ -55,7 +55,7 @@ int start(const arguments_type& arguments) {
 }
 
 int stop(const arguments_type& arguments) {
-  gateway_address gateway;
+  server_flags gateway;
   bool as_json = false;
   option_parser parser("troupe trace stop", "Stops tracing in all processes of a running cluster.");
   gateway.declare(parser);
