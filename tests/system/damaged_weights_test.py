@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 
-from cluster import Cluster
+from cluster import QUICK_STOP, Cluster
 
 PATIENCE = 120  # seconds
 EXTENT = "layers.1.experts.5"
@@ -93,7 +93,7 @@ def waits_until_told(binaries, command, model, flags, file):
     with open(f"{file}.lock", "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         process = subprocess.Popen([binaries / "troupe", command, model, "--port", "0", *flags],
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                                   env=os.environ | QUICK_STOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         watchdog = threading.Timer(PATIENCE, process.kill)
         watchdog.start()
         log = ""
@@ -114,7 +114,8 @@ def told_before_it_loads(binaries, command, model):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         os.kill(os.getpid(), signal.SIGTERM)
 
-    done = subprocess.run([binaries / "troupe", command, model, "--port", "0"], preexec_fn=tell, capture_output=True,
+    done = subprocess.run([binaries / "troupe", command, model, "--port", "0"], env=os.environ | QUICK_STOP,
+                          preexec_fn=tell, capture_output=True,
                           text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, (command, done.returncode, done.stderr)
     assert "listening: http" not in done.stderr, f"{command} began to serve:\n{done.stderr}"
