@@ -103,7 +103,7 @@ class measuring_lock {
     while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       if (std::chrono::steady_clock::now() >= deadline)
         return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds{20});
+      std::this_thread::sleep_for(std::chrono::milliseconds{20}); // flock knows no deadline
     }
     return true;
   }

@@ -326,8 +326,8 @@ void up_options::declare(option_parser& parser) {
               &run_dir);
   parser.number(
       "hung-after",
-      "seconds: a process that has not answered its /health for so long is killed and started again; "
-      "0: none is",
+      "seconds: a process that has not answered its /health for so long is killed and started again, a "
+      "gateway only with --management-port; 0: none is",
       &hung_after, 0, 3600);
   parser.port("worker-metrics-port", "metrics port of the scheduler; the workers' follow it, experts first",
               &metrics_port);

@@ -7,7 +7,6 @@
 #include <optional>
 #include <random>
 #include <span>
-#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -84,15 +83,8 @@ void add_model(flag_words& flags, const model_options& o, uint32_t threads, std:
       .add_number("max-model-len", o.max_model_len);
 }
 
-/// Where a gateway answers probes over plain HTTP; empty: nowhere, or at a name that would have to be looked
-/// up.
-/// @param managed  its management port's address; empty: it has none
-/// @param url      of its API
-std::string plain_http_address(const std::string& managed, const std::string& url) {
-  constexpr std::string_view plain = "http://";
-  const std::string address = !managed.empty()         ? managed
-                              : url.starts_with(plain) ? url.substr(plain.size())
-                                                       : std::string{};
+/// For probes, which look no name up; empty where the host is one.
+std::string numeric_address(const std::string& address) {
   return parse_network_address(address.substr(0, address.rfind(':'))) ? address : std::string{};
 }
 
@@ -324,7 +316,7 @@ int up_command(const std::vector<std::string>& arguments) {
     child_spec spec;
     spec.name = name;
     spec.stop_phase = phase;
-    spec.health_address = [](const std::string& line) { return ready_line(line).metrics; };
+    spec.health_address = [](const std::string& line) { return numeric_address(ready_line(line).metrics); };
     spec.argv = {(programs / program).string()};
     if (program != "troupe-scheduler") {
       spec.argv.push_back(model.model_dir);
@@ -444,7 +436,8 @@ int up_command(const std::vector<std::string>& arguments) {
         gateway.management_port == 0
             ? std::string{}
             : host_port_text(gateway.management_host, static_cast<uint16_t>(gateway.management_port + i));
-    spec.health_address = [managed](const std::string& url) { return plain_http_address(managed, url); };
+    // Not at its API, which turns away whoever comes while all connections are in use.
+    spec.health_address = [managed](const std::string&) { return numeric_address(managed); };
     spec.on_ready = [&scraped, managed,
                      name = spec.name](const std::string& url) -> std::vector<std::string> {
       const auto scheme = url.find("://");

@@ -73,10 +73,13 @@ def wait_for(what, question, patience=60):
 class Cluster:
     """A running `troupe serve` or `troupe up`; a context manager that stops it."""
 
+    tls = None  # an SSL context, where it speaks TLS
+
     def __init__(self, binaries, command, model, *flags, run_dir=None, log=None, port=None, env=None, trusted=None):
         """env: variables beside those of this process; trusted: file of the certificate that it shows, where it speaks TLS"""
         self.port = free_port() if port is None else port
-        self.tls = ssl.create_default_context(cafile=trusted) if trusted else None
+        if trusted:
+            self.tls = ssl.create_default_context(cafile=trusted)
         self.run_dir = pathlib.Path(run_dir) if run_dir else None
         argv = [str(pathlib.Path(binaries) / "troupe"), command, str(model), "--port", str(self.port), *flags]
         if self.run_dir:

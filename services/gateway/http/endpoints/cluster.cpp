@@ -1,6 +1,5 @@
 #include "services/gateway/http/endpoints/endpoint.hpp"
 
-#include <chrono>
 #include <string>
 #include <variant>
 
@@ -12,9 +11,6 @@
 namespace troupe::http {
 
 namespace {
-
-/// The scheduler answers within its own deadline; this only guards against none at all.
-constexpr auto status_deadline = std::chrono::milliseconds{8000};
 
 using status_answer = std::variant<scheduler_status, backend_error>;
 

@@ -2,6 +2,7 @@
 // says which path leads to which.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -30,6 +31,10 @@ task<void> post_completions(exchange& client, api& shared);
 task<void> post_chat_completions(exchange& client, api& shared);
 task<void> post_tokenize(exchange& client, api& shared);
 task<void> post_detokenize(exchange& client, api& shared);
+
+/// For an answer of the scheduler or the rebalancer, which have deadlines of their own: this only guards
+/// against none at all.
+inline constexpr std::chrono::milliseconds status_deadline{8000};
 
 /// JSON as bytes; what is not UTF-8 in its strings is replaced.
 std::string render(const nlohmann::ordered_json& value);

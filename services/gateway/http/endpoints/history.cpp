@@ -1,7 +1,6 @@
 #include "services/gateway/http/endpoints/endpoint.hpp"
 
 #include <charconv>
-#include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,9 +17,6 @@ namespace troupe::http {
 using openai::api_error;
 
 namespace {
-
-/// The scheduler answers within its own deadline; this only guards against none at all.
-constexpr auto status_deadline = std::chrono::milliseconds{8000};
 
 /// Windows of the history where a query names no number: some megabytes of a large model.
 constexpr uint32_t history_windows = 32;

@@ -15,9 +15,7 @@ namespace troupe::http {
 
 namespace {
 
-/// The rebalancer and the gateway's actor answer within their own deadlines; these only guard against none at
-/// all.
-constexpr auto status_deadline = std::chrono::milliseconds{8000};
+/// As `status_deadline`, for who carries a command out.
 constexpr auto command_deadline =
     defaults::placement_command + 2 * defaults::local_request + defaults::connect_timeout;
 

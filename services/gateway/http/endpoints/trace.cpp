@@ -1,6 +1,5 @@
 #include "services/gateway/http/endpoints/endpoint.hpp"
 
-#include <chrono>
 #include <variant>
 
 #include "services/gateway/http/error_status.hpp"
@@ -10,9 +9,6 @@
 namespace troupe::http {
 
 namespace {
-
-/// The scheduler answers within its own deadline; this only guards against none at all.
-constexpr auto status_deadline = std::chrono::milliseconds{8000};
 
 using trace_answer = std::variant<trace_receipt, backend_error>;
 
