@@ -4,6 +4,7 @@
 #include "services/metrics/attention_families.hpp"
 #include "services/process/cluster_process.hpp"
 #include "services/process/compute.hpp"
+#include "services/process/exit_deadline.hpp"
 #include "services/process/flag_notes.hpp"
 #include "services/process/log_options.hpp"
 #include "services/process/request_lines.hpp"
@@ -51,6 +52,7 @@ int run(const std::vector<std::string>& arguments) {
   auto scrapes = process.announce(families, probes_of(attention.pulse()));
   stop.wait();
   log.line("stopping", "");
+  exit_within(defaults::drain + exit_margin, log);
   attention.stop(defaults::drain);
   return stop_signal::exit_status();
 }

@@ -158,7 +158,7 @@ server_url parse_url(const std::string& text, const server_trust& trust) {
 }
 
 asio::awaitable<http_answer> exchange(const server_url& server, std::string method, std::string path,
-                                      std::string body, std::chrono::seconds deadline,
+                                      std::string body, std::chrono::milliseconds deadline,
                                       event_handler on_event) {
   std::string reason;
   try {

@@ -54,10 +54,10 @@ using event_handler = std::function<void(std::string data)>;
 /// line by line as it arrives.
 /// @param server  outlives the exchange; one of an https:// URL must show a certificate for its host, signed
 /// by whom it trusts
-/// @param deadline  for the whole exchange
+/// @param deadline  for all of it but the look-up of the host's name, which the system bounds
 /// @throws http_error when the connection fails, ends early or the deadline passes
 boost::asio::awaitable<http_answer> exchange(const server_url& server, std::string method, std::string path,
-                                             std::string body, std::chrono::seconds deadline,
+                                             std::string body, std::chrono::milliseconds deadline,
                                              event_handler on_event = {});
 
 } // namespace troupe

@@ -9,6 +9,7 @@
 #include "services/process/cluster_model.hpp"
 #include "services/process/cluster_process.hpp"
 #include "services/process/compute.hpp"
+#include "services/process/exit_deadline.hpp"
 #include "services/process/flag_notes.hpp"
 #include "services/process/log_options.hpp"
 #include "services/process/role_main.hpp"
@@ -79,6 +80,7 @@ int run(const std::vector<std::string>& arguments) {
   auto scrapes = process.announce(families, probes_of(expert.pulse()));
   stop.wait();
   log.line("stopping", "");
+  exit_within(defaults::drain + exit_margin, log);
   expert.stop(defaults::drain);
   return stop_signal::exit_status();
 }

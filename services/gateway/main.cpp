@@ -5,6 +5,7 @@
 #include "services/gateway/gateway_service.hpp"
 #include "services/process/cluster_entry.hpp"
 #include "services/process/cluster_process.hpp"
+#include "services/process/exit_deadline.hpp"
 #include "services/process/flag_notes.hpp"
 #include "services/process/log_options.hpp"
 #include "services/process/reload_signal.hpp"
@@ -57,6 +58,7 @@ int run(const std::vector<std::string>& arguments) {
   log.line("stopping", "serves on for " + std::to_string(lame_duck.count())
                            + " s, then running requests have " + std::to_string(options.drain_timeout)
                            + " s to end");
+  exit_within(lame_duck + std::chrono::seconds{options.drain_timeout} + exit_margin, log);
   gateway.stop(lame_duck, std::chrono::seconds{options.drain_timeout});
   return stop_signal::exit_status();
 }

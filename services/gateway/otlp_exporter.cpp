@@ -1,13 +1,12 @@
 #include "services/gateway/otlp_exporter.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <utility>
 
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
 
 #include "services/options/network_address.hpp"
 #include "services/options/option_parser.hpp"
@@ -15,9 +14,6 @@
 namespace troupe {
 
 namespace {
-
-namespace beast = boost::beast;
-namespace bhttp = beast::http;
 
 constexpr auto complaint_interval = std::chrono::seconds{10};
 constexpr auto last_patience = std::chrono::seconds{1};
@@ -41,8 +37,7 @@ otlp_exporter::otlp_exporter(const std::string& endpoint, std::string model, pro
   const std::string rest = endpoint.substr(std::string{scheme}.size());
   const auto slash = std::min(rest.find('/'), rest.size());
   const host_port server = parse_host_port(rest.substr(0, slash), "--otlp-endpoint");
-  host_ = server.host;
-  port_ = std::to_string(server.port);
+  server_ = {server.host, server.port, {}, nullptr};
   path_ = rest.size() > slash + 1 ? rest.substr(slash) : default_path;
   thread_ = std::thread([this] { run(); });
 }
@@ -105,43 +100,24 @@ void otlp_exporter::run() {
 }
 
 /// @returns what went wrong; empty: the collector has taken them
-std::string otlp_exporter::send(const std::string& body, std::chrono::milliseconds patience) const {
-  bhttp::request<bhttp::string_body> request(bhttp::verb::post, path_, 11, body);
-  request.set(bhttp::field::host, host_ + ":" + port_);
-  request.set(bhttp::field::content_type, "application/json");
-  request.set(bhttp::field::connection, "close");
-  request.prepare_payload();
-  bhttp::response_parser<bhttp::string_body> response;
-  response.body_limit(1U << 20);
+std::string otlp_exporter::send(std::string body, std::chrono::milliseconds patience) const {
   boost::asio::io_context io;
-  beast::tcp_stream stream(io);
-  beast::flat_buffer buffer;
-  boost::asio::ip::tcp::resolver resolver(io);
-  boost::system::error_code failure;
-  const auto endpoints = resolver.resolve(host_, port_, failure);
-  if (!failure) {
-    stream.expires_after(patience);
-    stream.async_connect(endpoints, [&](boost::system::error_code error, const auto&) {
-      failure = error;
-      if (error) {
-        return;
-      }
-      bhttp::async_write(stream, request, [&](boost::system::error_code write_error, size_t) {
-        failure = write_error;
-        if (write_error) {
-          return;
-        }
-        bhttp::async_read(stream, buffer, response,
-                          [&](boost::system::error_code read_error, size_t) { failure = read_error; });
-      });
-    });
-    io.run();
-  }
-  if (failure) {
-    return failure.message();
-  }
-  const auto status = response.get().result_int();
-  return status >= 200 && status < 300 ? std::string{} : "status " + std::to_string(status);
+  std::string failure;
+  boost::asio::co_spawn(io, exchange(server_, "POST", path_, std::move(body), patience),
+                        [&failure](const std::exception_ptr& thrown, const http_answer& answer) {
+                          try {
+                            if (thrown) {
+                              std::rethrow_exception(thrown);
+                            }
+                            if (answer.status < 200 || answer.status >= 300) {
+                              failure = "status " + std::to_string(answer.status);
+                            }
+                          } catch (const std::exception& error) {
+                            failure = error.what();
+                          }
+                        });
+  io.run();
+  return failure;
 }
 
 void otlp_exporter::complain(const std::string& why, uint64_t lost) {
@@ -152,8 +128,8 @@ void otlp_exporter::complain(const std::string& why, uint64_t lost) {
   }
   next_complaint_ = now + complaint_interval;
   log_.line("otlp",
-            std::to_string(untold_) + " spans for the collector at " + host_ + ":" + port_
-                + " are lost: " + why,
+            std::to_string(untold_) + " spans for the collector at "
+                + host_port_text(server_.host, server_.port) + " are lost: " + why,
             {{"spans", untold_}});
   untold_ = 0;
 }

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "services/client/http_client.hpp"
 #include "services/gateway/http/access_record.hpp"
 #include "services/gateway/otlp_spans.hpp"
 #include "services/process/process_log.hpp"
@@ -30,7 +31,8 @@ class otlp_exporter {
   /// @param endpoint  "http://HOST:PORT", with "/v1/traces" behind it or without
   /// @throws option_error naming --otlp-endpoint
   otlp_exporter(const std::string& endpoint, std::string model, process_log log);
-  /// Sends what waits, for a second at most, behind what is being sent.
+  /// Sends what waits, for a second at most, behind what is being sent. Only the look-up of a name can take
+  /// longer.
   ~otlp_exporter();
   otlp_exporter(const otlp_exporter&) = delete;
   otlp_exporter& operator=(const otlp_exporter&) = delete;
@@ -40,11 +42,10 @@ class otlp_exporter {
 
  private:
   void run();
-  std::string send(const std::string& body, std::chrono::milliseconds patience) const;
+  std::string send(std::string body, std::chrono::milliseconds patience) const;
   void complain(const std::string& why, uint64_t lost);
 
-  std::string host_;
-  std::string port_;
+  server_url server_;
   std::string path_;
   const std::string model_;
   const process_log log_;

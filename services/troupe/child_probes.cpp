@@ -12,45 +12,26 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
+
+#include "services/client/http_client.hpp"
 
 namespace troupe {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
 
 namespace {
 
 /// Why the answer is not the one of a process that works; empty: it is.
-/// @throws boost::system::system_error when there is no answer in time
-asio::awaitable<std::string> ask(const std::string& address, std::chrono::milliseconds patience) {
-  const auto colon = address.rfind(':');
-  auto host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[')
-    host = host.substr(1, host.size() - 2);
-  const asio::ip::tcp::endpoint to{asio::ip::make_address(host),
-                                   static_cast<uint16_t>(std::stoul(address.substr(colon + 1)))};
-  beast::tcp_stream stream{co_await asio::this_coro::executor};
-  stream.expires_after(patience);
-  co_await stream.async_connect(to, asio::use_awaitable);
-  beast::http::request<beast::http::empty_body> question{beast::http::verb::get, "/health", 11};
-  question.set(beast::http::field::host, "localhost"); // which every server here answers
-  question.set(beast::http::field::connection, "close");
-  co_await beast::http::async_write(stream, question, asio::use_awaitable);
-  beast::flat_buffer buffer;
-  beast::http::response_parser<beast::http::string_body> answer;
-  answer.body_limit(64 << 10);
-  co_await beast::http::async_read(stream, buffer, answer, asio::use_awaitable);
-  std::string why;
-  if (answer.get().result() != beast::http::status::ok) {
-    why = "/health is " + std::to_string(answer.get().result_int()) + ": " + answer.get().body();
-    why = why.substr(0, why.find('\n'));
+/// @throws http_error when there is no answer in time
+asio::awaitable<std::string> ask(const server_url& server, std::chrono::milliseconds patience) {
+  const auto answer = co_await exchange(server, "GET", "/health", {}, patience);
+  if (answer.status == 200) {
+    co_return std::string{};
   }
-  co_return why;
+  const std::string why = "/health is " + std::to_string(answer.status) + ": " + answer.body;
+  co_return why.substr(0, why.find('\n'));
 }
 
 } // namespace
@@ -102,6 +83,7 @@ class child_probes::asker {
 
   asio::awaitable<void> look_after(std::string name, pid_t pid, std::string address) {
     asio::steady_timer pause{io_};
+    const server_url server = parse_url("http://" + address);
     uint32_t failures = 0;
     while (true) {
       pause.expires_after(limits_.interval);
@@ -110,7 +92,7 @@ class child_probes::asker {
         co_return;
       std::string why;
       try {
-        why = co_await ask(address, limits_.patience);
+        why = co_await ask(server, limits_.patience);
       } catch (const std::exception& error) {
         why = std::string("no answer from /health: ") + error.what();
       }

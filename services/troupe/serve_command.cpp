@@ -21,6 +21,7 @@
 #include "services/metrics/state_disk_watch.hpp"
 #include "services/process/cluster_entry.hpp"
 #include "services/process/compute.hpp"
+#include "services/process/exit_deadline.hpp"
 #include "services/process/flag_notes.hpp"
 #include "services/process/log_options.hpp"
 #include "services/process/reload_signal.hpp"
@@ -144,6 +145,7 @@ int serve_command(const std::vector<std::string>& arguments) {
   const std::chrono::seconds drain{fault ? 0 : gateway_flags.drain_timeout};
   log.line("stopping", "serves on for " + std::to_string(lame_duck.count())
                            + " s, then running requests have " + std::to_string(drain.count()) + " s to end");
+  exit_within(lame_duck + drain + exit_margin, log);
   // From the edge inwards: what still runs needs everything behind it.
   // After a fault nothing that waits can end.
   gateway.stop(lame_duck, drain);
