@@ -2,7 +2,10 @@
 """Is this build as fast as another one? Both serve at the same time, and the same load goes to one and the other in turn.
 
     compare_builds.py --old OTHER/build/release --new build/release --model DIR [--command serve|up] [--rounds 16]
-                      [--prompts 256] [--concurrency 32] [--input 64] [--output 64]
+                      [--old-command serve|up] [--flags "--expert-quant int8"] [--concurrency 1,8,32] [--per-client 8]
+                      [--input 64] [--output 64]
+
+With --old-command serve --command up, and one folder for both, it tells what a split into processes costs.
 
 A machine's speed changes over seconds, so only neighbours are compared: each round loads both, in alternating order, and its
 ratio new/old is one sample. Printed: medians of tokens per second and of processor time per token (all processes of the
@@ -42,10 +45,10 @@ def processor_seconds(root):
     return sum(ticks for pid, ticks in used.items() if below(pid)) / os.sysconf("SC_CLK_TCK")
 
 
-def load_once(options, cluster, seed, out):
+def load_once(options, cluster, clients, seed, out):
     """@returns (tokens per second, processor seconds per token)"""
     before = processor_seconds(cluster.process.pid)
-    load = Load(options.new / "bin", cluster.port, out, num_prompts=options.prompts, max_concurrency=options.concurrency,
+    load = Load(options.new / "bin", cluster.port, out, num_prompts=clients * options.per_client, max_concurrency=clients,
                 random_input_len=f"{options.input}:{options.input}", random_output_len=f"{options.output}:{options.output}",
                 seed=seed)
     report = load.report(600)
@@ -67,27 +70,33 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--command", choices=("serve", "up"), default="serve")
     parser.add_argument("--rounds", type=int, default=16)
-    parser.add_argument("--prompts", type=int, default=256)
-    parser.add_argument("--concurrency", type=int, default=32)
+    parser.add_argument("--old-command", choices=("serve", "up"), help="--command, unless told otherwise")
+    parser.add_argument("--flags", default="", help="of both commands, in one word")
+    parser.add_argument("--concurrency", type=lambda text: [int(word) for word in text.split(",")], default=[32])
+    parser.add_argument("--per-client", type=int, default=8, help="requests of each client and round")
     parser.add_argument("--input", type=int, default=64)
     parser.add_argument("--output", type=int, default=64)
     options = parser.parse_args()
-    found = {name: [] for name in NAMES}
+    commands = {"old": options.old_command or options.command, "new": options.command}
+    found = {clients: {name: [] for name in NAMES} for clients in options.concurrency}
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        clusters = {name: stack.enter_context(Cluster(getattr(options, name) / "bin", options.command, options.model,
-                                                      log=folder / f"{name}.log")) for name in NAMES}
+        clusters = {name: stack.enter_context(Cluster(getattr(options, name) / "bin", commands[name], options.model,
+                                                      *options.flags.split(), log=folder / f"{name}.log")) for name in NAMES}
         for name in NAMES:
-            load_once(options, clusters[name], 0, folder / "warm-up.json")
+            load_once(options, clusters[name], max(options.concurrency), 0, folder / "warm-up.json")
         for number in range(1, options.rounds + 1):
-            for name in NAMES if number % 2 else reversed(NAMES):
-                found[name].append(load_once(options, clusters[name], number, folder / f"{name}-{number}.json"))
-    print(f"{options.command}: {options.prompts} requests of {options.input} + {options.output} tokens,"
-          f" {options.concurrency} at a time, {options.rounds} rounds")
-    for what, at, scale in (("tokens/s", 0, 1), ("processor µs/token", 1, 1e6)):
-        old, new = ([values[at] for values in found[name]] for name in NAMES)
-        print(f"{what}: old {scale * statistics.median(old):.1f}, new {scale * statistics.median(new):.1f},"
-              f" new/old {ratio_text(old, new)}")
+            for clients in options.concurrency:
+                for name in NAMES if number % 2 else reversed(NAMES):
+                    report = folder / f"{name}-{clients}-{number}.json"
+                    found[clients][name].append(load_once(options, clusters[name], clients, number, report))
+    print(f"old: {commands['old']}, new: {commands['new']}, {options.input} + {options.output} tokens, {options.per_client}"
+          f" requests of each client, {options.rounds} rounds")
+    for clients, rates in found.items():
+        for what, at, scale in (("tokens/s", 0, 1), ("processor µs/token", 1, 1e6)):
+            old, new = ([values[at] for values in rates[name]] for name in NAMES)
+            print(f"{clients} at a time, {what}: old {scale * statistics.median(old):.1f}, new"
+                  f" {scale * statistics.median(new):.1f}, new/old {ratio_text(old, new)}")
 
 
 if __name__ == "__main__":
