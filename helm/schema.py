@@ -102,7 +102,7 @@ MODEL = record(
         int4Group={"type": ["integer", "string", "null"], "pattern": "^(32|64|channel)?$"},
         denseQuant=or_none(choice("auto", "none", "int8", "int4")),
         activationQuant=or_none(choice("none", "int8")), kvCacheDtype=or_none(choice("auto", "int8")),
-        weightCoding=or_none(choice("auto", "none", "exponents")), weightsMemory=or_none(choice("mapped", "copied")),
+        weightCoding=or_none(choice("auto", "none", "exponents")), weightsMemory=or_none(choice("auto", "mapped", "copied")),
         maxModelLen=or_none(COUNT)))
 
 ROUTE = record(
@@ -112,7 +112,8 @@ ROUTE = record(
 GATEWAY = record(
     **POD, replicas=COUNT, port=PORT,
     config=record(maxConnections=or_none(SOME), templateProcesses=or_none(SOME), allowedOrigins=WORDS,
-                  trustRequestChatTemplate=FLAG), chatTemplate=TEXT,
+                  trustRequestChatTemplate=FLAG, reloadInterval=or_none(COUNT)), chatTemplate=TEXT,
+    tls=record(existingSecret=NAME_OR_NONE),
     service=record(type=choice("ClusterIP", "NodePort", "LoadBalancer"), port=PORT, nodePort=or_none(PORT),
                    annotations=TEXTS),
     ingress=record(

@@ -222,6 +222,16 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
       log.line("keys-read", std::to_string(num_names) + " names of API keys in " + options.api_key_file);
     }));
   }
+  if (options.reload_interval_s > 0) {
+    std::vector<std::filesystem::path> watched;
+    for (const auto& file :
+         {options.tls_cert_file, options.tls_key_file, options.api_key_file, options.key_limits_file}) {
+      if (!file.empty()) {
+        watched.emplace_back(file);
+      }
+    }
+    reload.watch(std::move(watched), std::chrono::seconds{options.reload_interval_s});
+  }
 }
 
 void gateway_service::join() {

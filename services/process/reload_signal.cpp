@@ -1,7 +1,11 @@
 #include "services/process/reload_signal.hpp"
 
+#include <cerrno>
 #include <exception>
 #include <utility>
+
+#include <sys/stat.h>
+#include <time.h>
 
 namespace troupe {
 
@@ -12,6 +16,27 @@ sigset_t reload_signals() {
   sigemptyset(&set);
   sigaddset(&set, SIGHUP);
   return set;
+}
+
+// Which file it is and when it was last written; empty where there is none.
+std::string stamp(const std::filesystem::path& file) {
+  struct stat found {};
+
+  if (stat(file.c_str(), &found) != 0) {
+    return {};
+  }
+  return std::to_string(found.st_dev) + ' ' + std::to_string(found.st_ino) + ' '
+         + std::to_string(found.st_size) + ' ' + std::to_string(found.st_mtim.tv_sec) + '.'
+         + std::to_string(found.st_mtim.tv_nsec);
+}
+
+// What sigtimedwait() gives once `interval` has passed: -1.
+int wait_for(const sigset_t& set, std::chrono::milliseconds interval) {
+  if (interval.count() == 0) {
+    return sigwaitinfo(&set, nullptr);
+  }
+  const timespec longest{.tv_sec = interval.count() / 1000, .tv_nsec = interval.count() % 1000 * 1000000};
+  return sigtimedwait(&set, nullptr, &longest);
 }
 
 } // namespace
@@ -43,16 +68,49 @@ void reload_signal::tell(std::function<void(bool good)> told) {
   told_ = std::move(told);
 }
 
+void reload_signal::watch(std::vector<std::filesystem::path> files, std::chrono::milliseconds interval) {
+  {
+    const std::lock_guard lock(mutex_);
+    files_ = std::move(files);
+    stamps_.clear();
+    for (const auto& file : files_) {
+      stamps_.push_back(stamp(file));
+    }
+    interval_ = files_.empty() ? std::chrono::milliseconds{0} : interval;
+  }
+  begins_to_watch_ = true;
+  pthread_kill(thread_.native_handle(), SIGHUP);
+}
+
+bool reload_signal::files_changed() {
+  const std::lock_guard lock(mutex_);
+  bool changed = false;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    auto now = stamp(files_[i]);
+    changed = changed || now != stamps_[i];
+    stamps_[i] = std::move(now);
+  }
+  return changed;
+}
+
 void reload_signal::wait_for_signals() {
-  sigset_t set = reload_signals();
+  const sigset_t set = reload_signals();
+  std::chrono::milliseconds interval{0};
   for (;;) {
-    int received = 0;
-    sigwait(&set, &received);
+    const int received = wait_for(set, interval);
     if (stopping_) {
       return;
     }
-    log_.line("reload", "SIGHUP: reading again what may change");
-    call_all();
+    if (begins_to_watch_.exchange(false)) {
+      const std::lock_guard lock(mutex_);
+      interval = interval_;
+    } else if (received == SIGHUP) {
+      log_.line("reload", "SIGHUP: reading again what may change");
+      call_all();
+    } else if (errno == EAGAIN && files_changed()) {
+      log_.line("reload", "a file has changed: reading again what may change");
+      call_all();
+    }
   }
 }
 

@@ -1,12 +1,17 @@
-// SIGHUP as the order to read again what may change while a process serves: API keys and their limits.
+// SIGHUP, or a changed file, as the order to read again what may change while a process serves: API keys and
+// their limits, certificates.
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <filesystem>
 #include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <pthread.h>
 #include <signal.h>
@@ -38,8 +43,14 @@ class reload_signal {
   /// another one replaces it. Thread-safe.
   void tell(std::function<void(bool good)> told);
 
+  /// From now on also acts as at SIGHUP when one of `files` has become another: written, replaced, removed,
+  /// or, where a link leads to it, as in a mounted Secret of Kubernetes, its link turned. Looks every
+  /// `interval`. Thread-safe; another call replaces the files.
+  void watch(std::vector<std::filesystem::path> files, std::chrono::milliseconds interval);
+
  private:
   void wait_for_signals();
+  bool files_changed();
   void call_all();
 
   process_log log_;
@@ -47,6 +58,10 @@ class reload_signal {
   std::mutex mutex_;
   std::list<std::function<void()>> callbacks_;
   std::function<void(bool good)> told_;
+  std::vector<std::filesystem::path> files_;
+  std::vector<std::string> stamps_;       ///< of files_, when they were last looked at
+  std::chrono::milliseconds interval_{0}; ///< 0: no file is watched
+  std::atomic<bool> begins_to_watch_{false};
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -410,6 +410,7 @@ int up_command(const std::vector<std::string>& arguments) {
         .add("tls-key-file", gateway.tls_key_file)
         .add("api-key-file", gateway.api_key_file)
         .add("key-limits", gateway.key_limits_file)
+        .add_number("reload-interval", gateway.reload_interval_s)
         .add("chat-template", gateway.chat_template_file)
         .add("trust-request-chat-template", gateway.trust_request_chat_template ? "true" : "false")
         .add("access-log", gateway.access_log)

@@ -125,7 +125,7 @@ class CommandLines(unittest.TestCase):
                    "--data-ports=7100-7199", "--net-devices=mlx5_0:1", "--metrics-prefix=vllm:"]
         scraped = ["--metrics-host=0.0.0.0", "--metrics-port=7080", "--net-devices=eth0"]
         self.assertEqual(args["gateway"], [
-            *model, "--management-host=0.0.0.0", "--management-port=7080", *cluster, "--host=0.0.0.0", "--port=8000", "--max-connections=4096", "--template-processes=3",
+            *model, "--management-host=0.0.0.0", "--management-port=7080", *cluster, "--host=0.0.0.0", "--port=8000", "--reload-interval=30", "--max-connections=4096", "--template-processes=3",
             "--allowed-origins=a", "--allowed-origins=b", "--trust-request-chat-template", "--net-devices=eth0"])
         self.assertEqual(args["scheduler"], [
             "--state-dir=/var/lib/troupe", "--replicas=2", "--expert-workers=3", "--max-queued-bytes=1G",
@@ -357,6 +357,23 @@ class Objects(unittest.TestCase):
                       policies["r-troupe-gateway"]["ingress"][1]["from"])
         labels = chart.of_kind(manifests, "Pod")[0]["metadata"]["labels"]
         self.assertLessEqual(own["podSelector"]["matchLabels"].items(), labels.items(), "the pod of helm test may ask")
+
+    def test_gateways_speak_tls_with_the_secret_that_is_named(self):
+        manifests = render("public", settings=['gateway.tls.existingSecret="api-example-com"', "metrics.port=7080"])
+        gateway = next(w for w in chart.workloads(manifests) if role_of(w) == "gateway")
+        container = chart.container(gateway)
+        self.assertLessEqual({"--tls-cert-file=/etc/troupe/tls/tls.crt", "--tls-key-file=/etc/troupe/tls/tls.key"},
+                             set(container["args"]))
+        self.assertIn({"name": "tls", "mountPath": "/etc/troupe/tls", "readOnly": True}, container["volumeMounts"])
+        volume = next(v for v in gateway["spec"]["template"]["spec"]["volumes"] if v["name"] == "tls")
+        self.assertEqual(volume["secret"]["secretName"], "api-example-com")
+        self.assertEqual(container["readinessProbe"]["httpGet"]["port"], "metrics", "where probes need no certificate")
+        self.assertEqual(chart.named(manifests, "Service", "r-troupe")["spec"]["ports"][0]["appProtocol"], "https")
+        for asking in chart.named(manifests, "Pod", "r-troupe-test")["spec"]["containers"]:
+            self.assertIn("--url=https://r-troupe:80", asking["command"])
+            self.assertIn("--insecure", asking["command"])
+        plain = chart.named(render("public"), "Service", "r-troupe")["spec"]["ports"][0]
+        self.assertEqual(plain["appProtocol"], "http")
 
     def test_ingress_and_routes_lead_to_the_gateways(self):
         ingress = chart.of_kind(render("public"), "Ingress")[0]["spec"]

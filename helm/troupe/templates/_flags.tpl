@@ -86,6 +86,11 @@
 {{- if include "troupe.apiKeysName" .root -}}
 {{- include "troupe.flag" (list "--api-key-file" "/etc/troupe/api-keys/keys") -}}
 {{- end -}}
+{{- if .spec.tls.existingSecret -}}
+{{- include "troupe.flag" (list "--tls-cert-file" "/etc/troupe/tls/tls.crt") -}}
+{{- include "troupe.flag" (list "--tls-key-file" "/etc/troupe/tls/tls.key") -}}
+{{- end -}}
+{{- include "troupe.flag" (list "--reload-interval" $config.reloadInterval) -}}
 {{- if .spec.chatTemplate -}}
 {{- include "troupe.flag" (list "--chat-template" "/etc/troupe/chat-template/chat_template.jinja") -}}
 {{- end -}}

@@ -178,6 +178,9 @@ spec:
 {{- if include "troupe.apiKeysName" .root }}
 - {name: api-keys, mountPath: /etc/troupe/api-keys, readOnly: true}
 {{- end }}
+{{- if .spec.tls.existingSecret }}
+- {name: tls, mountPath: /etc/troupe/tls, readOnly: true}
+{{- end }}
 {{- if .spec.chatTemplate }}
 - {name: chat-template, mountPath: /etc/troupe/chat-template, readOnly: true}
 {{- end }}
@@ -239,6 +242,13 @@ spec:
   secret:
     secretName: {{ . }}
     items: [{key: {{ $values.apiKeys.key }}, path: keys}]
+    defaultMode: 0440
+{{- end }}
+{{- with .spec.tls.existingSecret }}
+- name: tls
+  secret:
+    secretName: {{ . }}
+    items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
     defaultMode: 0440
 {{- end }}
 {{- if .spec.chatTemplate }}

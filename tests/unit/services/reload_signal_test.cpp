@@ -1,6 +1,8 @@
 #include "services/process/reload_signal.hpp"
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <stdexcept>
 #include <vector>
@@ -27,6 +29,37 @@ TEST(reload_signal_test, every_signal_calls_all_callbacks_in_order) {
   kill(getpid(), SIGHUP);
   done.get_future().wait();
   EXPECT_EQ(calls, (std::vector<int>{1, 2, 1, 2}));
+}
+
+TEST(reload_signal_test, a_changed_file_is_read_again_without_a_signal) {
+  const auto folder =
+      std::filesystem::path(testing::TempDir()) / ("reload_signal_test." + std::to_string(getpid()));
+  std::filesystem::create_directories(folder / "first");
+  std::filesystem::create_directories(folder / "second");
+  std::ofstream(folder / "first/keys") << "one";
+  std::ofstream(folder / "second/keys") << "two";
+  std::filesystem::create_directory_symlink("first", folder / "data");
+  reload_signal reload(process_log("test"));
+  std::vector<std::string> read;
+  std::promise<void> other, gone, back;
+  auto again = reload.add([&, file = folder / "data/keys"] {
+    std::string text;
+    std::ifstream(file) >> text;
+    read.push_back(text);
+    (read.size() == 1 ? other : read.size() == 2 ? gone : back).set_value();
+  });
+  reload.watch({folder / "data/keys"}, std::chrono::milliseconds{1});
+  // As Kubernetes renews a mounted Secret: the name leads to another folder.
+  std::filesystem::create_directory_symlink("second", folder / "next");
+  std::filesystem::rename(folder / "next", folder / "data");
+  other.get_future().wait();
+  std::filesystem::remove(folder / "second/keys");
+  gone.get_future().wait();
+  std::ofstream(folder / "new") << "three";
+  std::filesystem::rename(folder / "new", folder / "second/keys");
+  back.get_future().wait();
+  EXPECT_EQ(read, (std::vector<std::string>{"two", "", "three"}));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(reload_signal_test, what_one_callback_throws_keeps_nothing_from_the_next) {
