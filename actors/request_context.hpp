@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include <caf/meta/type_name.hpp>
+#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -17,7 +17,7 @@ struct request_context {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, request_context& x) {
-  return f(caf::meta::type_name("request_context"), x.id, x.traceparent);
+  return extensible(f, "request_context", x.id, x.traceparent);
 }
 
 /// Something that happened to a request, for a log.

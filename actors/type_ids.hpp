@@ -1,5 +1,6 @@
-// The type ids and atoms of all messages between actors. Ids travel on the wire, and follow the order here:
-// whoever changes it raises wire::protocol_version.
+// The types and atoms of all messages between actors. Names and atoms travel on the wire, ids do not: a kind
+// of message may be added anywhere, and one that is renamed is another kind. message_kinds.hpp has their
+// versions.
 #pragma once
 
 #include <caf/actor_system_config.hpp>

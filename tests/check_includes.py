@@ -18,6 +18,8 @@ import sys
 # Folder -> folders, or single files, that it may include (itself always). "actors/" with a slash is actors and all folders below it. The
 # longest folder whose path a file starts with is the file's own.
 EVERYTHING = ["services/", "actors/", "kernels/", "load"]
+# How messages lie on the wire, for those who define some.
+LAYOUT = "actors/transport/wire/extensible.hpp"
 ALLOWED = {
     # The transport knows bytes and peers, not models: what bytes mean, connections to peers, then CAF's actors.
     "actors/transport/wire": [],
@@ -26,15 +28,15 @@ ALLOWED = {
     "actors/transport": ["actors/transport/"],
     "actors/engine": ["actors", "actors/timeline", "actors/transport/", "kernels/"],  # engines know no actors, so no cluster either
     "actors/timeline": ["actors"],  # what happens when; knows nobody
-    "actors/cluster": ["actors", "actors/timeline"],
+    "actors/cluster": ["actors", "actors/timeline", LAYOUT],
     "actors/planner": ["actors/ids.hpp", "actors/expert_target.hpp"],  # pure: histories and hosts in, placements out
-    "actors/scheduler": ["actors", "actors/timeline", "actors/cluster", "actors/planner"],
-    "actors/history": ["actors", "actors/cluster"],
-    "actors/rebalancer": ["actors", "actors/cluster", "actors/planner", "actors/history/activation_window.hpp"],
+    "actors/scheduler": ["actors", "actors/timeline", "actors/cluster", "actors/planner", LAYOUT],
+    "actors/history": ["actors", "actors/cluster", LAYOUT],
+    "actors/rebalancer": ["actors", "actors/cluster", "actors/planner", "actors/history/activation_window.hpp", LAYOUT],
     "actors/gateway": ["actors", "actors/timeline", "actors/cluster"],
     "actors/attention": ["actors", "actors/timeline", "actors/cluster", "actors/engine", "actors/transport/"],
     "actors/expert": ["actors", "actors/timeline", "actors/cluster", "actors/engine", "actors/transport/"],
-    "actors": [],
+    "actors": [LAYOUT, "actors/transport/wire/message_kind.hpp"],
     "kernels/cuda": ["kernels"],
     "kernels/model": ["kernels"],
     "kernels/model/cuda": ["kernels", "kernels/model", "kernels/cuda"],

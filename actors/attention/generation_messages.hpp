@@ -12,6 +12,7 @@
 #include "actors/exact_float.hpp"
 #include "actors/ids.hpp"
 #include "actors/request_context.hpp"
+#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -100,16 +101,16 @@ typename Inspector::result_type inspect(Inspector& f, biased_token& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, sampling_params& x) {
-  return f(caf::meta::type_name("sampling_params"), exact_float{x.temperature}, x.top_k, exact_float{x.top_p},
-           exact_float{x.min_p}, exact_float{x.repetition_penalty}, exact_float{x.presence_penalty},
-           exact_float{x.frequency_penalty}, x.seed, x.max_tokens, x.min_tokens, x.num_logprobs,
-           x.prompt_logprobs, x.stop_token_ids, x.logit_bias, x.allowed_token_ids, x.bad_words);
+  return extensible(f, "sampling_params", exact_float{x.temperature}, x.top_k, exact_float{x.top_p},
+                    exact_float{x.min_p}, exact_float{x.repetition_penalty}, exact_float{x.presence_penalty},
+                    exact_float{x.frequency_penalty}, x.seed, x.max_tokens, x.min_tokens, x.num_logprobs,
+                    x.prompt_logprobs, x.stop_token_ids, x.logit_bias, x.allowed_token_ids, x.bad_words);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, generation_request& x) {
-  return f(caf::meta::type_name("generation_request"), x.id, x.attempt, x.priority, x.prompt, x.emitted,
-           x.sampling, x.context);
+  return extensible(f, "generation_request", x.id, x.attempt, x.priority, x.prompt, x.emitted, x.sampling,
+                    x.context);
 }
 
 template <class Inspector>
@@ -124,8 +125,7 @@ typename Inspector::result_type inspect(Inspector& f, generated_token& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, token_update& x) {
-  return f(caf::meta::type_name("token_update"), x.id, x.attempt, x.first_index, x.tokens, x.prompt_logprobs,
-           x.finish);
+  return extensible(f, "token_update", x.id, x.attempt, x.first_index, x.tokens, x.prompt_logprobs, x.finish);
 }
 
 /// A sequence that its attention worker cannot run (any more); worker to session.
@@ -139,7 +139,7 @@ struct sequence_failed {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, sequence_failed& x) {
-  return f(caf::meta::type_name("sequence_failed"), x.id, x.attempt, x.code, x.text);
+  return extensible(f, "sequence_failed", x.id, x.attempt, x.code, x.text);
 }
 
 } // namespace troupe

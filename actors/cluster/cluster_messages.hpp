@@ -11,6 +11,7 @@
 #include <caf/meta/type_name.hpp>
 
 #include "actors/ids.hpp"
+#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -180,17 +181,17 @@ struct lease_renewal {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, worker_address& x) {
-  return f(caf::meta::type_name("worker_address"), x.id, x.role, x.name, x.endpoint);
+  return extensible(f, "worker_address", x.id, x.role, x.name, x.endpoint);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, engine_progress& x) {
-  return f(caf::meta::type_name("engine_progress"), x.steps, x.oldest_step_ms, x.step_limit_ms);
+  return extensible(f, "engine_progress", x.steps, x.oldest_step_ms, x.step_limit_ms);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, expert_work& x) {
-  return f(caf::meta::type_name("expert_work"), x.busy_ns, x.runs, x.rows);
+  return extensible(f, "expert_work", x.busy_ns, x.runs, x.rows);
 }
 
 template <class Inspector>
@@ -205,9 +206,9 @@ typename Inspector::result_type inspect(Inspector& f, held_place& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, worker_hello& x) {
-  return f(caf::meta::type_name("worker_hello"), x.address, x.fingerprint, x.numerics_class, x.term,
-           x.layer_experts, x.max_num_seqs, x.kv_capacity_tokens, x.max_model_len, x.running,
-           x.expert_memory_bytes, x.expert_bytes, x.hosted, x.weights, x.engine, x.places);
+  return extensible(f, "worker_hello", x.address, x.fingerprint, x.numerics_class, x.term, x.layer_experts,
+                    x.max_num_seqs, x.kv_capacity_tokens, x.max_model_len, x.running, x.expert_memory_bytes,
+                    x.expert_bytes, x.hosted, x.weights, x.engine, x.places);
 }
 
 template <class Inspector>
@@ -239,28 +240,28 @@ typename Inspector::result_type inspect(Inspector& f, placement& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, cluster_view& x) {
-  return f(caf::meta::type_name("cluster_view"), x.experts, x.workers, x.ready, x.max_model_len);
+  return extensible(f, "cluster_view", x.experts, x.workers, x.ready, x.max_model_len);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, weight_source& x) {
-  return f(caf::meta::type_name("weight_source"), x.worker, x.experts);
+  return extensible(f, "weight_source", x.worker, x.experts);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, host_order& x) {
-  return f(caf::meta::type_name("host_order"), x.term, x.order, x.experts, x.sources);
+  return extensible(f, "host_order", x.term, x.order, x.experts, x.sources);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, host_report& x) {
-  return f(caf::meta::type_name("host_report"), x.term, x.order, x.hosted, x.error);
+  return extensible(f, "host_report", x.term, x.order, x.hosted, x.error);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, lease_renewal& x) {
-  return f(caf::meta::type_name("lease_renewal"), x.id, x.term, x.epoch, x.running, x.waiting,
-           x.kv_tokens_used, x.engine, x.at_experts, x.complaints, x.work);
+  return extensible(f, "lease_renewal", x.id, x.term, x.epoch, x.running, x.waiting, x.kv_tokens_used,
+                    x.engine, x.at_experts, x.complaints, x.work);
 }
 
 } // namespace troupe

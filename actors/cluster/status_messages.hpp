@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <caf/meta/type_name.hpp>
-
 #include "actors/cluster/cluster_messages.hpp"
+#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -57,25 +56,25 @@ struct scheduler_status {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, expert_host_status& x) {
-  return f(caf::meta::type_name("expert_host_status"), x.hosted, x.queued_rows, x.batches, x.steps, x.rows);
+  return extensible(f, "expert_host_status", x.hosted, x.queued_rows, x.batches, x.steps, x.rows);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, attention_status& x) {
-  return f(caf::meta::type_name("attention_status"), x.running, x.waiting, x.kv_blocks, x.kv_blocks_used,
-           x.preemptions, x.iterations, x.expert_retries, x.placement_epoch);
+  return extensible(f, "attention_status", x.running, x.waiting, x.kv_blocks, x.kv_blocks_used, x.preemptions,
+                    x.iterations, x.expert_retries, x.placement_epoch);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, worker_status& x) {
-  return f(caf::meta::type_name("worker_status"), x.address, x.load, x.lease_age_ms, x.hosted,
-           x.numerics_class, x.max_num_seqs, x.kv_capacity_tokens, x.max_model_len);
+  return extensible(f, "worker_status", x.address, x.load, x.lease_age_ms, x.hosted, x.numerics_class,
+                    x.max_num_seqs, x.kv_capacity_tokens, x.max_model_len);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, scheduler_status& x) {
-  return f(caf::meta::type_name("scheduler_status"), x.term, x.ready, x.fingerprint, x.experts, x.workers,
-           x.queued, x.assigned);
+  return extensible(f, "scheduler_status", x.term, x.ready, x.fingerprint, x.experts, x.workers, x.queued,
+                    x.assigned);
 }
 
 } // namespace troupe

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <caf/meta/type_name.hpp>
+#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -29,17 +29,17 @@ struct trace_receipt {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, trace_command& x) {
-  return f(caf::meta::type_name("trace_command"), x.share_ppm);
+  return extensible(f, "trace_command", x.share_ppm);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, trace_answer& x) {
-  return f(caf::meta::type_name("trace_answer"), x.name, x.error);
+  return extensible(f, "trace_answer", x.name, x.error);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, trace_receipt& x) {
-  return f(caf::meta::type_name("trace_receipt"), x.processes);
+  return extensible(f, "trace_receipt", x.processes);
 }
 
 } // namespace troupe

@@ -10,6 +10,7 @@
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/encoded_once.hpp"
 #include "actors/ids.hpp"
+#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -57,13 +58,13 @@ typename Inspector::result_type inspect(Inspector& f, changed_layer& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, view_change& x) {
-  return f(caf::meta::type_name("view_change"), x.term, x.from_epoch, x.epoch, x.num_layers, x.layers,
-           x.joined, x.left, x.ready, x.max_model_len);
+  return extensible(f, "view_change", x.term, x.from_epoch, x.epoch, x.num_layers, x.layers, x.joined, x.left,
+                    x.ready, x.max_model_len);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, worker_welcome& x) {
-  return f(caf::meta::type_name("worker_welcome"), x.term, x.fingerprint, x.view);
+  return extensible(f, "worker_welcome", x.term, x.fingerprint, x.view);
 }
 
 } // namespace troupe

@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <caf/meta/type_name.hpp>
-
 #include "actors/ids.hpp"
+#include "actors/transport/wire/extensible.hpp"
 #include "actors/transport/wire/payload.hpp"
 
 namespace troupe {
@@ -48,14 +47,14 @@ struct expert_result {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, expert_batch& x) {
-  return f(caf::meta::type_name("expert_batch"), x.batch, x.micro_batch, x.layer, x.layer_version, x.num_rows,
-           x.experts, x.offsets, x.rows, x.activations, x.flow);
+  return extensible(f, "expert_batch", x.batch, x.micro_batch, x.layer, x.layer_version, x.num_rows,
+                    x.experts, x.offsets, x.rows, x.activations, x.flow);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, expert_result& x) {
-  return f(caf::meta::type_name("expert_result"), x.batch, x.outputs, x.queue_ns, x.compute_ns, x.queued_rows,
-           x.received_ns, x.answered_ns);
+  return extensible(f, "expert_result", x.batch, x.outputs, x.queue_ns, x.compute_ns, x.queued_rows,
+                    x.received_ns, x.answered_ns);
 }
 
 } // namespace troupe

@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include <caf/meta/type_name.hpp>
-
 #include "actors/ids.hpp"
+#include "actors/transport/wire/extensible.hpp"
 #include "actors/transport/wire/payload.hpp"
 
 namespace troupe {
@@ -35,13 +34,13 @@ struct weights_chunk {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, weights_read& x) {
-  return f(caf::meta::type_name("weights_read"), x.reader, x.fetch, x.fingerprint, x.numerics_class, x.expert,
-           x.offset, x.max_bytes);
+  return extensible(f, "weights_read", x.reader, x.fetch, x.fingerprint, x.numerics_class, x.expert, x.offset,
+                    x.max_bytes);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, weights_chunk& x) {
-  return f(caf::meta::type_name("weights_chunk"), x.layout, x.num_bytes, x.checksum, x.offset, x.bytes);
+  return extensible(f, "weights_chunk", x.layout, x.num_bytes, x.checksum, x.offset, x.bytes);
 }
 
 } // namespace troupe

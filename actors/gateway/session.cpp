@@ -43,6 +43,7 @@ struct session_state {
   uint32_t most_running = 0;     ///< choices that have a place there at the same time
   uint32_t next_choice = 0;      ///< this one and those behind it are not there yet
   std::vector<worker_id> avoid;
+  std::string numerics;    ///< in which the tokens so far were computed
   std::string worker_name; ///< of `worker`
   std::string lost_worker; ///< the one that failed it last, until it has another one
   std::string lost_why;
@@ -195,6 +196,20 @@ void told_of_place(pointer self) {
   state.lost_why.clear();
 }
 
+/// True when the answer so far goes on with the same numbers at `place`. Otherwise the request has failed.
+bool goes_on_at(pointer self, const assignment& place) {
+  auto& state = self->state;
+  if (!state.numerics.empty() && !place.numerics.empty() && state.numerics != place.numerics
+      && tokens_so_far(state) > 0) {
+    fail(self, make_error(ec::incompatible,
+                          "the workers have been replaced by others that compute differently ("
+                              + place.numerics + ", not " + state.numerics + "): send the request again"));
+    return false;
+  }
+  state.numerics = place.numerics;
+  return true;
+}
+
 void resolve(pointer self, const assignment& place) {
   auto& state = self->state;
   const auto& worker = place.worker;
@@ -271,7 +286,8 @@ void ask_for_place(pointer self) {
               return;
             if (self->state.trace != 0)
               trace_admission(self, begin_ns);
-            resolve(self, place);
+            if (goes_on_at(self, place))
+              resolve(self, place);
           },
           [self, attempt](const caf::error& error) {
             if (attempt != self->state.attempt || self->state.now != phase::admitting)

@@ -11,6 +11,7 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/error.hpp"
+#include "actors/file_format.hpp"
 #include "actors/history/history_writer.hpp"
 
 namespace troupe {
@@ -184,6 +185,8 @@ std::optional<beginning> load(const history_config& config, const history_store&
     auto saved = stored->counted;
     return beginning{activation_history{config.limits, std::move(*stored)}, std::move(saved), store.path(),
                      true};
+  } catch (const later_format& refused) {
+    throw later_format("'" + store.path() + "' cannot be used: " + refused.what());
   } catch (const std::runtime_error& flaw) {
     store.set_aside();
     tell(config, "history-damaged",

@@ -7,10 +7,9 @@
 #include <type_traits>
 #include <vector>
 
-#include <caf/meta/type_name.hpp>
-
 #include "actors/history/activation_window.hpp"
 #include "actors/ids.hpp"
+#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -57,18 +56,17 @@ struct history_snapshot {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, activation_report& x) {
-  return f(caf::meta::type_name("activation_report"), x.worker, x.fingerprint, x.layer_experts, x.first,
-           x.windows);
+  return extensible(f, "activation_report", x.worker, x.fingerprint, x.layer_experts, x.first, x.windows);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, activation_receipt& x) {
-  return f(caf::meta::type_name("activation_receipt"), x.taken, x.saved);
+  return extensible(f, "activation_receipt", x.taken, x.saved);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, history_window& x) {
-  return f(caf::meta::type_name("history_window"), x.worker, x.sequence, x.at_ms, x.encoded);
+  return extensible(f, "history_window", x.worker, x.sequence, x.at_ms, x.encoded);
 }
 
 /// `decayed` travels as the bits of its numbers; exact_float.hpp says why.
@@ -81,8 +79,8 @@ typename Inspector::result_type inspect(Inspector& f, history_snapshot& x) {
       of_layer.push_back(std::bit_cast<uint64_t>(rows));
   }
   auto give = [&] {
-    return f(caf::meta::type_name("history_snapshot"), x.fingerprint, x.layer_experts, x.half_life_ms,
-             x.age_ms, x.tokens, x.rows, bits, x.windows);
+    return extensible(f, "history_snapshot", x.fingerprint, x.layer_experts, x.half_life_ms, x.age_ms,
+                      x.tokens, x.rows, bits, x.windows);
   };
   if constexpr (std::is_void_v<typename Inspector::result_type>) {
     give(); // for people's eyes

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/durable_file.hpp"
+#include "actors/file_format.hpp"
 
 namespace troupe {
 
@@ -150,6 +151,7 @@ std::optional<stored_history> history_store::load() const {
   const auto content = read_file(path_);
   if (!content)
     return std::nullopt;
+  refuse_later_format(*content, "troupe-history", 2);
   return parse_stored_history(*content);
 }
 

@@ -26,7 +26,8 @@ class history_store {
   const std::string& path() const { return path_; }
 
   /// @returns nothing when there is no such file
-  /// @errors throws `std::runtime_error` for one that cannot be used
+  /// @errors throws `std::runtime_error` for one that cannot be used, `later_format` for one of a later
+  /// version
   std::optional<stored_history> load() const;
 
   /// @errors throws `std::runtime_error`

@@ -7,6 +7,7 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/defaults.hpp"
+#include "actors/file_format.hpp"
 #include "actors/rebalancer/rebalancer_metrics.hpp"
 #include "actors/rebalancer/rebalancer_state.hpp"
 
@@ -44,6 +45,8 @@ rebalancer_actor spawn_rebalancer(caf::actor_system& system, fleet_actor fleet, 
     store.emplace(config.state_dir);
     try {
       orders = store->load().value_or(standing_orders{});
+    } catch (const later_format&) {
+      throw;
     } catch (const std::runtime_error& damage) {
       if (config.metrics)
         config.metrics->on_event("orders-damaged", std::string{damage.what()}

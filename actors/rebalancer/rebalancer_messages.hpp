@@ -8,6 +8,7 @@
 #include <caf/meta/type_name.hpp>
 
 #include "actors/ids.hpp"
+#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -109,12 +110,12 @@ typename Inspector::result_type inspect(Inspector& f, named_hosts& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, placement_command& x) {
-  return f(caf::meta::type_name("placement_command"), x.action, x.dry_run, x.experts, x.worker, x.replicas);
+  return extensible(f, "placement_command", x.action, x.dry_run, x.experts, x.worker, x.replicas);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, predicted_step& x) {
-  return f(caf::meta::type_name("predicted_step"), x.step_ns, x.busiest_ns, x.messages_ppm, x.max_share_ppm);
+  return extensible(f, "predicted_step", x.step_ns, x.busiest_ns, x.messages_ppm, x.max_share_ppm);
 }
 
 template <class Inspector>
@@ -124,20 +125,18 @@ typename Inspector::result_type inspect(Inspector& f, expert_change& x) {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, placement_change& x) {
-  return f(caf::meta::type_name("placement_change"), x.id, x.reason, x.moves, x.bytes, x.before, x.after,
-           x.experts);
+  return extensible(f, "placement_change", x.id, x.reason, x.moves, x.bytes, x.before, x.after, x.experts);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, change_progress_status& x) {
-  return f(caf::meta::type_name("change_progress_status"), x.change, x.done, x.given_up, x.left,
-           x.elapsed_ms);
+  return extensible(f, "change_progress_status", x.change, x.done, x.given_up, x.left, x.elapsed_ms);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, rebalancer_status& x) {
-  return f(caf::meta::type_name("rebalancer_status"), x.mode, x.changes, x.pins, x.replicas, x.drained,
-           x.imbalance_ppm, x.gain_of_one_more_ppm, x.waste_of_one_ppm);
+  return extensible(f, "rebalancer_status", x.mode, x.changes, x.pins, x.replicas, x.drained, x.imbalance_ppm,
+                    x.gain_of_one_more_ppm, x.waste_of_one_ppm);
 }
 
 } // namespace troupe

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "actors/durable_file.hpp"
+#include "actors/file_format.hpp"
 
 namespace troupe {
 
@@ -286,7 +287,10 @@ std::optional<standing_orders> standing_orders_store::load() const {
   if (!content)
     return std::nullopt;
   try {
+    refuse_later_format(*content, "troupe-standing-orders", 1);
     return parse_standing_orders(*content);
+  } catch (const later_format& refused) {
+    throw later_format("'" + path_ + "' cannot be used: " + refused.what());
   } catch (const std::runtime_error& flaw) {
     throw std::runtime_error(path_ + ": " + flaw.what());
   }

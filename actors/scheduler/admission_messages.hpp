@@ -6,11 +6,10 @@
 #include <string>
 #include <vector>
 
-#include <caf/meta/type_name.hpp>
-
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/ids.hpp"
 #include "actors/request_context.hpp"
+#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -62,19 +61,22 @@ struct assignment {
   worker_address worker;    ///< an attention worker
   uint32_t num_choices = 1; ///< that may run there at the same time
   uint64_t kv_tokens = 0;   ///< that are set aside for them together
+  /// The numerics classes of attention and expert workers, one after the other: an answer that has begun goes
+  /// on in the same ones only. Empty: in any.
+  std::string numerics{};
   bool operator==(const assignment&) const = default;
 };
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, admission_request& x) {
-  return f(caf::meta::type_name("admission_request"), x.id, x.prompt_tokens, x.max_new_tokens,
-           x.min_new_tokens, x.num_choices, x.priority, x.deadline_ms, x.attempt, x.follows, x.avoid,
-           x.gateway, x.tenant, x.weight, x.context);
+  return extensible(f, "admission_request", x.id, x.prompt_tokens, x.max_new_tokens, x.min_new_tokens,
+                    x.num_choices, x.priority, x.deadline_ms, x.attempt, x.follows, x.avoid, x.gateway,
+                    x.tenant, x.weight, x.context);
 }
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, assignment& x) {
-  return f(caf::meta::type_name("assignment"), x.id, x.worker, x.num_choices, x.kv_tokens);
+  return extensible(f, "assignment", x.id, x.worker, x.num_choices, x.kv_tokens, x.numerics);
 }
 
 } // namespace troupe

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/durable_file.hpp"
+#include "actors/file_format.hpp"
 
 namespace troupe {
 
@@ -17,7 +18,8 @@ namespace {
 constexpr auto term_file = "term";
 constexpr auto placement_file = "placement";
 constexpr auto term_magic = "troupe-term 1";
-constexpr auto placement_magic = "troupe-placement 2";
+constexpr auto placement_magic =
+    "troupe-placement 2"; // lines behind the layers may be added without another number
 
 /// Bounds on what a file may claim, so that a damaged count cannot exhaust memory before the checksum is seen
 /// (it is checked first; this is the second line).
@@ -182,8 +184,13 @@ cluster_store::recovered cluster_store::load() const {
     auto path = directory_ + "/" + name;
     remove_unfinished(path);
     try {
-      if (auto text = read_file(path))
+      if (auto text = read_file(path)) {
+        refuse_later_format(*text, "troupe-term", 1);
+        refuse_later_format(*text, "troupe-placement", 2);
         parse(*text);
+      }
+    } catch (const later_format& refused) {
+      throw later_format("'" + path + "' cannot be used: " + refused.what());
     } catch (const std::exception& failure) {
       result.problems.push_back("the stored " + std::string(name) + " '" + path
                                 + "' is not used: " + failure.what());

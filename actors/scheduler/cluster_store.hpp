@@ -40,6 +40,7 @@ class cluster_store {
   };
 
   /// Reads what is there. A damaged file is a problem that is told, not an error.
+  /// @errors throws `later_format` for a file of a later version of the program
   recovered load() const;
 
   /// @errors throws `std::runtime_error`

@@ -20,6 +20,15 @@ std::string list(const std::vector<uint32_t>& numbers) {
   return result + "]";
 }
 
+/// The arithmetic revision at the end of a numerics class, "r1"; empty where it has none.
+std::string revision_of(const std::string& numerics_class) {
+  const auto last = numerics_class.rfind("/r");
+  if (last == std::string::npos
+      || numerics_class.find_first_not_of("0123456789", last + 2) != std::string::npos)
+    return {};
+  return numerics_class.substr(last + 1);
+}
+
 } // namespace
 
 bool member_table::has_model() const {
@@ -54,6 +63,15 @@ caf::error member_table::check(const worker_hello& hello) const {
     return make_error(ec::incompatible, quoted(name) + " has the numerics class "
                                             + quoted(hello.numerics_class) + ", the " + to_string(role)
                                             + " workers of the cluster have " + quoted(shared_class));
+  // Otherwise a request that runs would go on with other numbers once all workers of one role are new.
+  const auto other = role == worker_role::expert ? worker_role::attention : worker_role::expert;
+  const auto own_revision = revision_of(hello.numerics_class);
+  const auto other_revision = revision_of(identity_.numerics_class(other));
+  if (has_role(other) && own_revision != other_revision && !allow_inexact_)
+    return make_error(ec::incompatible, quoted(name) + " has the arithmetic revision " + quoted(own_revision)
+                                            + ", the " + to_string(other) + " workers of the cluster have "
+                                            + quoted(other_revision)
+                                            + ": run the new version as a second cluster");
   if (!hello.layer_experts.empty() && !identity_.layer_experts.empty()
       && hello.layer_experts != identity_.layer_experts)
     return make_error(ec::incompatible, quoted(name) + " has " + list(hello.layer_experts)

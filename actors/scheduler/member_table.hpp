@@ -34,9 +34,16 @@ class member_table {
 
   const model_identity& identity() const { return identity_; }
 
+  /// The numerics classes in which a request that is placed now is computed: `assignment::numerics`. Empty
+  /// where workers of different ones may replace one another.
+  std::string numerics() const {
+    return allow_inexact_ ? std::string{} : identity_.attention_class + " " + identity_.expert_class;
+  }
+
   /// May this worker join? The error names both sides: ec::incompatible for another fingerprint or layer
-  /// graph, another numerics class than the workers of its role (unless inexact replicas are allowed), or for
-  /// a hello that cannot be; ec::not_ready while a live worker elsewhere has the same name.
+  /// graph, another numerics class than the workers of its role or another arithmetic revision than those of
+  /// the other one (unless inexact replicas are allowed), or for a hello that cannot be; ec::not_ready while
+  /// a live worker elsewhere has the same name.
   caf::error check(const worker_hello& hello) const;
 
   /// Adds or renews a worker that has passed `check`; whoever had its name before has been removed.

@@ -435,7 +435,7 @@ void scheduler_state::place_requests() {
     if (timeline::is_on())
       trace_place(id, worker, waited);
     auto found = waiting_.find(id);
-    found->second.deliver(assignment{id, address, num_choices, kv_tokens});
+    found->second.deliver(assignment{id, address, num_choices, kv_tokens, members_.numerics()});
     waiting_.erase(found);
   }
 }

@@ -31,6 +31,8 @@ const char* describe(transport_error code) {
     return "cannot connect";
   case transport_error::no_such_service:
     return "no such service";
+  case transport_error::unknown_kind:
+    return "the peer is of another version and does not know this kind of message";
   }
   return "unknown transport error";
 }
@@ -157,6 +159,8 @@ transport_stats transport::stats() const {
   result.bytes_under_way = level.bytes_under_way;
   result.peers = level.peers;
   result.slowest_round_trip = level.slowest_round_trip;
+  result.messages_withheld = core_->messages_withheld();
+  result.messages_unknown = core_->messages_unknown();
   result.requests_pending = core_->requests_pending();
   return result;
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <caf/actor_cast.hpp>
 #include <caf/fwd.hpp>
@@ -16,6 +17,7 @@
 #include <caf/typed_actor.hpp>
 
 #include "actors/transport/fabric/ucx_repairs.hpp"
+#include "actors/transport/wire/message_kind.hpp"
 #include "actors/transport/wire/payload.hpp"
 
 namespace troupe {
@@ -32,6 +34,9 @@ struct transport_options {
   std::string secret;
   /// Fingerprint of the model served; empty (gateway, scheduler) goes with any.
   std::string fingerprint;
+  /// The kinds of messages that this process knows, for peers of other versions; empty: peers are not told,
+  /// and every kind is sent to them.
+  std::vector<wire::message_kind> kinds;
   /// UCX data ports "LO-HI" (UCX_TCP_PORT_RANGE), empty: ephemeral.
   std::string data_ports;
   /// UCX network devices (UCX_NET_DEVICES), empty: UCX chooses.
@@ -82,6 +87,8 @@ enum class transport_error : std::uint8_t {
   cannot_connect,
   /// The peer has published no actor under this name.
   no_such_service,
+  /// Peers of two versions of the program: the receiver does not know this kind of message, or its layout.
+  unknown_kind,
 };
 
 caf::error make_error(transport_error code, const std::string& context = {});
@@ -113,6 +120,10 @@ struct transport_stats {
   /// Times the progress thread went to sleep.
   std::uint64_t wake_ups = 0;
   std::uint64_t peers_lost = 0;
+  /// Messages that were not sent, since the peer's version does not know their kind.
+  std::uint64_t messages_withheld = 0;
+  /// Messages that came and were dropped, since this version does not know their kind.
+  std::uint64_t messages_unknown = 0;
   /// Gauge: bytes sent and not acknowledged, over all peers.
   std::uint64_t bytes_under_way = 0;
   /// Gauge: requests to peers that wait for an answer.

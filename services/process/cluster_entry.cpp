@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include "actors/message_kinds.hpp"
 #include "services/options/private_file.hpp"
 
 namespace troupe {
@@ -59,6 +60,7 @@ transport_options make_transport_options(const cluster_options& options, const s
   result.advertise = options.advertise;
   result.secret = read_secret(options.secret_file);
   result.fingerprint = fingerprint;
+  result.kinds = message_kinds();
   result.data_ports = options.data_ports;
   result.net_devices = options.net_devices;
   if (result.net_devices.empty()

@@ -10,6 +10,8 @@ void show_transport(metrics::registry& families, const transport& peers, uint64_
   auto& refused = families.counter("transport_messages_refused_total");
   auto& stray = families.counter("transport_stray_messages_total");
   auto& lost = families.counter("transport_peers_lost_total");
+  auto& withheld = families.counter("transport_messages_withheld_total");
+  auto& unknown = families.counter("transport_messages_unknown_total");
   auto& wake_ups = families.counter("transport_wake_ups_total");
   auto& connected = families.gauge("transport_peers");
   auto& unacknowledged = families.gauge("transport_unacknowledged_bytes");
@@ -25,6 +27,8 @@ void show_transport(metrics::registry& families, const transport& peers, uint64_
     metrics::raise_to(refused, static_cast<double>(now.frames_refused));
     metrics::raise_to(stray, static_cast<double>(now.stray_frames));
     metrics::raise_to(lost, static_cast<double>(now.peers_lost));
+    metrics::raise_to(withheld, static_cast<double>(now.messages_withheld));
+    metrics::raise_to(unknown, static_cast<double>(now.messages_unknown));
     metrics::raise_to(wake_ups, static_cast<double>(now.wake_ups));
     connected.Set(static_cast<double>(now.peers));
     unacknowledged.Set(static_cast<double>(now.bytes_under_way));

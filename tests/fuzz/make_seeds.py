@@ -2,7 +2,7 @@
 """Writes the seeds of the frame, handshake, HTTP, history, text, template and packed-file fuzzers into tests/fuzz/corpus: well-formed inputs to start from.
 
 The message contents are the agreed layouts of tests/unit/actors/message_layouts.txt, and records have the protocol version of
-actors/transport/wire/record.hpp, so run this again when one of them changes.
+actors/transport/wire/protocol_version.cpp, so run this again when one of them changes.
 """
 import json
 import pathlib
@@ -12,8 +12,8 @@ import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
 LAYOUTS = HERE.parent / "unit" / "actors" / "message_layouts.txt"
-RECORD = HERE.parent.parent / "actors" / "transport" / "wire" / "record.hpp"
-PROTOCOL_VERSION = int(re.search(r"protocol_version = (\d+);", RECORD.read_text())[1])
+VERSIONS = HERE.parent.parent / "actors" / "transport" / "wire" / "protocol_version.cpp"
+PROTOCOL_VERSION = int(re.search(r"#else\s+return \{\d+, (\d+)\}", VERSIONS.read_text())[1])
 # What the layouts hold as their payload: in a frame it stands in the data part.
 PAYLOAD = bytes(value * 7 % 256 for value in range(24))
 
@@ -37,12 +37,25 @@ def caf_message(types_and_values):
     return b"\0" + b"\0\0" + bytes([len(name)]) + name + b"".join(value for _, value in types_and_values)
 
 
+def layout(text):
+    """The bytes of a layout, in which parentheses stand for the length of what is between them, in 4 bytes."""
+    open_structures = [b""]
+    for part in re.findall(r"[()]|[0-9a-f]+", text):
+        if part == "(":
+            open_structures.append(b"")
+        elif part == ")":
+            inner = open_structures.pop()
+            open_structures[-1] += struct.pack(">I", len(inner)) + inner
+        else:
+            open_structures[-1] += bytes.fromhex(part)
+    return open_structures[0]
+
+
 def frames():
-    for line in LAYOUTS.read_text().splitlines():
-        name, text = line.split()
-        value = bytes.fromhex(text)
-        inline = PAYLOAD in value
-        content = caf_message([(name, value.replace(PAYLOAD, b""))])
+    for line in LAYOUTS.read_text().splitlines():  # the newest version of a kind comes last
+        name, _, text = line.split()
+        inline = PAYLOAD.hex() in text
+        content = caf_message([(name, layout(text.replace(PAYLOAD.hex(), "")))])
         write("frame_fuzz", name.removeprefix("troupe::"), frame(1, content, len(PAYLOAD) if inline else 0))
     write("frame_fuzz", "two_values", frame(1, caf_message([("@str", b"\5hello"), ("@u32", struct.pack(">I", 7))])))
     # A vector of messages says how many there are, and nothing follows.
@@ -65,7 +78,8 @@ def text(value):
 def handshakes():
     nonce = bytes(range(32))
     introduction = (text(b"there") + text(b"model") + text(b"there:1") + struct.pack("<3Q", 18, 1000, 10)
-                    + text(b"address") + text(b"memory"))
+                    + text(b"address") + text(b"memory") + struct.pack("<3H", PROTOCOL_VERSION, PROTOCOL_VERSION + 1, 1)
+                    + text(b"troupe::worker_hello") + struct.pack("<2H", 1, 2))
     other_model = introduction.replace(b"model", b"other")
     write("handshake_fuzz", "to_server", b"\0\7" + record(1, nonce) + record(3, nonce + introduction))
     write("handshake_fuzz", "to_client", b"\1\377" + record(2, nonce) + record(3, nonce + introduction))
@@ -75,7 +89,7 @@ def handshakes():
     write("handshake_fuzz", "server_other_model", b"\3\0" + other_model)
     write("handshake_fuzz", "refusal", b"\4\3" + b"\1" + text(b"there") + text(b"models differ"))
     write("handshake_fuzz", "records", b"\5\4" + record(5, struct.pack("<2Q", 3, 4)) + record(1, nonce) + record(4, b""))
-    write("handshake_fuzz", "other_version", b"\5\0" + record(1, nonce, 9))
+    write("handshake_fuzz", "other_version", b"\5\0" + record(1, nonce, PROTOCOL_VERSION + 1))
 
 
 def requests():

@@ -32,6 +32,18 @@ void log_to_stderr(const char* event, const std::string& text) {
   std::fprintf(stderr, "transport: %s: %s\n", event, text.c_str());
 }
 
+/// The types of a message, as a log can show them. What lies before them has been read once already.
+std::string kinds_in(wire_context& context, std::span<const std::byte> metadata, bool foreign) {
+  wire_deserializer source{&context, metadata};
+  caf::node_id node;
+  std::vector<caf::strong_actor_ptr> stages;
+  std::uint16_t number = 0;
+  std::string types;
+  if ((foreign && source(node)) || source(stages) || source.begin_object(number, types))
+    return {};
+  return unknown_kinds::readable(types);
+}
+
 std::string node_bytes(caf::actor_system& sys) {
   if (!sys.node())
     throw std::runtime_error("transport: the actor system has no node id: call configure_transport first");
@@ -49,6 +61,7 @@ wire::fabric_settings fabric_settings_for(caf::actor_system& sys, const transpor
   result.advertise = options.advertise;
   result.secret = options.secret;
   result.fingerprint = options.fingerprint;
+  result.kinds = options.kinds;
   result.node = node_bytes(sys);
   result.ucx = {options.net_devices, options.data_ports};
   result.shared_memory = options.shared_memory;
@@ -75,6 +88,7 @@ transport::core::core(caf::actor_system& sys, transport_options options)
 
 void transport::core::start() {
   auto settings = fabric_settings_for(system_, options_);
+  log_ = settings.log;
   const auto verdict = judge_ucx(options_.repairs, loaded_ucx());
   wire::let_repairs_act(verdict.act);
   if (!verdict.warning.empty())
@@ -99,6 +113,16 @@ void transport::core::ship(const wire::peer_connection_ptr& peer, caf::mailbox_e
   const auto mid = what.mid;
   const auto stages = std::move(what.stages);
   auto content = what.move_content_to_message();
+  if (auto kind = kinds_.unreadable_in(peer->token, content, system_.types()); !kind.empty()) {
+    withheld_.fetch_add(1, std::memory_order_relaxed);
+    auto refusal = make_error(transport_error::unknown_kind, kind);
+    if (!mid.is_response()) {
+      if (mid.is_request())
+        answer_with_error(sender, mid.response_id(), std::move(refusal));
+      return;
+    }
+    content = caf::make_message(std::move(refusal)); // the peer waits for an answer
+  }
   wire::outgoing_frame frame{frame_kind::message};
   frame.header.source = sender ? sender->id() : 0;
   frame.header.destination = destination;
@@ -171,12 +195,20 @@ bool transport::core::on_message(const wire::peer_connection_ptr& peer, const wi
   caf::node_id foreign_node;
   std::vector<caf::strong_actor_ptr> stages;
   caf::message content;
+  bool is_known = true;
   const bool foreign = (header.flags & wire::foreign_source) != 0;
   try {
     if (foreign && source(foreign_node))
       return false;
-    if (source(stages) || content.load(source) || source.remaining() != 0)
+    if (source(stages))
       return false;
+    if (auto err = content.load(source)) {
+      if (err != caf::make_error(caf::sec::unknown_type))
+        return false;
+      is_known = false;
+    } else if (source.remaining() != 0) {
+      return false;
+    }
   } catch (const std::exception&) {
     return false;
   }
@@ -186,6 +218,10 @@ bool transport::core::on_message(const wire::peer_connection_ptr& peer, const wi
   if (header.source != 0)
     sender = sender_node == system_.node() ? system_.registry().get<caf::strong_actor_ptr>(header.source)
                                            : proxy_for(sender_node, header.source);
+  if (!is_known) {
+    on_unknown_kind(peer, header, kinds_in(context, metadata, foreign), sender);
+    return true;
+  }
   caf::strong_actor_ptr receiver;
   if (mid.is_response())
     receiver = pending_.take(header.destination, mid);
@@ -198,6 +234,33 @@ bool transport::core::on_message(const wire::peer_connection_ptr& peer, const wi
   else if (mid.is_request())
     answer_with_error(sender, mid.response_id(), caf::sec::request_receiver_down);
   return true;
+}
+
+void transport::core::on_unknown_kind(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
+                                      const std::string& kinds, const caf::strong_actor_ptr& sender) {
+  unknown_.fetch_add(1, std::memory_order_relaxed);
+  if (unknown_kinds_.is_news(kinds))
+    log_("unknown-message", "from " + peer->peer.endpoint + ": this version does not know " + kinds
+                                + "; such messages are counted and dropped");
+  const caf::message_id mid{header.message_id};
+  auto refusal = make_error(transport_error::unknown_kind, kinds);
+  if (mid.is_response())
+    answer_with_error(pending_.take(header.destination, mid), mid, std::move(refusal));
+  else if (mid.is_request())
+    answer_with_error(sender, mid.response_id(), std::move(refusal));
+}
+
+void transport::core::compare_versions(const wire::peer_connection_ptr& peer) {
+  const auto& other = peer->peer;
+  auto unreadable = unreadable_kinds(options_.kinds, other.kinds);
+  if (other.versions == wire::protocol_versions() && unreadable.empty())
+    return;
+  auto text = other.endpoint + " speaks " + to_string(other.versions) + " of the protocol, this process "
+              + to_string(wire::protocol_versions());
+  for (const auto& kind : unreadable)
+    text += (kind == *unreadable.begin() ? "; not sent to it: " : ", ") + kind;
+  log_("peer-of-other-version", text);
+  kinds_.add(peer->token, std::move(unreadable));
 }
 
 // -- the fabric -------------------------------------------------------------------
@@ -237,6 +300,7 @@ void transport::core::peer_up(const wire::peer_connection_ptr& peer) {
     fabric_->drop(peer, "its node id makes no sense");
     return;
   }
+  compare_versions(peer);
   std::lock_guard guard{nodes_mutex_};
   by_node_[node] = peer;
   nodes_[peer->token] = std::move(node);
@@ -253,6 +317,7 @@ void transport::core::peer_down(const wire::peer_connection_ptr& peer, const std
     if (const auto i = by_node_.find(node); i != by_node_.end() && i->second == peer)
       by_node_.erase(i);
   }
+  kinds_.remove(peer->token);
   for (auto& request : pending_.take_all(peer->token))
     answer_with_error(request.requester, request.response, caf::exit_reason::remote_link_unreachable);
   if (node)

@@ -1,6 +1,7 @@
 // The CAF half of the transport: turns actor messages into frames and back, and keeps the books on both.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -19,6 +20,7 @@
 #include <caf/node_id.hpp>
 #include <caf/proxy_registry.hpp>
 
+#include "actors/transport/caf/peer_kinds.hpp"
 #include "actors/transport/caf/pending_requests.hpp"
 #include "actors/transport/caf/woken_actors.hpp"
 #include "actors/transport/fabric/fabric.hpp"
@@ -51,6 +53,10 @@ class transport::core : public wire::fabric::listener,
   const wire::fabric& network() const { return *fabric_; }
 
   std::size_t requests_pending() const { return pending_.size(); }
+
+  std::uint64_t messages_withheld() const { return withheld_.load(std::memory_order_relaxed); }
+
+  std::uint64_t messages_unknown() const { return unknown_.load(std::memory_order_relaxed); }
 
   // -- for proxies --------------------------------------------------------------
 
@@ -94,6 +100,11 @@ class transport::core : public wire::fabric::listener,
 
   bool on_message(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                   std::span<const std::byte> metadata, payload data);
+  /// A message of kinds that this version does not know: whoever waits for an answer gets an error.
+  void on_unknown_kind(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
+                       const std::string& kinds, const caf::strong_actor_ptr& sender);
+  /// Logs what a peer of another version cannot read, and remembers it.
+  void compare_versions(const wire::peer_connection_ptr& peer);
   void on_resolve(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                   const std::string& name);
   void on_resolved_frame(const wire::peer_connection_ptr& peer, const wire::frame_header& header);
@@ -117,8 +128,12 @@ class transport::core : public wire::fabric::listener,
 
   caf::actor_system& system_;
   transport_options options_;
+  std::function<void(const char* event, const std::string& text)> log_;
   caf::proxy_registry proxies_;
   pending_requests pending_;
+  peer_kinds kinds_;
+  std::atomic<std::uint64_t> withheld_{0};
+  std::atomic<std::uint64_t> unknown_{0};
   std::unique_ptr<wire::fabric> fabric_;
 
   // Peers by node, and nodes by token.
@@ -135,6 +150,7 @@ class transport::core : public wire::fabric::listener,
 
   // Progress thread only.
   woken_actors woken_;
+  unknown_kinds unknown_kinds_;
   std::map<std::uint64_t, waiting_resolve> resolves_;
   std::uint64_t next_resolve_ = 1;
   wire::clock::time_point next_sweep_;

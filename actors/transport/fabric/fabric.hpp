@@ -55,6 +55,8 @@ struct fabric_settings {
   std::string advertise;
   std::string secret;
   std::string fingerprint;
+  /// The kinds of messages that peers are told of.
+  std::vector<message_kind> kinds;
   /// Names this incarnation; never two at once.
   std::string node;
   ucx_settings ucx;

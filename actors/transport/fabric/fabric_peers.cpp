@@ -42,7 +42,8 @@ introduction fabric::introduce() {
   auto local_address = peer->lane ? peer->lane->worker->address() : std::string{};
   by_token_.emplace(token, std::move(peer));
   return {settings_.node,         settings_.fingerprint,   endpoint_,          token,
-          settings_.window.bytes, settings_.window.frames, worker_->address(), std::move(local_address)};
+          settings_.window.bytes, settings_.window.frames, worker_->address(), std::move(local_address),
+          protocol_versions(),    settings_.kinds};
 }
 
 void fabric::forget_token(std::uint64_t token) {
@@ -254,7 +255,7 @@ void fabric::on_records(const peer_connection_ptr& peer) {
     byte_parser body{rec->body};
     const auto frames = body.take64();
     const auto bytes = body.take64();
-    if (rec->type != record_type::heartbeat || !body.complete() || !peer->window.acknowledge(frames, bytes)) {
+    if (rec->type != record_type::heartbeat || body.failed() || !peer->window.acknowledge(frames, bytes)) {
       fail(peer, "malformed heartbeat");
       return;
     }

@@ -14,6 +14,8 @@ constexpr std::size_t max_fingerprint = 1024;
 constexpr std::size_t max_endpoint = 512;
 constexpr std::size_t max_worker_address = 32768;
 constexpr std::size_t max_refusal_text = 4096;
+constexpr std::size_t max_kinds = 512;
+constexpr std::size_t max_kind_name = 64;
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span{text});
@@ -29,7 +31,29 @@ byte_writer encode_introduction(const introduction& x) {
   out.put64(x.window_frames);
   out.put_string(x.worker_address);
   out.put_string(x.shared_memory_address);
+  out.put16(x.versions.oldest);
+  out.put16(x.versions.newest);
+  out.put16(static_cast<std::uint16_t>(x.kinds.size()));
+  for (const auto& kind : x.kinds) {
+    out.put_string(kind.name);
+    out.put16(kind.versions.oldest);
+    out.put16(kind.versions.newest);
+  }
   return out;
+}
+
+std::vector<message_kind> take_kinds(byte_parser& in) {
+  std::vector<message_kind> result;
+  const std::size_t count = in.take16();
+  if (count > max_kinds)
+    in.fail();
+  while (!in.failed() && result.size() < count) {
+    auto& kind = result.emplace_back();
+    kind.name = in.take_string(max_kind_name);
+    kind.versions.oldest = in.take16();
+    kind.versions.newest = in.take16();
+  }
+  return result;
 }
 
 bool parse_introduction(std::span<const std::byte> bytes, introduction& x) {
@@ -42,13 +66,17 @@ bool parse_introduction(std::span<const std::byte> bytes, introduction& x) {
   x.window_frames = in.take64();
   x.worker_address = in.take_string(max_worker_address);
   x.shared_memory_address = in.take_string(max_worker_address);
-  return in.complete() && !x.node.empty() && !x.worker_address.empty();
+  x.versions.oldest = in.take16();
+  x.versions.newest = in.take16();
+  x.kinds = take_kinds(in);
+  // What follows is of a later version.
+  return !in.failed() && !x.node.empty() && !x.worker_address.empty();
 }
 
 bool read_nonce(const record& rec, nonce& out) {
-  if (rec.body.size() != out.size())
+  if (rec.body.size() < out.size()) // later versions may say more behind it
     return false;
-  std::copy(rec.body.begin(), rec.body.end(), out.begin());
+  std::copy_n(rec.body.begin(), out.size(), out.begin());
   return true;
 }
 
@@ -69,13 +97,21 @@ std::string fingerprint_mismatch(const std::string& lhs, const std::string& rhs)
   return "models differ: '" + lhs + "' and '" + rhs + "'";
 }
 
+std::string version_mismatch(const version_range& own, const version_range& peer) {
+  if (own.overlaps(peer))
+    return {};
+  return "the peer speaks " + to_string(peer) + " of the protocol, this process speaks " + to_string(own);
+}
+
 handshake::handshake(role who, std::string secret, introduction self)
     : role_(who), secret_(std::move(secret)), self_(std::move(self)) {
   if (secret_.empty())
     throw std::runtime_error("transport: the cluster secret is empty");
   if (self_.fingerprint.size() > max_fingerprint || self_.endpoint.size() > max_endpoint
       || self_.node.size() > max_node || self_.worker_address.size() > max_worker_address
-      || self_.shared_memory_address.size() > max_worker_address)
+      || self_.shared_memory_address.size() > max_worker_address || self_.kinds.size() > max_kinds
+      || std::any_of(self_.kinds.begin(), self_.kinds.end(),
+                     [](const auto& kind) { return kind.name.size() > max_kind_name; }))
     throw std::runtime_error("transport: a field of the introduction is too long");
   fill_random(own_nonce_);
   if (role_ == role::client) {
@@ -144,6 +180,8 @@ handshake::state handshake::on_client_proof(const record& rec) {
   }
   if (!parse_introduction(body, peer_))
     return fail("malformed introduction");
+  if (const auto why = version_mismatch(self_.versions, peer_.versions); !why.empty())
+    return refuse(refusal::version, why);
   if (const auto why = fingerprint_mismatch(self_.fingerprint, peer_.fingerprint); !why.empty()) {
     refuse(refusal::fingerprint, why);
     error_ = why;
@@ -184,6 +222,8 @@ handshake::state handshake::on_server_proof(const record& rec) {
     return fail("authentication failed: the server does not have this cluster's secret");
   if (!parse_introduction(body, peer_))
     return fail("malformed introduction");
+  if (auto why = version_mismatch(self_.versions, peer_.versions); !why.empty())
+    return fail(std::move(why));
   if (auto why = fingerprint_mismatch(self_.fingerprint, peer_.fingerprint); !why.empty())
     return fail(std::move(why));
   return state_ = state::done;
@@ -198,7 +238,7 @@ handshake::state handshake::on_refusal(const record& rec) {
   refusal_ = static_cast<refusal>(in.take8());
   peer_.node = in.take_string(max_node);
   error_ = in.take_string(max_refusal_text);
-  if (!in.complete())
+  if (in.failed())
     return fail("malformed refusal");
   return state_ = state::refused;
 }

@@ -23,11 +23,14 @@
 #include <vector>
 
 #include "actors/transport/wire/authentication.hpp"
+#include "actors/transport/wire/message_kind.hpp"
+#include "actors/transport/wire/protocol_version.hpp"
 #include "actors/transport/wire/record.hpp"
 
 namespace troupe::wire {
 
-/// What peers tell each other about themselves.
+/// What peers tell each other about themselves. Fields are appended only: what a reader does not know it
+/// skips.
 struct introduction {
   /// Opaque bytes that name this incarnation of the process; never two at once, ordered by comparison.
   std::string node;
@@ -45,6 +48,10 @@ struct introduction {
   /// Address of the worker that takes what this one peer sends through shared memory; empty when there is
   /// none.
   std::string shared_memory_address;
+  /// Of the protocol. Peers must have one in common.
+  version_range versions = protocol_versions();
+  /// The kinds of messages that it knows; empty: it does not say.
+  std::vector<message_kind> kinds{};
 
   friend bool operator==(const introduction&, const introduction&) = default;
 };
@@ -59,6 +66,8 @@ enum class refusal : std::uint8_t {
   self = 3,
   /// The server is closing.
   closing = 4,
+  /// No version of the protocol in common.
+  version = 5,
 };
 
 class handshake {
@@ -130,6 +139,10 @@ class handshake {
   std::string error_;
   refusal refusal_ = refusal::closing;
 };
+
+/// Empty when the protocol versions `own` and those of a peer have one in common, else a sentence that names
+/// both.
+std::string version_mismatch(const version_range& own, const version_range& peer);
 
 /// Empty when models `lhs` and `rhs` go together, else a sentence that names both.
 std::string fingerprint_mismatch(const std::string& lhs, const std::string& rhs);

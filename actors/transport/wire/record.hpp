@@ -12,9 +12,6 @@
 
 namespace troupe::wire {
 
-/// Version of the rendezvous protocol and of everything that follows from it. Peers must agree.
-inline constexpr std::uint16_t protocol_version = 8;
-
 inline constexpr std::uint32_t record_magic = 0x48505254; // "TRPH", little-endian
 
 enum class record_type : std::uint8_t {
@@ -30,7 +27,8 @@ enum class record_type : std::uint8_t {
   heartbeat = 5,
 };
 
-/// Magic, version, type, a zero byte, length of the body.
+/// Magic, newest protocol version of the sender, type, how many older versions it speaks as well, length of
+/// the body. This and the types stay as they are in all versions.
 inline constexpr std::size_t record_head_bytes = 4 + 2 + 1 + 1 + 4;
 
 /// Worker addresses with many devices take a few KiB; nothing legitimate comes near this.
@@ -44,7 +42,8 @@ struct record {
 /// Cuts a byte stream into records. Holds at most one record's bytes beyond what `next` has handed out.
 class record_reader {
  public:
-  /// Takes bytes as they come. False, with `error()` set, when they are not records of this protocol.
+  /// Takes bytes as they come. False, with `error()` set, when they are not records, or their sender and this
+  /// process have no version of the protocol in common.
   bool feed(std::span<const std::byte> bytes);
 
   /// The next complete record.
@@ -68,6 +67,7 @@ std::vector<std::byte> encode_record(record_type type, std::span<const std::byte
 class byte_writer {
  public:
   void put8(std::uint8_t value);
+  void put16(std::uint16_t value);
   void put64(std::uint64_t value);
   void put_raw(std::span<const std::byte> bytes);
   /// At most 65,535 bytes, behind a 16-bit length.
@@ -86,10 +86,14 @@ class byte_parser {
   explicit byte_parser(std::span<const std::byte> bytes) : rest_(bytes) {}
 
   std::uint8_t take8();
+  std::uint16_t take16();
   std::uint64_t take64();
   /// The next `num_bytes` bytes, or none of them.
   std::span<const std::byte> take_raw(std::size_t num_bytes);
   std::string take_string(std::size_t max_bytes);
+
+  /// To be called when what was read makes no sense.
+  void fail() { failed_ = true; }
 
   bool failed() const { return failed_; }
 

@@ -29,6 +29,9 @@ class wire_deserializer final : public caf::deserializer {
 
   std::size_t remaining() const noexcept { return source_.remaining(); }
 
+  /// Leaves out the next `num_bytes` bytes; there must be so many.
+  void skip(std::size_t num_bytes) { source_.skip(num_bytes); }
+
   // Each throws malformed_message where CAF's returns an error.
 
   caf::error begin_object(std::uint16_t& number, std::string& name) override;

@@ -1,8 +1,10 @@
-// Every message type survives the wire, and its layout is the one that was agreed.
+// Every message type survives the wire, and its layout is the one that was agreed: it changes with its
+// version, and in the way that versions may change.
 #include <bit>
 #include <fstream>
 #include <limits>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -12,8 +14,10 @@
 #include <caf/message.hpp>
 #include <gtest/gtest.h>
 
+#include "actors/message_kinds.hpp"
 #include "actors/type_ids.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
+#include "tests/unit/actors/layout_recorder.hpp"
 #include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
@@ -281,16 +285,26 @@ std::string hex(const std::vector<char>& bytes) {
   return result;
 }
 
-/// name → bytes, as agreed. To change a layout on purpose, bump the protocol version and replace the line by
-/// the one that the failing test prints.
-std::map<std::string, std::string> agreed_layouts() {
-  std::map<std::string, std::string> result;
+/// name → version → layout, as agreed. To change a kind of message, raise its version in
+/// actors/message_kinds.cpp and add the line that the failing test prints; the lines of the older versions
+/// stay as long as their releases are upgraded from.
+std::map<std::string, std::map<int, std::string>> agreed_layouts() {
+  std::map<std::string, std::map<int, std::string>> result;
   std::ifstream in{std::string{TROUPE_SOURCE_DIR} + "/tests/unit/actors/message_layouts.txt"};
   std::string name;
-  std::string bytes;
-  while (in >> name >> bytes)
-    result[name] = bytes;
+  int version = 0;
+  std::string layout;
+  while (in >> name >> version >> layout)
+    result[name][version] = layout;
   return result;
+}
+
+wire::version_range versions_of(const std::string& name) {
+  for (const auto& kind : message_kinds())
+    if (kind.name == name)
+      return kind.versions;
+  ADD_FAILURE() << name << " is no kind of message";
+  return {};
 }
 
 template <class T>
@@ -329,9 +343,33 @@ TYPED_TEST(message_test, has_the_agreed_layout) {
   std::vector<char> bytes;
   caf::binary_serializer sink{this->system, bytes};
   ASSERT_FALSE(sink(value));
-  const auto* name = caf::type_name<TypeParam>::value;
-  auto layouts = agreed_layouts();
-  EXPECT_EQ(layouts[name], hex(bytes)) << "LAYOUT " << name << ' ' << hex(bytes);
+  const std::string name = caf::type_name<TypeParam>::value;
+  const auto versions = versions_of(name);
+  const auto layout = layout_of(this->system, value);
+  EXPECT_EQ(hex(bytes_of(layout)), hex(bytes)) << "the recorder and the serializer disagree";
+  auto agreed = agreed_layouts()[name];
+  EXPECT_EQ(agreed[versions.newest], layout) << "LAYOUT " << name << ' ' << versions.newest << ' ' << layout;
+  EXPECT_EQ(agreed.begin()->first, versions.oldest) << "lines of versions that are not read, or too few";
+  EXPECT_EQ(agreed.rbegin()->first, versions.newest) << "lines of versions that do not exist";
+}
+
+TYPED_TEST(message_test, reads_all_versions_that_it_says_it_reads) {
+  const std::string name = caf::type_name<TypeParam>::value;
+  const auto versions = versions_of(name);
+  auto agreed = agreed_layouts()[name];
+  for (int version = versions.oldest; version <= versions.newest; ++version) {
+    SCOPED_TRACE(name + " " + std::to_string(version));
+    ASSERT_TRUE(agreed.contains(version));
+    if (version > versions.oldest) {
+      EXPECT_TRUE(extends(agreed[version - 1], agreed[version]))
+          << "more has changed than fields at the end: raise the oldest version too";
+    }
+    const auto bytes = bytes_of(agreed[version]);
+    caf::binary_deserializer source{this->system, bytes};
+    TypeParam value{};
+    ASSERT_FALSE(source(value));
+    EXPECT_EQ(source.remaining(), 0U);
+  }
 }
 
 TYPED_TEST(message_test, a_truncated_message_is_an_error) {
@@ -372,17 +410,15 @@ TEST_F(floats_on_the_wire, keep_every_bit) {
   }
 }
 
-TEST(message_ids, are_those_on_the_wire) {
-  EXPECT_EQ(static_cast<int>(caf::type_id<request_id>::value),
-            static_cast<int>(caf::first_custom_type_id) + 40);
-  EXPECT_EQ(static_cast<int>(caf::type_id<scheduler_status>::value),
-            static_cast<int>(caf::first_custom_type_id) + 60);
-  EXPECT_EQ(static_cast<int>(caf::type_id<shared_view_change>::value),
-            static_cast<int>(caf::first_custom_type_id) + 61);
-  EXPECT_EQ(static_cast<int>(caf::type_id<history_snapshot>::value),
-            static_cast<int>(caf::first_custom_type_id) + 64);
-  EXPECT_EQ(static_cast<int>(caf::type_id<rebalancer_status>::value),
-            static_cast<int>(caf::first_custom_type_id) + 67);
+TEST(kinds, are_told_to_peers_each_once) {
+  std::set<std::string> names;
+  for (const auto& kind : message_kinds()) {
+    EXPECT_TRUE(names.insert(kind.name).second) << kind.name;
+    EXPECT_LE(kind.versions.oldest, kind.versions.newest) << kind.name;
+  }
+  for (const auto& [name, layouts] : agreed_layouts())
+    EXPECT_EQ(names.erase(name), 1U) << name << " is no kind of message any more: remove its lines";
+  EXPECT_EQ(names, std::set<std::string>{}) << "without a test above";
 }
 
 class renewals : public deterministic_system {};

@@ -60,6 +60,7 @@ struct counter_log {
   size_t num_held =
       0; ///< workers asked for that are named at a tick, one each, in the order of the questions
   bool holds_workers = false;
+  std::string numerics;                              ///< of the places that it gives
   uint32_t most_choices = 100;                       ///< that get a place side by side
   std::map<uint64_t, caf::strong_actor_ptr> workers; ///< by id; whoever is not avoided comes first
 };
@@ -86,7 +87,7 @@ inline gateway_actor::behavior_type counter(gateway_actor::stateful_pointer<coun
               == request.avoid.end())
             chosen = entry->first;
         return assignment{request.id, attention_hello(chosen).address,
-                          std::min(request.num_choices, log->most_choices)};
+                          std::min(request.num_choices, log->most_choices), 0, log->numerics};
       },
       [log](done_atom, request_id id) { log->done.push_back(id); },
       [log](silent_atom, request_id, uint64_t silent_ms) { log->silences.push_back(silent_ms); },

@@ -44,6 +44,28 @@ TEST_F(session_test, says_that_it_follows) {
   EXPECT_TRUE(log->asked[0].follows);
 }
 
+TEST_F(session_test, an_answer_goes_on_in_the_same_numerics_only) {
+  log->numerics = "cpu/r1 cpu/r1";
+  add_worker(1);
+  open(make_request(1));
+  log->numerics = "cpu/r2 cpu/r2"; // nothing has been said yet: any will do
+  fail_sequence(0, ec::engine_failed);
+  advance(1s);
+  ASSERT_TRUE(listener->errors.empty());
+  tell(update(1, 0, 3));
+  fail_sequence(1, ec::engine_failed);
+  advance(1s);
+  ASSERT_TRUE(listener->errors.empty()) << "the same as before";
+  log->numerics = "cpu/r3 cpu/r3";
+  fail_sequence(2, ec::engine_failed);
+  advance(1s);
+  ASSERT_EQ(listener->errors.size(), 1U);
+  EXPECT_EQ(code_of(listener->errors[0]), ec::incompatible);
+  EXPECT_NE(text_of(listener->errors[0]).find("cpu/r3"), std::string::npos);
+  EXPECT_EQ(log->done.size(), 4U) << "the last place is given back too";
+  EXPECT_TRUE(has_ended());
+}
+
 TEST_F(session_test, says_whose_it_is) {
   add_worker(1);
   add_worker(2);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <utility>
 
+#include "actors/file_format.hpp"
 #include "actors/history/history_store.hpp"
 #include "tests/unit/actors/deterministic_system.hpp"
 
@@ -134,6 +135,13 @@ TEST_F(history_test, one_that_ends_in_order_has_written_everything) {
   caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   run();
   EXPECT_EQ(history_store{directory}.load()->counted, (std::map<worker_id, uint64_t>{{{7}, 1}}));
+}
+
+TEST_F(history_test, a_file_of_a_later_version_is_refused_and_left_where_it_is) {
+  std::filesystem::create_directories(directory);
+  std::ofstream{directory + "/history"} << "troupe-history 3\n";
+  EXPECT_THROW(start(directory), later_format);
+  EXPECT_TRUE(std::filesystem::exists(directory + "/history"));
 }
 
 TEST_F(history_test, a_damaged_file_is_told_of_and_set_aside) {

@@ -4,10 +4,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "actors/durable_file.hpp"
+#include "actors/file_format.hpp"
 #include "tests/unit/actors/placement_edits.hpp"
 
 namespace troupe {
@@ -89,6 +92,42 @@ TEST_F(cluster_store_test, a_damaged_file_is_named_once_and_the_other_still_used
   recovered = store.load();
   EXPECT_EQ(recovered.term, 3U);
   ASSERT_EQ(recovered.problems.size(), 1U);
+}
+
+/// What `work` throws as `later_format`; empty when it throws nothing.
+template <class Work>
+std::string refusal_of(Work work) {
+  try {
+    work();
+  } catch (const later_format& refused) {
+    return refused.what();
+  }
+  return {};
+}
+
+TEST_F(cluster_store_test, files_of_a_later_version_are_refused_and_left_alone) {
+  const cluster_store store{directory};
+  store.save_term(7);
+  store.save(sample_cluster());
+  EXPECT_EQ(refusal_of([&] { store.load(); }), "");
+  for (const std::string file : {"term", "placement"}) {
+    const auto path = directory + "/" + file;
+    const auto before = read(path);
+    std::ofstream{path} << "troupe-" + file + " 3\nwhatever\n";
+    const auto refusal = refusal_of([&] { store.load(); });
+    EXPECT_NE(refusal.find(path), std::string::npos) << refusal;
+    EXPECT_NE(refusal.find("its format is 3"), std::string::npos) << refusal;
+    EXPECT_EQ(read(path), "troupe-" + file + " 3\nwhatever\n");
+    std::ofstream{path} << before;
+  }
+}
+
+TEST_F(cluster_store_test, a_later_version_may_add_lines_at_the_end) {
+  const auto text = render(sample_cluster());
+  const auto body = text.substr(0, text.rfind("checksum ")) + "novelty 1 2\n";
+  std::ostringstream sum;
+  sum << "checksum " << std::hex << checksum_of(body) << '\n';
+  EXPECT_EQ(parse_stored_cluster(body + sum.str()), sample_cluster());
 }
 
 TEST_F(cluster_store_test, a_half_written_successor_changes_nothing) {

@@ -86,6 +86,23 @@ TEST_F(scheduler_test, each_role_has_its_numerics_class) {
   EXPECT_TRUE(join(attention_hello(3)).log->welcome);
 }
 
+TEST_F(scheduler_test, all_workers_have_one_arithmetic_revision) {
+  start();
+  auto attention = attention_hello(1);
+  attention.numerics_class = "cpu-x86/bf16/none/r1";
+  EXPECT_TRUE(join(attention).log->welcome);
+  auto expert = expert_hello(11);
+  expert.numerics_class = "cpu-x86/bf16/int8/r2";
+  auto& stranger = join(expert);
+  ASSERT_FALSE(stranger.log->welcome);
+  EXPECT_EQ(
+      system.render(stranger.log->welcome.error()),
+      "troupe: incompatible: 'expert-11' has the arithmetic revision 'r2', the attention workers of the "
+      "cluster have 'r1': run the new version as a second cluster");
+  expert.numerics_class = "cuda/bf16/int8/r1";
+  EXPECT_TRUE(join(expert).log->welcome);
+}
+
 TEST_F(scheduler_test, a_role_without_workers_may_come_back_in_another_numerics_class) {
   start_ready(1);
   die(peers[1]);

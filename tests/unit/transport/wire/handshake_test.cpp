@@ -120,15 +120,83 @@ TEST(handshake_test, another_protocol_version_is_named_on_both_sides) {
   handshake client{role::client, "secret", someone("anna")};
   handshake server{role::server, "secret", someone("berta")};
   auto hello = client.take_output();
-  const std::string next = std::to_string(protocol_version + 1);
-  hello[4] = std::byte{protocol_version + 1};
+  const auto later = protocol_versions().newest + 1;
+  const std::string next = std::to_string(later);
+  hello[4] = static_cast<std::byte>(later);
   EXPECT_EQ(server.feed(hello), state::failed);
   EXPECT_NE(server.error().find("version " + next), std::string::npos);
   auto answer = server.take_output();
   ASSERT_GE(answer.size(), record_head_bytes);
-  answer[4] = std::byte{protocol_version + 1};
+  answer[4] = static_cast<std::byte>(later);
   EXPECT_EQ(client.feed(answer), state::failed);
   EXPECT_NE(client.error().find("version " + next), std::string::npos);
+}
+
+TEST(handshake_test, neighbouring_versions_go_together_and_know_of_each_other) {
+  const auto own = protocol_versions().newest;
+  auto older = someone("anna");
+  auto newer = someone("berta");
+  newer.versions = {own, static_cast<std::uint16_t>(own + 1)};
+  newer.kinds = {{"first", {1, 2}}, {"second", {3, 3}}};
+  handshake client{role::client, "secret", older};
+  handshake server{role::server, "secret", newer};
+  converse(client, server);
+  ASSERT_EQ(client.current(), state::done) << client.error();
+  EXPECT_EQ(client.peer(), newer);
+  EXPECT_EQ(server.peer(), older);
+}
+
+TEST(handshake_test, versions_without_one_in_common_are_named_on_both_sides) {
+  const auto own = protocol_versions().newest;
+  auto newer = someone("berta");
+  newer.versions = {static_cast<std::uint16_t>(own + 1), static_cast<std::uint16_t>(own + 2)};
+  handshake client{role::client, "secret", newer};
+  handshake server{role::server, "secret", someone("anna")};
+  converse(client, server);
+  EXPECT_EQ(server.current(), state::refused);
+  ASSERT_EQ(client.current(), state::refused);
+  EXPECT_EQ(client.refused_with(), refusal::version);
+  for (const auto* side : {&client, &server}) {
+    EXPECT_NE(side->error().find(to_string(newer.versions)), std::string::npos) << side->error();
+    EXPECT_NE(side->error().find(to_string(protocol_versions())), std::string::npos) << side->error();
+  }
+  // The server's word counts for nothing either.
+  handshake other_client{role::client, "secret", someone("anna")};
+  handshake other_server{role::server, "secret", newer};
+  other_server.feed(other_client.take_output());
+  other_client.feed(other_server.take_output());
+  EXPECT_EQ(other_server.feed(other_client.take_output()), state::refused);
+}
+
+TEST(handshake_test, what_a_later_version_says_behind_our_fields_is_skipped) {
+  const nonce theirs{};
+  handshake server{role::server, "secret", someone("berta")};
+  std::vector<std::byte> hello(theirs.begin(), theirs.end());
+  hello.resize(hello.size() + 5); // more than a nonce
+  server.feed(encode_record(record_type::hello, hello));
+  const auto challenge = server.take_output();
+  const auto own = std::span{challenge}.subspan(record_head_bytes);
+  handshake client{role::client, "secret", someone("anna")};
+  // An introduction as this version writes it, with bytes behind it.
+  client.take_output();
+  client.feed(challenge);
+  const auto proof = client.take_output();
+  std::vector<std::byte> claim(proof.begin() + record_head_bytes + sizeof(digest), proof.end());
+  claim.resize(claim.size() + 7, std::byte{42});
+  const std::string label = "client";
+  const auto mac = hmac_sha256("secret", {std::as_bytes(std::span{label}), theirs, own, claim});
+  std::vector<std::byte> body(mac.begin(), mac.end());
+  body.insert(body.end(), claim.begin(), claim.end());
+  ASSERT_EQ(server.feed(encode_record(record_type::proof, body)), state::deciding) << server.error();
+  EXPECT_EQ(server.peer(), someone("anna"));
+}
+
+TEST(handshake_test, a_list_of_kinds_has_a_bound) {
+  auto self = someone("anna");
+  self.kinds.resize(513);
+  EXPECT_THROW((handshake{role::client, "secret", self}), std::runtime_error);
+  self.kinds = {{std::string(65, 'k'), {1, 1}}};
+  EXPECT_THROW((handshake{role::client, "secret", self}), std::runtime_error);
 }
 
 TEST(handshake_test, the_owner_may_refuse) {

@@ -1,5 +1,6 @@
 #include "actors/transport/wire/record.hpp"
 
+#include "actors/transport/wire/protocol_version.hpp"
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -39,13 +40,33 @@ TEST(record_test, refuses_other_protocols_at_the_first_bytes) {
   EXPECT_FALSE(reader.next());
 }
 
-TEST(record_test, names_both_versions) {
+/// A record whose sender speaks `newest` and `older` versions before it.
+std::vector<std::byte> record_of(int newest, int older) {
   auto bytes = encode_record(record_type::hello, body_of(32));
-  bytes[4] = std::byte{9};
-  record_reader reader;
-  EXPECT_FALSE(reader.feed(bytes));
-  EXPECT_EQ(reader.error(),
-            "the peer speaks protocol version 9, this process speaks " + std::to_string(protocol_version));
+  bytes[4] = static_cast<std::byte>(newest);
+  bytes[7] = static_cast<std::byte>(older);
+  return bytes;
+}
+
+TEST(record_test, names_the_versions_of_both_where_they_have_none_in_common) {
+  const auto own = protocol_versions();
+  record_reader later;
+  EXPECT_FALSE(later.feed(record_of(own.newest + 2, 1)));
+  EXPECT_EQ(later.error(), "the peer speaks versions " + std::to_string(own.newest + 1) + " to "
+                               + std::to_string(own.newest + 2) + " of the protocol, this process speaks "
+                               + to_string(own) + ": upgrade release by release, or all processes at once");
+  record_reader earlier;
+  EXPECT_FALSE(earlier.feed(record_of(own.oldest - 1, 0)));
+  EXPECT_NE(earlier.error().find("version " + std::to_string(own.oldest - 1)), std::string::npos);
+}
+
+TEST(record_test, goes_on_where_the_sender_speaks_a_version_of_ours_too) {
+  const auto own = protocol_versions();
+  for (const int newest : {int{own.oldest}, own.newest + 1, own.newest + 5}) {
+    record_reader reader;
+    EXPECT_TRUE(reader.feed(record_of(newest, newest - own.newest > 0 ? newest - own.newest : 0)));
+    EXPECT_TRUE(reader.next());
+  }
 }
 
 TEST(record_test, bounds_the_body_before_it_comes) {

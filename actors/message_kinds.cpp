@@ -1,0 +1,48 @@
+#include "actors/message_kinds.hpp"
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "actors/type_ids.hpp"
+
+namespace troupe {
+
+namespace {
+
+using block = caf::id_block::troupe_actors;
+
+/// Kinds that have changed, oldest and newest version. A field that is appended raises the newest; the oldest
+/// follows when the last release that writes it is upgraded from no more, and at once where a layout changes
+/// in another way: such a message then reaches no peer that has the old one.
+const std::map<std::string, wire::version_range> changed{};
+
+wire::version_range versions_of(const std::string& name) {
+  const auto found = changed.find(name);
+  auto result = found == changed.end() ? wire::version_range{} : found->second;
+#ifdef TROUPE_NEXT_VERSION // actors/transport/wire/extensible.cpp appends a field to every one
+  ++result.newest;
+#endif
+  return result;
+}
+
+template <std::size_t... Offsets>
+std::vector<wire::message_kind> kinds_of(std::index_sequence<Offsets...>) {
+  std::vector<wire::message_kind> result;
+  (result.push_back({caf::type_name_by_id<block::begin + Offsets>::value, {}}), ...);
+  for (auto& kind : result)
+    kind.versions = versions_of(kind.name);
+#ifdef TROUPE_NEXT_VERSION
+  result.push_back({"troupe::only_in_the_next_version", {1, 1}});
+#endif
+  return result;
+}
+
+} // namespace
+
+std::vector<wire::message_kind> message_kinds() {
+  return kinds_of(std::make_index_sequence<block::end - block::begin>{});
+}
+
+} // namespace troupe
