@@ -66,6 +66,11 @@ class transport::core : public wire::fabric::listener,
   void tell_link(const wire::peer_connection_ptr& peer, wire::frame_kind kind,
                  const caf::strong_actor_ptr& local, caf::actor_id remote);
 
+  // -- for messages that have arrived -------------------------------------------
+
+  /// Its receiver has handled what cost its sender `due`.
+  void handled(const wire::peer_connection_ptr& peer, wire::credit due) { fabric_->handled(peer, due); }
+
   // -- caf::proxy_registry::backend ---------------------------------------------
 
   caf::strong_actor_ptr make_proxy(caf::node_id node, caf::actor_id id) override;
@@ -76,7 +81,7 @@ class transport::core : public wire::fabric::listener,
 
   void peer_up(const wire::peer_connection_ptr& peer) override;
   bool frame_arrived(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
-                     std::span<const std::byte> metadata, payload data) override;
+                     std::span<const std::byte> metadata, payload data, wire::credit due) override;
   void peer_down(const wire::peer_connection_ptr& peer, const std::string& reason) override;
   void tick(wire::clock::time_point now) override;
 
@@ -93,7 +98,9 @@ class transport::core : public wire::fabric::listener,
   };
 
   bool on_message(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
-                  std::span<const std::byte> metadata, payload data);
+                  std::span<const std::byte> metadata, payload data, wire::credit due);
+  bool on_control(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
+                  std::span<const std::byte> metadata);
   void on_resolve(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                   const std::string& name);
   void on_resolved_frame(const wire::peer_connection_ptr& peer, const wire::frame_header& header);

@@ -12,6 +12,22 @@ void arrival_slot::ended(bool success) {
   const auto last = std::move(self);
 }
 
+void peer_connection::piece_arrived() {
+  ++bulk.pieces_arrived;
+  signals.pieces_moved = true;
+}
+
+bool peer_connection::pieces_received(std::uint64_t count) {
+  if (count > bulk.pieces_sent)
+    return false;
+  // Acknowledgements may overtake one another.
+  if (count > bulk.pieces_received) {
+    bulk.pieces_received = count;
+    signals.pieces_moved = true;
+  }
+  return true;
+}
+
 void peer_connection::endpoint_failed(const char* why) {
   doom(std::string{"UCX: "} + why);
 }

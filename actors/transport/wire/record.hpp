@@ -13,7 +13,7 @@
 namespace troupe::wire {
 
 /// Version of the rendezvous protocol and of everything that follows from it. Peers must agree.
-inline constexpr std::uint16_t protocol_version = 8;
+inline constexpr std::uint16_t protocol_version = 9;
 
 inline constexpr std::uint32_t record_magic = 0x48505254; // "TRPH", little-endian
 

@@ -41,11 +41,11 @@ TEST(record_test, refuses_other_protocols_at_the_first_bytes) {
 
 TEST(record_test, names_both_versions) {
   auto bytes = encode_record(record_type::hello, body_of(32));
-  bytes[4] = std::byte{9};
+  bytes[4] = std::byte{protocol_version + 1};
   record_reader reader;
   EXPECT_FALSE(reader.feed(bytes));
-  EXPECT_EQ(reader.error(),
-            "the peer speaks protocol version 9, this process speaks " + std::to_string(protocol_version));
+  EXPECT_EQ(reader.error(), "the peer speaks protocol version " + std::to_string(protocol_version + 1)
+                                + ", this process speaks " + std::to_string(protocol_version));
 }
 
 TEST(record_test, bounds_the_body_before_it_comes) {
