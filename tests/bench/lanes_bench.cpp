@@ -48,7 +48,9 @@ using expert_actor = caf::typed_actor<
 transport_options options_for(const settings& how) {
   auto result = loopback_options();
   if (how.lanes)
-    result.is_bulk = [](const caf::message& content) { return content.match_element<batch>(0); };
+    result.is_bulk = [](const caf::message& content) {
+      return content.match_element<batch>(0) || content.match_element<caf::get_atom>(0);
+    };
   return result;
 }
 

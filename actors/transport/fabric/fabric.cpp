@@ -108,6 +108,8 @@ bool fabric::run() {
       auto until = std::min(next_tick_, now + tick_interval);
       if (!delayed_.empty())
         until = std::min(until, delayed_.begin()->first);
+      if (const auto due = pieces_due_.load(); due != 0)
+        until = std::min(until, clock::time_point{clock::duration{due}});
       ++totals_.wake_ups;
       const auto timeout = std::max(std::chrono::ceil<std::chrono::milliseconds>(until - now), 0ms);
       events_.wait(timeout);

@@ -199,6 +199,7 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   void drain_queue();
   void post_frame(std::unique_ptr<send_operation> op);
   void send_pieces(peer_connection& peer);
+  bool pieces_pause(const bulk_traffic& bulk);
   void move_pieces();
   void give_to_ucx(peer_connection& peer, frame_header& header, std::span<std::byte> head,
                    std::span<io_part> parts, std::unique_ptr<ucx_worker::operation> op);
@@ -280,6 +281,7 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   std::unordered_map<std::uint64_t, peer_connection_ptr> by_token_;
   std::vector<slot_ptr> inbox_;
   connection_signals signals_;
+  clock::time_point last_urgent_{}; // message, either way
   std::size_t operations_ = 0;
 
   // Frames for whoever gets the worker next, and tasks for the progress thread.
@@ -288,6 +290,9 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   std::vector<std::function<void()>> tasks_;
   std::atomic<std::size_t> queued_{0};
   std::atomic<bool> has_tasks_{false};
+
+  // When a pause of pieces ends, by the fabric's clock; 0: there is none. Written under the worker mutex.
+  std::atomic<clock::rep> pieces_due_{0};
 
   // Progress thread only.
   std::vector<peer_connection_ptr> peers_;

@@ -53,6 +53,8 @@ bool fabric::arrived(const ucx_worker::arrival& msg) {
       return refuse("acknowledges what was never sent");
   } else {
     totals_.bytes_received += msg.head.size() + msg.num_bytes;
+    if (header.travels_in() == lane::urgent && header.kind == frame_kind::message)
+      last_urgent_ = clock::now();
   }
   if (header.kind == frame_kind::piece) {
     if (msg.num_bytes > piece_bytes || num_pieces(in) >= max_pieces_under_way)

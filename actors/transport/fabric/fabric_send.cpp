@@ -186,7 +186,8 @@ void fabric::post_frame(std::unique_ptr<send_operation> op) {
 
 void fabric::send_pieces(peer_connection& peer) {
   auto& bulk = peer.bulk;
-  while (!bulk.outgoing.empty() && bulk.pieces_sent - bulk.pieces_received < max_pieces_under_way) {
+  while (!bulk.outgoing.empty() && bulk.pieces_sent - bulk.pieces_received < max_pieces_under_way
+         && !pieces_pause(bulk)) {
     auto op = std::make_unique<piece_operation>(*this, bulk.outgoing.front());
     auto& whole = *op->whole;
     frame_header header;
@@ -204,14 +205,35 @@ void fabric::send_pieces(peer_connection& peer) {
     if (header.rest_bytes == 0)
       bulk.outgoing.pop_front();
     ++bulk.pieces_sent;
+    bulk.last_sent = clock::now();
     const auto parts = std::span{op->parts};
     give_to_ucx(peer, header, head, parts, std::move(op));
   }
 }
 
+/// While urgent messages are exchanged; notes when the pause ends.
+bool fabric::pieces_pause(const bulk_traffic& bulk) {
+  const auto now = clock::now();
+  if (now - last_urgent_ >= urgent_for)
+    return false;
+  if (bulk.pieces_sent != bulk.pieces_received)
+    return true; // goes on when the peer has told
+  if (now >= bulk.pause_until)
+    return false;
+  const auto until = bulk.pause_until.time_since_epoch().count();
+  if (const auto due = pieces_due_.load(); due == 0 || until < due) {
+    pieces_due_ = until;
+    wake();
+  }
+  return true;
+}
+
 void fabric::move_pieces() {
-  if (!std::exchange(signals_.pieces_moved, false))
+  const auto due = pieces_due_.load();
+  const bool is_due = due != 0 && clock::now().time_since_epoch().count() >= due;
+  if (!std::exchange(signals_.pieces_moved, false) && !is_due)
     return;
+  pieces_due_ = 0;
   for (const auto& [token, peer] : by_token_) {
     if (peer->endpoint == nullptr)
       continue;
@@ -224,6 +246,8 @@ void fabric::move_pieces() {
 void fabric::give_to_ucx(peer_connection& peer, frame_header& header, std::span<std::byte> head,
                          std::span<io_part> parts, std::unique_ptr<ucx_worker::operation> op) {
   auto& out = peer.lane_of(header);
+  if (header.travels_in() == lane::urgent && header.kind == frame_kind::message)
+    last_urgent_ = clock::now();
   header.token = peer.peer.token;
   header.sequence = out.next_sequence++;
   const auto told = out.taken.told();

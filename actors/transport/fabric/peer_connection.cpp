@@ -1,5 +1,7 @@
 #include "actors/transport/fabric/peer_connection.hpp"
 
+#include <algorithm>
+
 namespace troupe::wire {
 
 void arrival_slot::ended(bool success) {
@@ -24,6 +26,9 @@ bool peer_connection::pieces_received(std::uint64_t count) {
   if (count > bulk.pieces_received) {
     bulk.pieces_received = count;
     signals.pieces_moved = true;
+    const auto now = clock::now();
+    bulk.pause_until =
+        now + std::min<clock::duration>(bulk_pause_factor * (now - bulk.last_sent), longest_pause);
   }
   return true;
 }
