@@ -45,10 +45,14 @@ struct transport_options {
   ucx_repairs repairs = ucx_repairs::automatic;
   /// Use POSIX shared memory to peers on this host.
   bool shared_memory = false;
-  /// What may be on its way to one peer and not acknowledged: beyond it requests fail with `window_full`;
-  /// answers and notifications have as much again, and whoever fills that is disconnected.
-  std::uint64_t window_bytes = std::uint64_t{256} << 20;
+  /// What may be sent to one peer, in each lane, that its actors have not handled: beyond it requests fail
+  /// with `window_full`; answers and notifications have as much again, and whoever fills that is
+  /// disconnected.
+  std::uint64_t window_bytes = std::uint64_t{128} << 20;
   std::uint64_t window_messages = 65'536;
+  /// Whether a message is large and can wait: it then travels in the bulk lane, in pieces, and all others
+  /// overtake it. It must not matter to its receiver in which order it comes with them. Empty: none is.
+  std::function<bool(const caf::message&)> is_bulk;
   /// Largest message, metadata and payloads together; larger ones fail with `message_too_large`.
   std::uint64_t max_message_bytes = std::uint64_t{1} << 30;
   /// A peer that says nothing for `silence` is dead; everyone says something every `heartbeat`. Four times in
@@ -124,7 +128,7 @@ struct transport_stats {
   std::uint64_t messages_withheld = 0;
   /// Messages that came and were dropped, since this version does not know their kind.
   std::uint64_t messages_unknown = 0;
-  /// Gauge: bytes sent and not acknowledged, over all peers.
+  /// Gauge: bytes sent that the receiving actors have not handled, over all peers.
   std::uint64_t bytes_under_way = 0;
   /// Gauge: requests to peers that wait for an answer.
   std::uint64_t requests_pending = 0;
@@ -140,9 +144,10 @@ void configure_transport(caf::actor_system_config& cfg);
 
 /// One process's end of the transport. Make it after the actor system, destroy it before.
 ///
-/// Messages to one peer arrive in the order they were sent. Monitors and links on remote actors fire when the
-/// actor ends, or its process does. A handle to an actor of a third process works only while this process is
-/// connected to that one too; pass service names where that is not certain.
+/// Messages to one peer arrive in the order they were sent, except that messages that are not bulk overtake
+/// those that are; so does the news that an actor has ended. Monitors and links on remote actors fire when
+/// the actor ends, or its process does. A handle to an actor of a third process works only while this process
+/// is connected to that one too; pass service names where that is not certain.
 class transport {
  public:
   /// Binds, and starts the progress thread.

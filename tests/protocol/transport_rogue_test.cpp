@@ -288,6 +288,50 @@ TEST_F(transport_rogue_test, nonsense_from_a_peer_ends_its_connection_with_one_l
       },
       "metadata length does not match");
   expect_dropped([](rogue& x) { x.send_frame(x.header(frame_kind::acknowledge, 3), "abc"); }, "with content");
+  const auto bulk = [](rogue& x, frame_kind kind, std::uint64_t rest) {
+    auto header = x.header(kind, 0);
+    header.flags = wire::bulk_lane;
+    header.rest_bytes = rest;
+    return header;
+  };
+  expect_dropped([&](rogue& x) { x.send_frame(bulk(x, frame_kind::piece, 0), "", 100); },
+                 "a piece of no message");
+  expect_dropped([&](rogue& x) { x.send_frame(bulk(x, frame_kind::piece, 0), "", (128 << 10) + 1); },
+                 "the bounds of pieces");
+  expect_dropped(
+      [&](rogue& x) {
+        for (std::uint64_t i = 1; i <= 5; ++i) {
+          auto header = bulk(x, frame_kind::piece, 0);
+          header.sequence = i;
+          x.send_frame(header, "", 100);
+        }
+      },
+      "the bounds of pieces");
+  expect_dropped([](rogue& x) { x.send_frame(x.header(frame_kind::piece, 0), "", 100); },
+                 "not a piece of a message in the bulk lane");
+  expect_dropped(
+      [&](rogue& x) {
+        x.send_frame(bulk(x, frame_kind::message, 1000), "", 100);
+        auto next = bulk(x, frame_kind::piece, 901);
+        next.sequence = 1;
+        x.send_frame(next, "", 100);
+      },
+      "a piece of no message");
+  expect_dropped(
+      [&](rogue& x) {
+        x.send_frame(bulk(x, frame_kind::message, 1000), "", 100);
+        auto next = bulk(x, frame_kind::message, 0);
+        next.sequence = 1;
+        x.send_frame(next, "", 100);
+      },
+      "before the last piece");
+  expect_dropped(
+      [&](rogue& x) {
+        auto header = bulk(x, frame_kind::acknowledge, 0);
+        header.message_id = 1;
+        x.send_frame(header, "");
+      },
+      "acknowledges what was never sent");
   expect_dropped([](rogue& x) { x.socket().send(wire::encode_record(wire::record_type::heartbeat, {})); },
                  "malformed heartbeat");
   expect_dropped([](rogue& x) { x.socket().send(std::string(64, 'z')); }, "malformed record");

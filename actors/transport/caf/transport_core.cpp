@@ -13,6 +13,7 @@
 #include <caf/exit_reason.hpp>
 #include <caf/sec.hpp>
 
+#include "actors/transport/caf/arrived_message.hpp"
 #include "actors/transport/fabric/repairs_switch.hpp"
 #include "actors/transport/wire/wire_context.hpp"
 #include "actors/transport/wire/wire_deserializer.hpp"
@@ -128,6 +129,8 @@ void transport::core::ship(const wire::peer_connection_ptr& peer, caf::mailbox_e
   frame.header.destination = destination;
   frame.header.message_id = mid.integer_value();
   frame.refusable = mid.is_request();
+  if (options_.is_bulk && !content.empty() && options_.is_bulk(content))
+    frame.header.flags |= wire::bulk_lane;
   const bool foreign = sender && sender->node() != system_.node();
   wire_context context{&system_};
   context.proxy_registry_ptr(&proxies_);
@@ -186,7 +189,7 @@ void transport::core::ship_exit(const wire::peer_connection_ptr& peer, caf::stro
 }
 
 bool transport::core::on_message(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
-                                 std::span<const std::byte> metadata, payload data) {
+                                 std::span<const std::byte> metadata, payload data, wire::credit due) {
   wire_context context{&system_};
   context.proxy_registry_ptr(&proxies_);
   context.arrived(std::move(data));
@@ -227,12 +230,13 @@ bool transport::core::on_message(const wire::peer_connection_ptr& peer, const wi
     receiver = pending_.take(header.destination, mid);
   else
     receiver = system_.registry().get<caf::strong_actor_ptr>(header.destination);
-  if (receiver)
-    receiver->enqueue(
-        caf::make_mailbox_element(std::move(sender), mid, std::move(stages), std::move(content)),
-        fabric_->may_keep_jobs() ? &woken_ : nullptr);
-  else if (mid.is_request())
+  const bool asks_nobody = !receiver && mid.is_request();
+  if (asks_nobody)
     answer_with_error(sender, mid.response_id(), caf::sec::request_receiver_down);
+  caf::mailbox_element_ptr held{new arrived_message(std::move(sender), mid, std::move(stages),
+                                                    std::move(content), weak_from_this(), peer, due)};
+  if (receiver)
+    receiver->enqueue(std::move(held), fabric_->may_keep_jobs() ? &woken_ : nullptr);
   return true;
 }
 
@@ -266,10 +270,17 @@ void transport::core::compare_versions(const wire::peer_connection_ptr& peer) {
 // -- the fabric -------------------------------------------------------------------
 
 bool transport::core::frame_arrived(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
-                                    std::span<const std::byte> metadata, payload data) {
+                                    std::span<const std::byte> metadata, payload data, wire::credit due) {
+  if (header.kind == frame_kind::message)
+    return on_message(peer, header, metadata, std::move(data), due);
+  const bool makes_sense = on_control(peer, header, metadata);
+  fabric_->handled(peer, due);
+  return makes_sense;
+}
+
+bool transport::core::on_control(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
+                                 std::span<const std::byte> metadata) {
   switch (header.kind) {
-  case frame_kind::message:
-    return on_message(peer, header, metadata, std::move(data));
   case frame_kind::resolve:
     on_resolve(peer, header, {reinterpret_cast<const char*>(metadata.data()), metadata.size()});
     return true;
@@ -285,9 +296,11 @@ bool transport::core::frame_arrived(const wire::peer_connection_ptr& peer, const
   case frame_kind::unlink:
     on_link(peer, header);
     return true;
+  case frame_kind::message:
   case frame_kind::acknowledge:
   case frame_kind::partial_sum_request:
   case frame_kind::partial_sum_reply:
+  case frame_kind::piece:
     return false;
   }
   return false;

@@ -72,6 +72,11 @@ class transport::core : public wire::fabric::listener,
   void tell_link(const wire::peer_connection_ptr& peer, wire::frame_kind kind,
                  const caf::strong_actor_ptr& local, caf::actor_id remote);
 
+  // -- for messages that have arrived -------------------------------------------
+
+  /// Its receiver has handled what cost its sender `due`.
+  void handled(const wire::peer_connection_ptr& peer, wire::credit due) { fabric_->handled(peer, due); }
+
   // -- caf::proxy_registry::backend ---------------------------------------------
 
   caf::strong_actor_ptr make_proxy(caf::node_id node, caf::actor_id id) override;
@@ -82,7 +87,7 @@ class transport::core : public wire::fabric::listener,
 
   void peer_up(const wire::peer_connection_ptr& peer) override;
   bool frame_arrived(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
-                     std::span<const std::byte> metadata, payload data) override;
+                     std::span<const std::byte> metadata, payload data, wire::credit due) override;
   void peer_down(const wire::peer_connection_ptr& peer, const std::string& reason) override;
   void tick(wire::clock::time_point now) override;
 
@@ -99,12 +104,14 @@ class transport::core : public wire::fabric::listener,
   };
 
   bool on_message(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
-                  std::span<const std::byte> metadata, payload data);
+                  std::span<const std::byte> metadata, payload data, wire::credit due);
   /// A message of kinds that this version does not know: whoever waits for an answer gets an error.
   void on_unknown_kind(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                        const std::string& kinds, const caf::strong_actor_ptr& sender);
   /// Logs what a peer of another version cannot read, and remembers it.
   void compare_versions(const wire::peer_connection_ptr& peer);
+  bool on_control(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
+                  std::span<const std::byte> metadata);
   void on_resolve(const wire::peer_connection_ptr& peer, const wire::frame_header& header,
                   const std::string& name);
   void on_resolved_frame(const wire::peer_connection_ptr& peer, const wire::frame_header& header);

@@ -108,6 +108,8 @@ bool fabric::run() {
       auto until = std::min(next_tick_, now + tick_interval);
       if (!delayed_.empty())
         until = std::min(until, delayed_.begin()->first);
+      if (const auto due = pieces_due_.load(); due != 0)
+        until = std::min(until, clock::time_point{clock::duration{due}});
       ++totals_.wake_ups;
       const auto timeout = std::max(std::chrono::ceil<std::chrono::milliseconds>(until - now), 0ms);
       events_.wait(timeout);
@@ -140,15 +142,17 @@ bool fabric::progress_worker(bool may_arm, bool& armed) {
   // Rounds before others get the worker and sockets get a look.
   for (int i = 0; i < 64; ++i) {
     drain_queue();
+    collect_fetched();
+    move_pieces();
     if (progress_workers() == 0)
       break;
     busy = true;
+    // Frames that have arrived do not wait until no more pieces come.
+    if (signals_.pieces_moved && !inbox_.empty())
+      break;
   }
-  if (signals_.fetched) {
-    signals_.fetched = false;
-    for (const auto& [token, peer] : by_token_)
-      collect(*peer);
-  }
+  collect_fetched();
+  move_pieces();
   const bool closing = workers_closing();
   if (may_arm && !busy && inbox_.empty() && !signals_.broken && !closing)
     armed = arm_workers();
@@ -221,7 +225,12 @@ void fabric::leave() {
       deliver();
     }
   };
-  progress_until([this] { return operations_ == 0 && queued_ == 0; });
+  progress_until([this] {
+    move_pieces();
+    return operations_ == 0 && queued_ == 0
+           && std::all_of(by_token_.begin(), by_token_.end(),
+                          [](const auto& entry) { return entry.second->bulk.outgoing.empty(); });
+  });
   const auto peers = peers_;
   for (const auto& peer : peers)
     fail(peer, "this process is leaving");
@@ -250,7 +259,8 @@ fabric_level fabric::level() const {
   fabric_level result;
   result.peers = peers_.size();
   for (const auto& peer : peers_) {
-    result.bytes_under_way += peer->window.bytes_under_way();
+    for (const auto& lane : peer->lanes)
+      result.bytes_under_way += lane.window.bytes_under_way();
     result.slowest_round_trip = std::max(result.slowest_round_trip, round_trip_of(peer->socket));
   }
   return result;

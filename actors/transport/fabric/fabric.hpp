@@ -90,7 +90,7 @@ struct fabric_counters {
 /// What there is now.
 struct fabric_level {
   std::size_t peers = 0;
-  std::uint64_t bytes_under_way = 0; ///< sent and not acknowledged, over all peers
+  std::uint64_t bytes_under_way = 0; ///< sent and not handled, over all peers
   std::chrono::microseconds slowest_round_trip{0};
 };
 
@@ -102,9 +102,10 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
     virtual ~listener();
     virtual void peer_up(const peer_connection_ptr& peer) = 0;
     /// @param data  payloads of the frame, 64-byte aligned
+    /// @param due   for `handled`, once whoever the frame is for has handled it
     /// Returns false when the frame makes no sense: the peer is dropped.
     virtual bool frame_arrived(const peer_connection_ptr& peer, const frame_header& header,
-                               std::span<const std::byte> metadata, payload data) = 0;
+                               std::span<const std::byte> metadata, payload data, credit due) = 0;
     virtual void peer_down(const peer_connection_ptr& peer, const std::string& reason) = 0;
     virtual void tick(clock::time_point now) = 0;
 
@@ -152,6 +153,10 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   /// @threads any, with no lock of the fabric's listener held
   submission submit(const peer_connection_ptr& to, outgoing_frame frame);
 
+  /// The frame that came with `what` has been handled: its sender may send as much again. Never blocks.
+  /// @threads any, with no lock of the fabric's listener held
+  void handled(const peer_connection_ptr& peer, credit what);
+
   /// Finds or makes the connection to `endpoint` and calls `done` on the progress thread, by `deadline` at
   /// the latest.
   void connect(std::string endpoint, clock::time_point deadline, on_connected done);
@@ -172,6 +177,7 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
 
  private:
   struct send_operation;
+  struct piece_operation;
 
   /// A dialled endpoint and who waits for it.
   struct attempt {
@@ -194,7 +200,11 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   submission enqueue(const peer_connection_ptr& to, outgoing_frame frame);
   void drain_queue();
   void post_frame(std::unique_ptr<send_operation> op);
-  void acknowledge(const peer_connection_ptr& peer);
+  void send_pieces(peer_connection& peer);
+  bool pieces_pause(const bulk_traffic& bulk);
+  void move_pieces();
+  void give_to_ucx(peer_connection& peer, frame_header& header, std::span<std::byte> head,
+                   std::span<io_part> parts, std::unique_ptr<ucx_worker::operation> op);
   void wake();
 
   // -- workers (fabric_workers.cpp) ---------------------------------------------
@@ -212,7 +222,11 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
 
   // -- receiving, under the worker mutex (fabric_receive.cpp) -------------------
   bool arrived(const ucx_worker::arrival& msg) override;
+  bool take_payload(const ucx_worker::arrival& msg, const slot_ptr& slot);
+  bool take_piece(const ucx_worker::arrival& msg, peer_connection& peer, const frame_header& header);
+  void take_in_turn(peer_connection& peer, slot_ptr slot);
   void collect(peer_connection& peer);
+  void collect_fetched();
   bool deliver();
 
   // -- peers, on the progress thread (fabric_peers.cpp) -------------------------
@@ -269,6 +283,7 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   std::unordered_map<std::uint64_t, peer_connection_ptr> by_token_;
   std::vector<slot_ptr> inbox_;
   connection_signals signals_;
+  clock::time_point last_urgent_{}; // message, either way
   std::size_t operations_ = 0;
 
   // Frames for whoever gets the worker next, and tasks for the progress thread.
@@ -277,6 +292,9 @@ class fabric : private ucx_worker::handler, private rendezvous::host {
   std::vector<std::function<void()>> tasks_;
   std::atomic<std::size_t> queued_{0};
   std::atomic<bool> has_tasks_{false};
+
+  // When a pause of pieces ends, by the fabric's clock; 0: there is none. Written under the worker mutex.
+  std::atomic<clock::rep> pieces_due_{0};
 
   // Progress thread only.
   std::vector<peer_connection_ptr> peers_;

@@ -17,8 +17,16 @@ using namespace std::chrono_literals;
 // After "I am connecting to you myself": long enough for that to happen, short against any deadline.
 constexpr auto retry_pause = 50ms;
 
-// What a socket may hold back before the peer counts as stuck; a heartbeat has 28 bytes.
+// What a socket may hold back before the peer counts as stuck; a heartbeat has 44 bytes.
 constexpr std::size_t max_unsent = std::size_t{64} << 10;
+
+/// Under the worker mutex: what has not been delivered, or not been sent.
+void forget_traffic(peer_connection& peer) {
+  for (auto& lane : peer.lanes)
+    lane.waiting.clear();
+  peer.bulk.incoming.reset();
+  peer.bulk.outgoing.clear();
+}
 
 bool has_closed(const descriptor& socket) {
   std::byte one{};
@@ -52,7 +60,7 @@ void fabric::forget_token(std::uint64_t token) {
   if (i == by_token_.end())
     return;
   i->second->become(peer_connection::state::dead);
-  i->second->waiting.clear();
+  forget_traffic(*i->second);
   keep_lane(std::move(i->second->lane));
   by_token_.erase(i);
 }
@@ -97,7 +105,10 @@ void fabric::met(acquaintance who) {
     peer = by_token_.at(who.token);
     peer->peer = std::move(who.peer);
     peer->dialled = who.dialled;
-    peer->window.limit({peer->peer.window_bytes, peer->peer.window_frames});
+    for (auto& lane : peer->lanes) {
+      lane.window.limit({peer->peer.window_bytes, peer->peer.window_frames});
+      lane.taken.limit({peer->peer.window_bytes, peer->peer.window_frames});
+    }
     peer->socket = std::move(who.socket);
     peer->reader = std::move(who.reader);
     peer->unsent = std::move(who.unsent);
@@ -106,7 +117,8 @@ void fabric::met(acquaintance who) {
     connected = peer->endpoint != nullptr;
     if (connected)
       peer->become(peer_connection::state::up);
-    if (!peer->failure.empty()) // a frame that came before the handshake's end was refused
+    signals_.pieces_moved = true; // pieces may have come by now
+    if (!peer->failure.empty())   // a frame that came before the handshake's end was refused
       signals_.broken = true;
   }
   const auto advertised = peer->peer.endpoint;
@@ -253,9 +265,13 @@ void fabric::on_socket(const peer_connection_ptr& peer) {
 void fabric::on_records(const peer_connection_ptr& peer) {
   while (const auto rec = peer->reader.next()) {
     byte_parser body{rec->body};
-    const auto frames = body.take64();
-    const auto bytes = body.take64();
-    if (rec->type != record_type::heartbeat || body.failed() || !peer->window.acknowledge(frames, bytes)) {
+    bool makes_sense = rec->type == record_type::heartbeat;
+    for (auto& lane : peer->lanes) {
+      const auto frames = body.take64();
+      const auto bytes = body.take64();
+      makes_sense = makes_sense && lane.window.acknowledge(frames, bytes);
+    }
+    if (!makes_sense || body.failed()) {
       fail(peer, "malformed heartbeat");
       return;
     }
@@ -268,10 +284,11 @@ void fabric::send_heartbeats() {
   const auto peers = peers_;
   for (const auto& peer : peers) {
     byte_writer body;
-    const auto frames = peer->delivered_frames.load();
-    const auto bytes = peer->delivered_bytes.load();
-    body.put64(frames);
-    body.put64(bytes);
+    for (const auto& lane : peer->lanes) {
+      const auto handled = lane.taken.handled();
+      body.put64(handled.frames);
+      body.put64(handled.bytes);
+    }
     const auto encoded = encode_record(record_type::heartbeat, body.bytes());
     peer->unsent.insert(peer->unsent.end(), encoded.begin(), encoded.end());
     flush_socket(peer);
@@ -318,7 +335,7 @@ void fabric::fail(const peer_connection_ptr& peer, const std::string& reason) {
       peer->carrier->close(std::exchange(peer->endpoint, nullptr));
     close_lane(std::move(peer->lane));
     // Slots whose data UCX is still fetching hold themselves, and their buffers, until UCX lets go.
-    peer->waiting.clear();
+    forget_traffic(*peer);
   }
   events_.forget(peer->watch);
   {

@@ -1,7 +1,9 @@
 // The receiving half of the fabric: from UCX's callback to the listener, in order.
 
+#include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "actors/transport/fabric/fabric.hpp"
 
@@ -11,6 +13,13 @@ namespace {
 
 // More frames than this out of turn is not reordering any more.
 constexpr std::uint64_t max_reordering = 1 << 16;
+
+/// Pieces that have come before their turn; hardly ever any.
+std::uint64_t num_pieces(const peer_lane& in) {
+  return static_cast<std::uint64_t>(
+      std::count_if(in.waiting.begin(), in.waiting.end(),
+                    [](const auto& entry) { return entry.second->header.kind == frame_kind::piece; }));
+}
 
 } // namespace
 
@@ -32,80 +41,160 @@ bool fabric::arrived(const ucx_worker::arrival& msg) {
   };
   if (frame.error != frame_error::none)
     return refuse(to_string(frame.error));
-  if (header.sequence - peer->next_arrival >= max_reordering || peer->waiting.contains(header.sequence))
+  auto& in = peer->lane_of(header);
+  if (header.sequence - in.next_arrival >= max_reordering || in.waiting.contains(header.sequence))
     return refuse("sequence number out of turn");
-  if (!peer->window.acknowledge(header.acknowledged_frames, header.acknowledged_bytes))
+  if (!in.window.acknowledge(header.acknowledged_frames, header.acknowledged_bytes))
     return refuse("acknowledges what was never sent");
-  auto slot = std::make_shared<arrival_slot>();
-  slot->from = peer;
-  slot->header = header;
   if (header.kind == frame_kind::acknowledge) {
     if (msg.num_bytes > 0 || !frame.metadata.empty())
       return refuse("an acknowledgement with content");
-    slot->complete = true;
+    if (header.travels_in() == lane::bulk && !peer->pieces_received(header.message_id))
+      return refuse("acknowledges what was never sent");
   } else {
-    slot->charge = msg.head.size() + msg.num_bytes;
-    peer->held_bytes += slot->charge;
-    if (peer->held_bytes > std::max(2 * settings_.window.bytes, settings_.max_frame_bytes))
+    totals_.bytes_received += msg.head.size() + msg.num_bytes;
+    if (header.travels_in() == lane::urgent && header.kind == frame_kind::message)
+      last_urgent_ = clock::now();
+  }
+  if (header.kind == frame_kind::piece) {
+    if (msg.num_bytes > piece_bytes || num_pieces(in) >= max_pieces_under_way)
+      return refuse("the peer ignores the bounds of pieces");
+    if (take_piece(msg, *peer, header))
+      return false;
+  }
+  auto slot = std::make_shared<arrival_slot>();
+  slot->from = peer;
+  slot->header = header;
+  if (header.kind != frame_kind::acknowledge && header.kind != frame_kind::piece) {
+    slot->due = {header.travels_in(), msg.head.size() + msg.num_bytes + header.rest_bytes};
+    if (!in.taken.arrive(slot->due.bytes, settings_.max_frame_bytes))
       return refuse("the peer ignores its window");
     slot->metadata.assign(frame.metadata.begin(), frame.metadata.end());
     slot->payload_offset = frame.payload_offset;
   }
-  totals_.bytes_received += slot->charge;
-  bool taken = false;
-  if (msg.num_bytes > 0) {
-    try {
-      slot->data = payload::allocate(msg.num_bytes);
-    } catch (const std::bad_alloc&) {
-      peer->doom("out of memory for a frame of " + std::to_string(msg.num_bytes) + " bytes");
-      return false;
-    }
-    if (msg.descriptor == nullptr) {
-      std::memcpy(slot->data.mutable_data(), msg.data, msg.num_bytes);
-      slot->complete = true;
-    } else {
-      taken = true;
-      ++totals_.fetched_frames;
-      // UCX writes to the buffer until `ended`, so the slot holds itself until then.
-      slot->self = slot;
-      switch (msg.at->receive(msg.descriptor, slot->data.mutable_data(), msg.num_bytes, *slot)) {
-      case ucx_worker::outcome::pending:
-        break;
-      case ucx_worker::outcome::done:
-        slot->self.reset();
-        slot->complete = true;
-        break;
-      case ucx_worker::outcome::failed:
-        slot->self.reset();
-        peer->doom("UCX refused to fetch the data of a frame");
-        return true;
-      }
-    }
-  } else {
+  const bool taken = msg.num_bytes > 0 && take_payload(msg, slot);
+  if (msg.num_bytes == 0)
     slot->complete = true;
-  }
-  if (slot->complete && header.sequence == peer->next_arrival && peer->waiting.empty()
+  if (!peer->failure.empty())
+    return taken;
+  if (slot->complete && header.sequence == in.next_arrival && in.waiting.empty()
       && peer->current() == peer_connection::state::up) {
-    ++peer->next_arrival;
-    inbox_.push_back(std::move(slot));
+    ++in.next_arrival;
+    take_in_turn(*peer, std::move(slot));
   } else {
-    peer->waiting.emplace(header.sequence, std::move(slot));
+    in.waiting.emplace(header.sequence, std::move(slot));
     collect(*peer);
   }
   return taken;
 }
 
+/// Takes the data of a frame into a buffer that holds what follows in pieces as well.
+/// @returns whether UCX is told that its data are being fetched
+bool fabric::take_payload(const ucx_worker::arrival& msg, const slot_ptr& slot) {
+  const auto& peer = slot->from;
+  const auto room = msg.num_bytes + (slot->header.kind == frame_kind::piece ? 0 : slot->header.rest_bytes);
+  try {
+    slot->data = payload::allocate(room);
+  } catch (const std::bad_alloc&) {
+    peer->doom("out of memory for a frame of " + std::to_string(room) + " bytes");
+    return false;
+  }
+  if (msg.descriptor == nullptr) {
+    std::memcpy(slot->data.mutable_data(), msg.data, msg.num_bytes);
+    slot->complete = true;
+    return false;
+  }
+  ++totals_.fetched_frames;
+  // UCX writes to the buffer until `ended`, so the slot holds itself until then.
+  slot->self = slot;
+  switch (msg.at->receive(msg.descriptor, slot->data.mutable_data(), msg.num_bytes, *slot)) {
+  case ucx_worker::outcome::pending:
+    break;
+  case ucx_worker::outcome::done:
+    slot->self.reset();
+    slot->complete = true;
+    break;
+  case ucx_worker::outcome::failed:
+    slot->self.reset();
+    peer->doom("UCX refused to fetch the data of a frame");
+    break;
+  }
+  return true;
+}
+
+/// Copies a piece that comes in turn to its place at once.
+/// @returns false when it has to wait in a buffer of its own
+bool fabric::take_piece(const ucx_worker::arrival& msg, peer_connection& peer, const frame_header& header) {
+  auto& in = peer.lane_of(header);
+  auto& bulk = peer.bulk;
+  if (msg.descriptor != nullptr || header.sequence != in.next_arrival || !bulk.incoming
+      || msg.num_bytes + header.rest_bytes != bulk.rest_bytes)
+    return false;
+  auto& data = bulk.incoming->data;
+  std::memcpy(data.mutable_data() + (data.size() - bulk.rest_bytes), msg.data, msg.num_bytes);
+  bulk.rest_bytes = header.rest_bytes;
+  peer.piece_arrived();
+  ++in.next_arrival;
+  if (bulk.rest_bytes == 0)
+    inbox_.push_back(std::move(bulk.incoming));
+  collect(peer);
+  return true;
+}
+
+/// Takes a frame whose turn has come.
+void fabric::take_in_turn(peer_connection& peer, slot_ptr slot) {
+  const auto& header = slot->header;
+  auto& bulk = peer.bulk;
+  if (header.kind == frame_kind::acknowledge)
+    return;
+  if (header.travels_in() == lane::urgent) {
+    inbox_.push_back(std::move(slot));
+    return;
+  }
+  peer.piece_arrived();
+  if (header.kind != frame_kind::piece) {
+    if (bulk.incoming) {
+      peer.doom("malformed frame: a message before the last piece of the one before it");
+    } else if (header.rest_bytes > 0) {
+      bulk.rest_bytes = header.rest_bytes;
+      bulk.incoming = std::move(slot);
+    } else {
+      inbox_.push_back(std::move(slot));
+    }
+    return;
+  }
+  if (!bulk.incoming || slot->data.size() + header.rest_bytes != bulk.rest_bytes) {
+    peer.doom("malformed frame: a piece of no message");
+    return;
+  }
+  auto& data = bulk.incoming->data;
+  std::memcpy(data.mutable_data() + (data.size() - bulk.rest_bytes), slot->data.data(), slot->data.size());
+  bulk.rest_bytes = header.rest_bytes;
+  if (bulk.rest_bytes == 0)
+    inbox_.push_back(std::move(bulk.incoming));
+}
+
 void fabric::collect(peer_connection& peer) {
   if (peer.current() != peer_connection::state::up)
     return;
-  while (!peer.waiting.empty()) {
-    const auto first = peer.waiting.begin();
-    if (first->first != peer.next_arrival || !first->second->complete || !first->second->intact)
-      return;
-    inbox_.push_back(std::move(first->second));
-    peer.waiting.erase(first);
-    ++peer.next_arrival;
+  for (auto& in : peer.lanes) {
+    while (!in.waiting.empty() && peer.failure.empty()) {
+      const auto first = in.waiting.begin();
+      if (first->first != in.next_arrival || !first->second->complete || !first->second->intact)
+        break;
+      auto slot = std::move(first->second);
+      in.waiting.erase(first);
+      ++in.next_arrival;
+      take_in_turn(peer, std::move(slot));
+    }
   }
+}
+
+void fabric::collect_fetched() {
+  if (!std::exchange(signals_.fetched, false))
+    return;
+  for (const auto& [token, peer] : by_token_)
+    collect(*peer);
 }
 
 bool fabric::deliver() {
@@ -119,8 +208,7 @@ bool fabric::deliver() {
   allow_jobs();
   for (auto& slot : ready) {
     const auto& peer = slot->from;
-    if (slot->header.kind == frame_kind::acknowledge || peer->current() != peer_connection::state::up
-        || peer->malformed)
+    if (peer->current() != peer_connection::state::up || peer->malformed)
       continue;
     ++totals_.frames_received;
     std::span<const std::byte> metadata = slot->metadata;
@@ -129,21 +217,12 @@ bool fabric::deliver() {
     auto data = slot->payload_offset == 0
                     ? std::move(slot->data)
                     : slot->data.slice(slot->payload_offset, slot->data.size() - slot->payload_offset);
-    if (!ears_.frame_arrived(peer, slot->header, metadata, std::move(data))) {
+    if (!ears_.frame_arrived(peer, slot->header, metadata, std::move(data), slot->due)) {
       // Buried by the progress loop: burying here would hand out later frames of others before earlier ones.
       peer->malformed = true;
       std::lock_guard guard{worker_mutex_};
       peer->doom("malformed frame: its content makes no sense");
-      continue;
     }
-    peer->held_bytes -= slot->charge;
-    const auto bytes = peer->delivered_bytes += slot->charge;
-    const auto frames = ++peer->delivered_frames;
-    // Usually the next frame the other way tells the peer. A quarter of the window keeps a one-way stream
-    // flowing.
-    if (bytes - peer->told_bytes >= settings_.window.bytes / 4
-        || frames - peer->told_frames >= settings_.window.frames / 4)
-      acknowledge(peer);
   }
   return true;
 }

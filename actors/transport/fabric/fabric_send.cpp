@@ -1,6 +1,8 @@
 // The sending half of the fabric: layout, credits, and who posts.
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <unistd.h>
 
@@ -15,6 +17,13 @@ namespace {
 // Padding between payloads. UCX only reads it, through a pointer that is not const.
 alignas(payload_alignment) std::byte padding[payload_alignment]{};
 
+outgoing_frame acknowledgement(lane of) {
+  outgoing_frame result{frame_kind::acknowledge};
+  if (of == lane::bulk)
+    result.header.flags = bulk_lane;
+  return result;
+}
+
 void add_padded(std::vector<io_part>& parts, void* data, std::size_t length, bool last) {
   parts.push_back({data, length});
   if (const auto pad = align_payload(length) - length; pad > 0 && !last)
@@ -23,13 +32,13 @@ void add_padded(std::vector<io_part>& parts, void* data, std::size_t length, boo
 
 } // namespace
 
-fabric::send_operation::send_operation(fabric& owner, peer_connection_ptr peer, outgoing_frame what)
-    : owner_(owner), to(std::move(peer)), frame(std::move(what)) {
+outgoing_message::outgoing_message(peer_connection_ptr peer, outgoing_frame what, std::size_t max_head_bytes)
+    : to(std::move(peer)), frame(std::move(what)) {
   auto& header = frame.header;
   const auto metadata_bytes = frame.head.size() - frame_header_bytes;
   header.metadata_bytes = static_cast<std::uint32_t>(metadata_bytes);
   head_bytes = frame.head.size();
-  if (head_bytes > owner_.max_head_bytes_) {
+  if (head_bytes > max_head_bytes) {
     header.flags |= metadata_in_data;
     head_bytes = frame_header_bytes;
     parts.push_back({frame.head.data() + frame_header_bytes, metadata_bytes});
@@ -45,7 +54,32 @@ fabric::send_operation::send_operation(fabric& owner, peer_connection_ptr peer, 
     num_bytes += part.length;
 }
 
+std::vector<io_part> outgoing_message::cut(std::uint64_t most) {
+  begun_ = true;
+  std::vector<io_part> result;
+  while (most > 0 && next_part_ < parts.size()) {
+    auto& part = parts[next_part_];
+    const auto length = std::min<std::uint64_t>(most, part.length);
+    if (length > 0)
+      result.push_back({part.data, length});
+    part = {static_cast<std::byte*>(part.data) + length, part.length - length};
+    if (part.length == 0)
+      ++next_part_;
+    most -= length;
+    cut_bytes_ += length;
+  }
+  return result;
+}
+
+fabric::send_operation::send_operation(fabric& owner, peer_connection_ptr peer, outgoing_frame what)
+    : outgoing_message(std::move(peer), std::move(what), owner.max_head_bytes_), owner_(owner) {}
+
 void fabric::send_operation::ended(bool) {
+  --owner_.operations_;
+  delete this;
+}
+
+void fabric::piece_operation::ended(bool) {
   --owner_.operations_;
   delete this;
 }
@@ -85,11 +119,13 @@ submission fabric::enqueue(const peer_connection_ptr& to, outgoing_frame frame) 
     ++totals_.frames_refused;
     return submission::too_large;
   }
-  if (!free_of_charge && !to->window.charge(op->num_bytes, refusable ? 1 : 2)) {
+  auto& window = to->lane_of(op->frame.header).window;
+  if (!free_of_charge && !window.charge(op->num_bytes, refusable ? 1 : 2)) {
     ++totals_.frames_refused;
     if (!refusable)
-      drop(to, "the peer does not keep up: two windows of " + std::to_string(to->window.size().bytes)
-                   + " bytes and " + std::to_string(to->window.size().frames) + " frames are unacknowledged");
+      drop(to, "the peer does not keep up: it has not handled two windows of "
+                   + std::to_string(window.size().bytes) + " bytes or " + std::to_string(window.size().frames)
+                   + " messages");
     return submission::window_full;
   }
   if (std::unique_lock lock{worker_mutex_, std::try_to_lock}; lock.owns_lock()) {
@@ -129,21 +165,99 @@ void fabric::drain_queue() {
 }
 
 void fabric::post_frame(std::unique_ptr<send_operation> op) {
-  auto& peer = *op->to;
+  const auto to = op->to;
+  auto& peer = *to;
   if (peer.endpoint == nullptr)
     return;
   auto& header = op->frame.header;
-  header.token = peer.peer.token;
-  header.sequence = peer.next_sequence++;
-  header.acknowledged_frames = peer.delivered_frames.load();
-  header.acknowledged_bytes = peer.delivered_bytes.load();
-  peer.told_frames = header.acknowledged_frames;
-  peer.told_bytes = header.acknowledged_bytes;
-  const auto head = std::as_writable_bytes(std::span{op->frame.head}).first(op->head_bytes);
-  encode_frame(header, head.first<frame_header_bytes>());
+  if (header.travels_in() == lane::bulk) {
+    if (header.kind != frame_kind::acknowledge) {
+      peer.bulk.outgoing.push_back(std::move(op));
+      send_pieces(peer);
+      return;
+    }
+    header.message_id = peer.bulk.pieces_told = peer.bulk.pieces_arrived;
+  }
   ++totals_.frames_sent;
-  totals_.bytes_sent += op->num_bytes;
-  switch (peer.carrier->post(peer.endpoint, head, op->parts, *op)) {
+  const auto head = std::as_writable_bytes(std::span{op->frame.head}).first(op->head_bytes);
+  const auto parts = std::span{op->parts};
+  give_to_ucx(peer, header, head, parts, std::move(op));
+}
+
+void fabric::send_pieces(peer_connection& peer) {
+  auto& bulk = peer.bulk;
+  while (!bulk.outgoing.empty() && bulk.pieces_sent - bulk.pieces_received < max_pieces_under_way
+         && !pieces_pause(bulk)) {
+    auto op = std::make_unique<piece_operation>(*this, bulk.outgoing.front());
+    auto& whole = *op->whole;
+    frame_header header;
+    std::span<std::byte> head = op->head;
+    if (whole.is_begun()) {
+      header.kind = frame_kind::piece;
+      header.flags = bulk_lane;
+    } else {
+      header = whole.frame.header;
+      head = std::as_writable_bytes(std::span{whole.frame.head}).first(whole.head_bytes);
+      ++totals_.frames_sent;
+    }
+    op->parts = whole.cut(piece_bytes);
+    header.rest_bytes = whole.rest_bytes();
+    if (header.rest_bytes == 0)
+      bulk.outgoing.pop_front();
+    ++bulk.pieces_sent;
+    bulk.last_sent = clock::now();
+    const auto parts = std::span{op->parts};
+    give_to_ucx(peer, header, head, parts, std::move(op));
+  }
+}
+
+/// While urgent messages are exchanged; notes when the pause ends.
+bool fabric::pieces_pause(const bulk_traffic& bulk) {
+  const auto now = clock::now();
+  if (now - last_urgent_ >= urgent_for)
+    return false;
+  if (bulk.pieces_sent != bulk.pieces_received)
+    return true; // goes on when the peer has told
+  if (now >= bulk.pause_until)
+    return false;
+  const auto until = bulk.pause_until.time_since_epoch().count();
+  if (const auto due = pieces_due_.load(); due == 0 || until < due) {
+    pieces_due_ = until;
+    wake();
+  }
+  return true;
+}
+
+void fabric::move_pieces() {
+  const auto due = pieces_due_.load();
+  const bool is_due = due != 0 && clock::now().time_since_epoch().count() >= due;
+  if (!std::exchange(signals_.pieces_moved, false) && !is_due)
+    return;
+  pieces_due_ = 0;
+  for (const auto& [token, peer] : by_token_) {
+    if (peer->endpoint == nullptr)
+      continue;
+    send_pieces(*peer);
+    if (peer->bulk.pieces_told != peer->bulk.pieces_arrived)
+      post_frame(std::make_unique<send_operation>(*this, peer, acknowledgement(lane::bulk)));
+  }
+}
+
+void fabric::give_to_ucx(peer_connection& peer, frame_header& header, std::span<std::byte> head,
+                         std::span<io_part> parts, std::unique_ptr<ucx_worker::operation> op) {
+  auto& out = peer.lane_of(header);
+  if (header.travels_in() == lane::urgent && header.kind == frame_kind::message)
+    last_urgent_ = clock::now();
+  header.token = peer.peer.token;
+  header.sequence = out.next_sequence++;
+  const auto told = out.taken.told();
+  header.acknowledged_frames = told.frames;
+  header.acknowledged_bytes = told.bytes;
+  encode_frame(header, head.first<frame_header_bytes>());
+  totals_.bytes_sent += head.size();
+  for (const auto& part : parts)
+    totals_.bytes_sent += part.length;
+  switch (peer.carrier->post(peer.endpoint, head, parts, *op)) {
   case ucx_worker::outcome::done:
     break;
   case ucx_worker::outcome::pending:
@@ -159,8 +273,9 @@ void fabric::post_frame(std::unique_ptr<send_operation> op) {
   }
 }
 
-void fabric::acknowledge(const peer_connection_ptr& peer) {
-  enqueue(peer, outgoing_frame{frame_kind::acknowledge});
+void fabric::handled(const peer_connection_ptr& peer, credit what) {
+  if (peer->lanes[static_cast<std::size_t>(what.of)].taken.handle(what.bytes))
+    enqueue(peer, acknowledgement(what.of));
 }
 
 void fabric::wake() {

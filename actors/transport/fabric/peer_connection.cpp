@@ -1,5 +1,7 @@
 #include "actors/transport/fabric/peer_connection.hpp"
 
+#include <algorithm>
+
 namespace troupe::wire {
 
 void arrival_slot::ended(bool success) {
@@ -10,6 +12,25 @@ void arrival_slot::ended(bool success) {
     from->doom("the data of a frame could not be fetched");
   // May be the last reference.
   const auto last = std::move(self);
+}
+
+void peer_connection::piece_arrived() {
+  ++bulk.pieces_arrived;
+  signals.pieces_moved = true;
+}
+
+bool peer_connection::pieces_received(std::uint64_t count) {
+  if (count > bulk.pieces_sent)
+    return false;
+  // Acknowledgements may overtake one another.
+  if (count > bulk.pieces_received) {
+    bulk.pieces_received = count;
+    signals.pieces_moved = true;
+    const auto now = clock::now();
+    bulk.pause_until =
+        now + std::min<clock::duration>(bulk_pause_factor * (now - bulk.last_sent), longest_pause);
+  }
+  return true;
 }
 
 void peer_connection::endpoint_failed(const char* why) {

@@ -1,13 +1,14 @@
 // One connection to one incarnation of a peer, from the first byte of its handshake to its death.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "actors/transport/fabric/peer_lane.hpp"
 #include "actors/transport/fabric/rendezvous.hpp"
 #include "actors/transport/fabric/ucx_worker.hpp"
 #include "actors/transport/wire/frame.hpp"
@@ -38,8 +39,8 @@ class arrival_slot : public ucx_worker::operation {
   payload data;
   /// Where the payloads start in `data`.
   std::uint64_t payload_offset = 0;
-  /// What the frame costs of the sender's window.
-  std::uint64_t charge = 0;
+  /// What the message costs of the sender's window; 0 for acknowledgements and pieces.
+  credit due;
   bool complete = false;
   bool intact = true;
   /// Keeps the buffer while UCX may write to it, whatever becomes of the connection.
@@ -52,6 +53,8 @@ using slot_ptr = std::shared_ptr<arrival_slot>;
 struct connection_signals {
   bool broken = false;
   bool fetched = false;
+  /// A peer has got pieces and may be sent more, or has sent some and wants to be told.
+  bool pieces_moved = false;
 };
 
 class peer_connection : public ucx_worker::endpoint_owner {
@@ -59,7 +62,7 @@ class peer_connection : public ucx_worker::endpoint_owner {
   enum class state : std::uint8_t { meeting, up, dead };
 
   peer_connection(std::uint64_t own_token, send_window::limits size, connection_signals& to_fabric)
-      : token(own_token), window(size), signals(to_fabric) {}
+      : token(own_token), lanes{peer_lane{size}, peer_lane{size}}, signals(to_fabric) {}
 
   /// Under the worker mutex: notes why this connection must end. The first reason stands.
   void doom(std::string why);
@@ -67,6 +70,13 @@ class peer_connection : public ucx_worker::endpoint_owner {
   void endpoint_failed(const char* why) override;
 
   state current() const { return state_.load(std::memory_order_acquire); }
+
+  /// Under the worker mutex: a message or a piece has come, in turn, through the bulk lane.
+  void piece_arrived();
+
+  /// Under the worker mutex: the peer says how many of these it has got.
+  /// @returns false when that many were never sent
+  bool pieces_received(std::uint64_t count);
 
   void become(state next) { state_.store(next, std::memory_order_release); }
 
@@ -80,12 +90,12 @@ class peer_connection : public ucx_worker::endpoint_owner {
 
   // -- any thread -------------------------------------------------------------
 
-  send_window window;
-  /// Taken from the peer so far, and what of it the peer has been told.
-  std::atomic<std::uint64_t> delivered_frames{0};
-  std::atomic<std::uint64_t> delivered_bytes{0};
-  std::atomic<std::uint64_t> told_bytes{0};
-  std::atomic<std::uint64_t> told_frames{0};
+  /// By `wire::lane`; their windows, that is.
+  std::array<peer_lane, num_lanes> lanes;
+
+  peer_lane& lane_of(const frame_header& header) {
+    return lanes[static_cast<std::size_t>(header.travels_in())];
+  }
 
   // -- under the fabric's worker mutex ----------------------------------------
 
@@ -94,12 +104,7 @@ class peer_connection : public ucx_worker::endpoint_owner {
   ucx_worker* carrier = nullptr;
   /// How frames may come from the peer, besides the worker of all; null without shared memory.
   std::unique_ptr<shared_memory_lane> lane;
-  std::uint64_t next_sequence = 0;
-  /// Arrived, but not in turn or not complete, by sequence number.
-  std::map<std::uint64_t, slot_ptr> waiting;
-  std::uint64_t next_arrival = 0;
-  /// Bytes that have arrived and are not delivered, to hold the peer to its window.
-  std::uint64_t held_bytes = 0;
+  bulk_traffic bulk;
   std::string failure;
   connection_signals& signals;
 

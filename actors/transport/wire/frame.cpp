@@ -7,7 +7,7 @@ namespace troupe::wire {
 
 namespace {
 
-constexpr std::uint16_t known_flags = metadata_in_data | foreign_source;
+constexpr std::uint16_t known_flags = metadata_in_data | foreign_source | bulk_lane;
 
 } // namespace
 
@@ -29,6 +29,8 @@ const char* to_string(frame_error err) {
     return "unknown flags";
   case frame_error::bad_metadata_length:
     return "metadata length does not match the frame";
+  case frame_error::bad_piece:
+    return "not a piece of a message in the bulk lane";
   case frame_error::too_large:
     return "frame is too large";
   }
@@ -45,7 +47,7 @@ void encode_frame(const frame_header& header, std::span<std::byte, frame_header_
   store_little(to + 12, std::uint32_t{0});
   to += 16;
   for (auto value : {header.token, header.sequence, header.source, header.destination, header.message_id,
-                     header.acknowledged_frames, header.acknowledged_bytes}) {
+                     header.acknowledged_frames, header.acknowledged_bytes, header.rest_bytes}) {
     store_little(to, value);
     to += sizeof(value);
   }
@@ -72,22 +74,33 @@ decoded_frame decode_frame(std::span<const std::byte> head, std::uint64_t data_b
   header.metadata_bytes = load_little<std::uint32_t>(from + 8);
   const auto reserved = load_little<std::uint32_t>(from + 12);
   from += 16;
-  for (auto* field : {&header.token, &header.sequence, &header.source, &header.destination,
-                      &header.message_id, &header.acknowledged_frames, &header.acknowledged_bytes}) {
+  for (auto* field :
+       {&header.token, &header.sequence, &header.source, &header.destination, &header.message_id,
+        &header.acknowledged_frames, &header.acknowledged_bytes, &header.rest_bytes}) {
     *field = load_little<std::uint64_t>(from);
     from += sizeof(*field);
   }
   if (kind < static_cast<std::uint8_t>(frame_kind::message)
-      || kind > static_cast<std::uint8_t>(frame_kind::partial_sum_reply))
+      || kind > static_cast<std::uint8_t>(frame_kind::piece))
     return fail(frame_error::unknown_kind);
-  if (kind >= static_cast<std::uint8_t>(frame_kind::partial_sum_request))
+  if (header.kind == frame_kind::partial_sum_request || header.kind == frame_kind::partial_sum_reply)
     return fail(frame_error::reserved_kind);
   if ((header.flags & ~known_flags) != 0 || reserved != 0)
     return fail(frame_error::unknown_flags);
-  if (data_bytes > max_bytes || head.size() > max_bytes - data_bytes)
+  if (data_bytes > max_bytes || head.size() > max_bytes - data_bytes
+      || header.rest_bytes > max_bytes - data_bytes - head.size())
     return fail(frame_error::too_large);
+  const bool is_piece = header.kind == frame_kind::piece;
+  if (is_piece || header.rest_bytes > 0) {
+    // A message of which nothing has come has nothing to go on with.
+    if (header.travels_in() != lane::bulk || data_bytes == 0
+        || (is_piece ? (header.flags & metadata_in_data) != 0 || header.metadata_bytes > 0
+                     : header.kind != frame_kind::message))
+      return fail(frame_error::bad_piece);
+  }
   if ((header.flags & metadata_in_data) != 0) {
-    if (head.size() != frame_header_bytes || align_payload(header.metadata_bytes) > data_bytes)
+    if (head.size() != frame_header_bytes
+        || align_payload(header.metadata_bytes) > data_bytes + header.rest_bytes)
       return fail(frame_error::bad_metadata_length);
     result.payload_offset = align_payload(header.metadata_bytes);
     return result;

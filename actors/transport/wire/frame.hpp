@@ -29,6 +29,8 @@ enum class frame_kind : std::uint8_t {
   /// off).
   partial_sum_request = 9,
   partial_sum_reply = 10,
+  /// The next piece of the data of the message before it in the bulk lane.
+  piece = 11,
 };
 
 /// Bits of `frame_header::flags`. Unknown bits are refused.
@@ -37,10 +39,18 @@ enum frame_flags : std::uint16_t {
   metadata_in_data = 1,
   /// Metadata starts with the node of `source`, which is neither peer (a delegated request).
   foreign_source = 2,
+  /// The frame travels in the bulk lane; without it in the urgent one.
+  bulk_lane = 4,
 };
 
+/// Each lane of a connection has an order and a window of its own, so that nothing in the urgent lane waits
+/// for what is in the bulk lane. What goes where: `transport_options::is_bulk`.
+enum class lane : std::uint8_t { urgent, bulk };
+
+inline constexpr std::size_t num_lanes = 2;
+
 inline constexpr std::uint32_t frame_magic = 0x46505254; // "TRPF", little-endian
-inline constexpr std::uint8_t frame_version = 1;
+inline constexpr std::uint8_t frame_version = 2;
 
 /// Fixed part of every frame; on the wire little-endian, without padding, in this order.
 struct frame_header {
@@ -51,22 +61,28 @@ struct frame_header {
   /// Name that the receiver gave this connection: it finds the peer and fences off frames of older
   /// connections.
   std::uint64_t token = 0;
-  /// Counts this connection's frames in one direction from 0; frames are delivered in this order.
+  /// Counts the frames of the lane in one direction from 0; frames of a lane are delivered in this order.
   std::uint64_t sequence = 0;
   /// Actor ids; 0 is nobody.
   std::uint64_t source = 0;
   std::uint64_t destination = 0;
-  /// CAF's message id (request, response and priority bits included), or the id of a resolve.
+  /// CAF's message id (request, response and priority bits included), or the id of a resolve. In an
+  /// acknowledgement in the bulk lane: how many messages and pieces of that lane have arrived.
   std::uint64_t message_id = 0;
-  /// How many frames, and bytes of frames, the sender of this frame has taken in from its receiver so far.
+  /// How many messages of this lane, and bytes of them, the sender of this frame has handled so far, of those
+  /// that its receiver has sent. The pieces of a message are part of it.
   std::uint64_t acknowledged_frames = 0;
   std::uint64_t acknowledged_bytes = 0;
+  /// Bytes of the message's data that follow in pieces; only in the bulk lane.
+  std::uint64_t rest_bytes = 0;
+
+  lane travels_in() const { return (flags & bulk_lane) != 0 ? lane::bulk : lane::urgent; }
 
   friend bool operator==(const frame_header&, const frame_header&) = default;
 };
 
 /// Bytes of an encoded header.
-inline constexpr std::size_t frame_header_bytes = 4 + 1 + 1 + 2 + 4 + 4 + 7 * 8;
+inline constexpr std::size_t frame_header_bytes = 4 + 1 + 1 + 2 + 4 + 4 + 8 * 8;
 
 enum class frame_error : std::uint8_t {
   none,
@@ -77,6 +93,7 @@ enum class frame_error : std::uint8_t {
   reserved_kind,
   unknown_flags,
   bad_metadata_length,
+  bad_piece,
   too_large,
 };
 
@@ -102,7 +119,7 @@ struct decoded_frame {
 ///
 /// @param head        header part as it arrived: the fixed header and, usually, the metadata
 /// @param data_bytes  length of the data part, which is not read
-/// @param max_bytes   largest frame to accept, header and data together
+/// @param max_bytes   largest message to accept: header, data and what follows in pieces
 decoded_frame decode_frame(std::span<const std::byte> head, std::uint64_t data_bytes,
                            std::uint64_t max_bytes);
 

@@ -23,6 +23,7 @@ frame_header sample() {
   x.message_id = 12;
   x.acknowledged_frames = 13;
   x.acknowledged_bytes = 14;
+  x.rest_bytes = 0;
   return x;
 }
 
@@ -42,14 +43,14 @@ TEST(frame_test, comes_back) {
   EXPECT_EQ(x.payload_offset, 0U);
 }
 
-// The first bytes of version 1, for good: a changed layout needs a new version.
+// The first bytes of version 2, for good: a changed layout needs a new version.
 TEST(frame_test, layout_is_fixed) {
   const auto bytes = encoded(sample(), 0);
-  const std::array<unsigned, 32> expected{0x54, 0x52, 0x50, 0x46, 1, 1, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0,
+  const std::array<unsigned, 32> expected{0x54, 0x52, 0x50, 0x46, 2, 1, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0,
                                           8,    7,    6,    5,    4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0};
   for (std::size_t i = 0; i < expected.size(); ++i)
     EXPECT_EQ(std::to_integer<unsigned>(bytes[i]), expected[i]) << i;
-  EXPECT_EQ(bytes.size(), 72U);
+  EXPECT_EQ(bytes.size(), 80U);
 }
 
 TEST(frame_test, metadata_in_the_data_is_padded) {
@@ -74,14 +75,47 @@ TEST(frame_test, refuses_what_is_wrong) {
     return decode_frame(bytes, 0, limit).error;
   };
   EXPECT_EQ(with(0, 0), frame_error::bad_magic);
-  EXPECT_EQ(with(4, 2), frame_error::bad_version);
+  EXPECT_EQ(with(4, 1), frame_error::bad_version);
   EXPECT_EQ(with(5, 0), frame_error::unknown_kind);
-  EXPECT_EQ(with(5, 11), frame_error::unknown_kind);
+  EXPECT_EQ(with(5, 12), frame_error::unknown_kind);
   EXPECT_EQ(with(5, 9), frame_error::reserved_kind);
   EXPECT_EQ(with(5, 10), frame_error::reserved_kind);
-  EXPECT_EQ(with(6, 4), frame_error::unknown_flags);
+  EXPECT_EQ(with(6, 8), frame_error::unknown_flags);
   EXPECT_EQ(with(12, 1), frame_error::unknown_flags);
   EXPECT_EQ(with(8, 6), frame_error::bad_metadata_length);
+}
+
+TEST(frame_test, only_bulk_goes_on_in_pieces) {
+  auto first = sample();
+  first.rest_bytes = 100;
+  EXPECT_EQ(decode_frame(encoded(first, 5), 1000, limit).error, frame_error::bad_piece);
+  first.flags = bulk_lane;
+  EXPECT_EQ(decode_frame(encoded(first, 5), 1000, limit).error, frame_error::none);
+  EXPECT_EQ(decode_frame(encoded(first, 5), 0, limit).error, frame_error::bad_piece);
+  first.kind = frame_kind::resolve;
+  EXPECT_EQ(decode_frame(encoded(first, 5), 1000, limit).error, frame_error::bad_piece);
+
+  auto piece = sample();
+  piece.kind = frame_kind::piece;
+  piece.flags = bulk_lane;
+  piece.metadata_bytes = 0;
+  EXPECT_EQ(decode_frame(encoded(piece, 0), 1000, limit).error, frame_error::none);
+  EXPECT_EQ(decode_frame(encoded(piece, 0), 0, limit).error, frame_error::bad_piece);
+  piece.metadata_bytes = 5;
+  EXPECT_EQ(decode_frame(encoded(piece, 5), 1000, limit).error, frame_error::bad_piece);
+  piece.metadata_bytes = 0;
+  piece.flags = 0;
+  EXPECT_EQ(decode_frame(encoded(piece, 0), 1000, limit).error, frame_error::bad_piece);
+}
+
+TEST(frame_test, metadata_may_go_on_in_pieces) {
+  auto header = sample();
+  header.flags = bulk_lane | metadata_in_data;
+  header.metadata_bytes = 5000;
+  header.rest_bytes = 4056;
+  const auto bytes = encoded(header, 0);
+  EXPECT_EQ(decode_frame(bytes, 1000, limit).payload_offset, 5056U);
+  EXPECT_EQ(decode_frame(bytes, 999, limit).error, frame_error::bad_metadata_length);
 }
 
 TEST(frame_test, bounds_the_size) {
@@ -89,6 +123,12 @@ TEST(frame_test, bounds_the_size) {
   EXPECT_EQ(decode_frame(bytes, limit - bytes.size(), limit).error, frame_error::none);
   EXPECT_EQ(decode_frame(bytes, limit - bytes.size() + 1, limit).error, frame_error::too_large);
   EXPECT_EQ(decode_frame(bytes, UINT64_MAX, limit).error, frame_error::too_large);
+  auto long_one = sample();
+  long_one.flags = bulk_lane;
+  long_one.rest_bytes = limit - bytes.size() - 99;
+  EXPECT_EQ(decode_frame(encoded(long_one, 5), 100, limit).error, frame_error::too_large);
+  long_one.rest_bytes = UINT64_MAX;
+  EXPECT_EQ(decode_frame(encoded(long_one, 5), 100, limit).error, frame_error::too_large);
 }
 
 TEST(frame_test, a_bad_frame_still_names_its_connection) {

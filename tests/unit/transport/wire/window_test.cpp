@@ -59,5 +59,47 @@ TEST(window_test, believes_no_acknowledgement_of_what_was_never_sent) {
   EXPECT_EQ(x.bytes_under_way(), 0U);
 }
 
+TEST(receive_window_test, holds_the_sender_to_its_window) {
+  receive_window x{{1000, 4}};
+  EXPECT_TRUE(x.arrive(1000, 0));
+  EXPECT_TRUE(x.arrive(1000, 0));
+  EXPECT_FALSE(x.arrive(1, 0)) << "two windows";
+  receive_window large{{1000, 4}};
+  EXPECT_TRUE(large.arrive(5000, 5000));
+  EXPECT_FALSE(large.arrive(1, 5000));
+  receive_window many{{1000, 4}};
+  for (int i = 0; i < 9; ++i)
+    EXPECT_TRUE(many.arrive(1, 0));
+  EXPECT_FALSE(many.arrive(1, 0));
+}
+
+TEST(receive_window_test, what_has_been_handled_may_come_again) {
+  receive_window x{{1000, 4}};
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(x.arrive(2000, 0));
+    x.handle(2000);
+  }
+  EXPECT_EQ(x.handled().frames, 100U);
+  EXPECT_EQ(x.handled().bytes, 200'000U);
+}
+
+TEST(receive_window_test, tells_at_a_quarter_and_once) {
+  receive_window x{{1000, 100}};
+  EXPECT_FALSE(x.handle(249));
+  EXPECT_TRUE(x.handle(1));
+  EXPECT_FALSE(x.handle(500)) << "somebody is telling it";
+  const auto told = x.told();
+  EXPECT_EQ(told.frames, 3U);
+  EXPECT_EQ(told.bytes, 750U);
+  EXPECT_FALSE(x.handle(249));
+  EXPECT_TRUE(x.handle(1));
+}
+
+TEST(receive_window_test, tells_by_the_number_of_messages_too) {
+  receive_window x{{1000, 8}};
+  EXPECT_FALSE(x.handle(1));
+  EXPECT_TRUE(x.handle(1));
+}
+
 } // namespace
 } // namespace troupe::wire
