@@ -5,17 +5,17 @@
 #include <cstdint>
 #include <vector>
 
-#include "actors/transport/fabric/fabric.hpp"
+#include "actors/transport/fabric/ucx_fabric.hpp"
 
 namespace troupe::wire {
 
-struct fabric::send_operation : ucx_worker::operation {
-  send_operation(fabric& owner, peer_connection_ptr peer, outgoing_frame what);
+struct ucx_fabric::send_operation : ucx_worker::operation {
+  send_operation(ucx_fabric& owner, ucx_peer_ptr peer, outgoing_frame what);
 
   void ended(bool success) override;
 
-  fabric& owner_;
-  peer_connection_ptr to;
+  ucx_fabric& owner_;
+  ucx_peer_ptr to;
   outgoing_frame frame;
   std::vector<io_part> parts;
   /// Header and metadata, or the header alone when the metadata rides in the data.

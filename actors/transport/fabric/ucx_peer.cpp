@@ -1,4 +1,4 @@
-#include "actors/transport/fabric/peer_connection.hpp"
+#include "actors/transport/fabric/ucx_peer.hpp"
 
 namespace troupe::wire {
 
@@ -12,11 +12,11 @@ void arrival_slot::ended(bool success) {
   const auto last = std::move(self);
 }
 
-void peer_connection::endpoint_failed(const char* why) {
+void ucx_peer::endpoint_failed(const char* why) {
   doom(std::string{"UCX: "} + why);
 }
 
-void peer_connection::doom(std::string why) {
+void ucx_peer::doom(std::string why) {
   if (failure.empty())
     failure = std::move(why);
   signals.broken = true;

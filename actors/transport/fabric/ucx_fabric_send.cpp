@@ -4,8 +4,8 @@
 
 #include <unistd.h>
 
-#include "actors/transport/fabric/fabric.hpp"
 #include "actors/transport/fabric/send_operation.hpp"
+#include "actors/transport/fabric/ucx_fabric.hpp"
 #include "actors/transport/wire/wire_context.hpp"
 
 namespace troupe::wire {
@@ -23,7 +23,7 @@ void add_padded(std::vector<io_part>& parts, void* data, std::size_t length, boo
 
 } // namespace
 
-fabric::send_operation::send_operation(fabric& owner, peer_connection_ptr peer, outgoing_frame what)
+ucx_fabric::send_operation::send_operation(ucx_fabric& owner, ucx_peer_ptr peer, outgoing_frame what)
     : owner_(owner), to(std::move(peer)), frame(std::move(what)) {
   auto& header = frame.header;
   const auto metadata_bytes = frame.head.size() - frame_header_bytes;
@@ -45,12 +45,13 @@ fabric::send_operation::send_operation(fabric& owner, peer_connection_ptr peer, 
     num_bytes += part.length;
 }
 
-void fabric::send_operation::ended(bool) {
+void ucx_fabric::send_operation::ended(bool) {
   --owner_.operations_;
   delete this;
 }
 
-submission fabric::submit(const peer_connection_ptr& to, outgoing_frame frame) {
+submission ucx_fabric::submit(const peer_connection_ptr& peer, outgoing_frame frame) {
+  const auto to = std::static_pointer_cast<ucx_peer>(peer);
   if (!settings_.faults)
     return enqueue(to, std::move(frame));
   const auto what = settings_.faults->decide(frame.header.kind, frame.head.size());
@@ -75,7 +76,7 @@ submission fabric::submit(const peer_connection_ptr& to, outgoing_frame frame) {
   return enqueue(to, std::move(frame));
 }
 
-submission fabric::enqueue(const peer_connection_ptr& to, outgoing_frame frame) {
+submission ucx_fabric::enqueue(const ucx_peer_ptr& to, outgoing_frame frame) {
   if (to->current() != peer_connection::state::up)
     return submission::dead;
   const bool refusable = frame.refusable;
@@ -115,7 +116,7 @@ submission fabric::enqueue(const peer_connection_ptr& to, outgoing_frame frame) 
   return submission::accepted;
 }
 
-void fabric::drain_queue() {
+void ucx_fabric::drain_queue() {
   if (queued_.load() == 0)
     return;
   std::deque<std::unique_ptr<send_operation>> taken;
@@ -128,7 +129,7 @@ void fabric::drain_queue() {
     post_frame(std::move(op));
 }
 
-void fabric::post_frame(std::unique_ptr<send_operation> op) {
+void ucx_fabric::post_frame(std::unique_ptr<send_operation> op) {
   auto& peer = *op->to;
   if (peer.endpoint == nullptr)
     return;
@@ -159,11 +160,11 @@ void fabric::post_frame(std::unique_ptr<send_operation> op) {
   }
 }
 
-void fabric::acknowledge(const peer_connection_ptr& peer) {
+void ucx_fabric::acknowledge(const ucx_peer_ptr& peer) {
   enqueue(peer, outgoing_frame{frame_kind::acknowledge});
 }
 
-void fabric::wake() {
+void ucx_fabric::wake() {
   if (std::this_thread::get_id() == progress_thread_.load())
     return;
   const std::uint64_t one = 1;

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <new>
 
-#include "actors/transport/fabric/fabric.hpp"
+#include "actors/transport/fabric/ucx_fabric.hpp"
 
 namespace troupe::wire {
 
@@ -14,7 +14,7 @@ constexpr std::uint64_t max_reordering = 1 << 16;
 
 } // namespace
 
-bool fabric::arrived(const ucx_worker::arrival& msg) {
+bool ucx_fabric::arrived(const ucx_worker::arrival& msg) {
   const auto frame = decode_frame(msg.head, msg.num_bytes, settings_.max_frame_bytes);
   const auto& header = frame.header;
   const auto found = by_token_.find(header.token);
@@ -95,7 +95,7 @@ bool fabric::arrived(const ucx_worker::arrival& msg) {
   return taken;
 }
 
-void fabric::collect(peer_connection& peer) {
+void ucx_fabric::collect(ucx_peer& peer) {
   if (peer.current() != peer_connection::state::up)
     return;
   while (!peer.waiting.empty()) {
@@ -108,7 +108,7 @@ void fabric::collect(peer_connection& peer) {
   }
 }
 
-bool fabric::deliver() {
+bool ucx_fabric::deliver() {
   std::vector<slot_ptr> ready;
   {
     std::lock_guard guard{worker_mutex_};
