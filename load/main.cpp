@@ -13,7 +13,9 @@ int main(int argc, char** argv) {
                {{"run", "", "send requests at a rate; report latencies and throughput",
                  troupe::load::run_command},
                 {"eval", "", "perplexity and bits per byte of held-out text", troupe::load::eval_command},
-                {"trace", "", "record which experts are used", troupe::load::trace_command}})
+                {"trace", "", "record which experts are used", troupe::load::trace_command},
+                {"simulate", "", "run a cluster on a virtual network, with faults drawn from a seed",
+                 troupe::load::simulate_command}})
         .run({argv + 1, argv + argc});
   } catch (const troupe::option_error& error) {
     std::cerr << "troupe-load: " << error.what() << '\n';

@@ -17,9 +17,9 @@ import sys
 
 # Folder -> folders, or single files, that it may include (itself always). "actors/" with a slash is actors and all folders below it. The
 # longest folder whose path a file starts with is the file's own.
-EVERYTHING = ["services/", "actors/", "kernels/", "load"]
 # How messages lie on the wire, for those who define some.
 LAYOUT = "actors/transport/wire/extensible.hpp"
+EVERYTHING = ["services/", "actors/", "kernels/", "load/"]
 ALLOWED = {
     # The transport knows bytes and peers, not models: what bytes mean, connections to peers, then CAF's actors.
     "actors/transport/wire": [],
@@ -44,6 +44,7 @@ ALLOWED = {
     "services/options": ["actors"],  # the defaults of flags that actors are configured with
     "services/client": ["services/options"],
     "services": ["services/options", "services/client", "actors/", "kernels/"],
+    "load/simulation": ["load/commands.hpp", "services/options", "actors/"],  # a cluster without processes and sockets
     "load": ["services/options", "services/client"],  # it talks HTTP, with the client and the flags that all programs have
     "tests": EVERYTHING,
 }
@@ -61,7 +62,7 @@ THIRD_PARTY = {
     "ucs/": ["actors/transport/fabric/"],
     "uct/": [],
     "caf/io/": ["tests/bench/"],
-    "caf/": ["actors/", "services/", "tests/"],
+    "caf/": ["actors/", "services/", "load/simulation/", "tests/"],
     "boost/": ["services/", "load/", "tests/"],
     "nlohmann/": ["kernels/model/", "actors/", "services/", "load/", "tests/"],
     "prometheus/": ["services/", "tests/"],

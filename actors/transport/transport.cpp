@@ -64,7 +64,7 @@ resolver_actor::behavior_type resolver(resolver_actor::stateful_pointer<resolver
     const auto id = state.next++;
     auto promise = self->make_response_promise<caf::strong_actor_ptr>();
     state.waiting.emplace(id, promise);
-    const auto until = wire::clock::now() + std::chrono::duration_cast<wire::clock::duration>(deadline);
+    const auto until = network->network().now() + std::chrono::duration_cast<wire::clock::duration>(deadline);
     network->resolve(
         std::move(endpoint), std::move(name), until,
         [me = caf::actor_cast<resolver_actor>(self), id](caf::expected<caf::strong_actor_ptr> found) {

@@ -24,6 +24,10 @@ namespace troupe {
 
 class fault_injector;
 
+namespace wire {
+class fabric_maker;
+} // namespace wire
+
 /// How one process takes part. Durations and sizes have defaults that suit a cluster on one switch.
 struct transport_options {
   /// "HOST:PORT" to listen on; port 0 takes any free port; empty: nobody can dial us (we can still dial).
@@ -72,6 +76,8 @@ struct transport_options {
   /// How long to look for messages before sleeping, as long as that finds some and nobody else wants the
   /// core; 0: never.
   std::chrono::microseconds polling{50};
+  /// What carries frames to peers; null: UCX. A simulation hands in links of its own.
+  std::shared_ptr<wire::fabric_maker> fabric;
   /// Failure injection for tests.
   std::shared_ptr<fault_injector> faults;
   /// Gets one line per event worth telling: a stable event name and a text. Default: standard error.

@@ -15,6 +15,7 @@
 
 #include "actors/transport/caf/arrived_message.hpp"
 #include "actors/transport/fabric/repairs_switch.hpp"
+#include "actors/transport/fabric/ucx_fabric.hpp"
 #include "actors/transport/wire/wire_context.hpp"
 #include "actors/transport/wire/wire_deserializer.hpp"
 
@@ -64,37 +65,43 @@ wire::fabric_settings fabric_settings_for(caf::actor_system& sys, const transpor
   result.fingerprint = options.fingerprint;
   result.kinds = options.kinds;
   result.node = node_bytes(sys);
-  result.ucx = {options.net_devices, options.data_ports};
-  result.shared_memory = options.shared_memory;
   result.window = {options.window_bytes, options.window_messages};
   result.max_frame_bytes = options.max_message_bytes;
   result.heartbeat = options.heartbeat;
   result.silence = options.silence;
   result.handshake_deadline = options.handshake_deadline;
   result.max_guests = options.max_unauthenticated;
-  result.polling = options.polling;
   result.faults = options.faults;
   result.log = options.log ? options.log : log_to_stderr;
   return result;
 }
 
+std::unique_ptr<wire::fabric> make_ucx_fabric(wire::fabric_settings settings,
+                                              const transport_options& options,
+                                              wire::fabric::listener& ears) {
+  const auto verdict = judge_ucx(options.repairs, loaded_ucx());
+  wire::let_repairs_act(verdict.act);
+  if (!verdict.warning.empty())
+    settings.log("ucx-unrepaired", verdict.warning);
+  return std::make_unique<wire::ucx_fabric>(
+      wire::ucx_fabric_settings{std::move(settings),
+                                {options.net_devices, options.data_ports},
+                                options.shared_memory,
+                                options.polling},
+      ears);
+}
+
 } // namespace
 
 transport::core::core(caf::actor_system& sys, transport_options options)
-    : system_(sys),
-      options_(std::move(options)),
-      proxies_(sys, *this),
-      woken_(sys),
-      next_sweep_(wire::clock::now()) {}
+    : system_(sys), options_(std::move(options)), proxies_(sys, *this), woken_(sys) {}
 
 void transport::core::start() {
   auto settings = fabric_settings_for(system_, options_);
   log_ = settings.log;
-  const auto verdict = judge_ucx(options_.repairs, loaded_ucx());
-  wire::let_repairs_act(verdict.act);
-  if (!verdict.warning.empty())
-    settings.log("ucx-unrepaired", verdict.warning);
-  fabric_ = std::make_unique<wire::fabric>(std::move(settings), *this);
+  fabric_ = options_.fabric ? options_.fabric->make(std::move(settings), *this)
+                            : make_ucx_fabric(std::move(settings), options_, *this);
+  next_sweep_ = fabric_->now();
   fabric_->start();
 }
 
@@ -156,7 +163,7 @@ void transport::core::ship(const wire::peer_connection_ptr& peer, caf::mailbox_e
   frame.parts = std::move(context.attached());
   const bool waits = mid.is_request() && sender;
   if (waits)
-    pending_.add({sender, mid.response_id(), foreign, peer->token, wire::clock::now()});
+    pending_.add({sender, mid.response_id(), foreign, peer->token, fabric_->now()});
   switch (fabric_->submit(peer, std::move(frame))) {
   case wire::submission::accepted:
     // A peer that died in between has had its requests answered already, without this one.
@@ -223,6 +230,7 @@ bool transport::core::on_message(const wire::peer_connection_ptr& peer, const wi
                                            : proxy_for(sender_node, header.source);
   if (!is_known) {
     on_unknown_kind(peer, header, kinds_in(context, metadata, foreign), sender);
+    fabric_->handled(peer, due);
     return true;
   }
   caf::strong_actor_ptr receiver;

@@ -11,14 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "actors/transport/fabric/clock.hpp"
 #include "actors/transport/fabric/name_lookup.hpp"
 #include "actors/transport/fabric/poller.hpp"
 #include "actors/transport/fabric/socket.hpp"
 #include "actors/transport/wire/handshake.hpp"
 
 namespace troupe::wire {
-
-using clock = std::chrono::steady_clock;
 
 /// An authenticated connection. The socket stays open as long as the peer lives.
 struct acquaintance {

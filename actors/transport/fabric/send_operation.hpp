@@ -7,15 +7,15 @@
 #include <memory>
 #include <vector>
 
-#include "actors/transport/fabric/fabric.hpp"
+#include "actors/transport/fabric/ucx_fabric.hpp"
 
 namespace troupe::wire {
 
 /// A frame laid out for UCX.
 struct outgoing_message {
-  outgoing_message(peer_connection_ptr peer, outgoing_frame what, std::size_t max_head_bytes);
+  outgoing_message(ucx_peer_ptr peer, outgoing_frame what, std::size_t max_head_bytes);
 
-  peer_connection_ptr to;
+  ucx_peer_ptr to;
   outgoing_frame frame;
   std::vector<io_part> parts;
   /// Header and metadata, or the header alone when the metadata rides in the data.
@@ -37,22 +37,22 @@ struct outgoing_message {
 };
 
 /// Goes out at once, whole.
-struct fabric::send_operation : ucx_worker::operation, outgoing_message {
-  send_operation(fabric& owner, peer_connection_ptr peer, outgoing_frame what);
+struct ucx_fabric::send_operation : ucx_worker::operation, outgoing_message {
+  send_operation(ucx_fabric& owner, ucx_peer_ptr peer, outgoing_frame what);
 
   void ended(bool success) override;
 
-  fabric& owner_;
+  ucx_fabric& owner_;
 };
 
 /// A piece of a message in the bulk lane. The first one takes the message's own head.
-struct fabric::piece_operation : ucx_worker::operation {
-  piece_operation(fabric& owner, std::shared_ptr<outgoing_message> what)
+struct ucx_fabric::piece_operation : ucx_worker::operation {
+  piece_operation(ucx_fabric& owner, std::shared_ptr<outgoing_message> what)
       : owner_(owner), whole(std::move(what)) {}
 
   void ended(bool success) override;
 
-  fabric& owner_;
+  ucx_fabric& owner_;
   std::shared_ptr<outgoing_message> whole;
   std::array<std::byte, frame_header_bytes> head;
   std::vector<io_part> parts;

@@ -6,7 +6,7 @@
 
 #include <sys/socket.h>
 
-#include "actors/transport/fabric/fabric.hpp"
+#include "actors/transport/fabric/ucx_fabric.hpp"
 
 namespace troupe::wire {
 
@@ -21,7 +21,7 @@ constexpr auto retry_pause = 50ms;
 constexpr std::size_t max_unsent = std::size_t{64} << 10;
 
 /// Under the worker mutex: what has not been delivered, or not been sent.
-void forget_traffic(peer_connection& peer) {
+void forget_traffic(ucx_peer& peer) {
   for (auto& lane : peer.lanes)
     lane.waiting.clear();
   peer.bulk.incoming.reset();
@@ -37,13 +37,13 @@ bool has_closed(const descriptor& socket) {
 
 // -- coming ---------------------------------------------------------------------
 
-introduction fabric::introduce() {
+introduction ucx_fabric::introduce() {
   std::uint64_t token = 0;
   // Never 0, which no frame of a connected peer carries.
   while (token == 0)
     fill_random(std::as_writable_bytes(std::span{&token, 1}));
   // Frames may arrive under this token before the handshake's last message has been read.
-  auto peer = std::make_shared<peer_connection>(token, settings_.window, signals_);
+  auto peer = std::make_shared<ucx_peer>(token, settings_.window, signals_);
   std::lock_guard guard{worker_mutex_};
   if (settings_.shared_memory)
     peer->lane = open_lane();
@@ -54,7 +54,7 @@ introduction fabric::introduce() {
           protocol_versions(),    settings_.kinds};
 }
 
-void fabric::forget_token(std::uint64_t token) {
+void ucx_fabric::forget_token(std::uint64_t token) {
   std::lock_guard guard{worker_mutex_};
   const auto i = by_token_.find(token);
   if (i == by_token_.end())
@@ -65,7 +65,7 @@ void fabric::forget_token(std::uint64_t token) {
   by_token_.erase(i);
 }
 
-std::optional<std::pair<refusal, std::string>> fabric::admit(const introduction& guest) {
+std::optional<std::pair<refusal, std::string>> ucx_fabric::admit(const introduction& guest) {
   if (stop_)
     return std::pair{refusal::closing, std::string{"the peer is leaving"}};
   if (guest.node == settings_.node)
@@ -87,7 +87,7 @@ std::optional<std::pair<refusal, std::string>> fabric::admit(const introduction&
   return std::nullopt;
 }
 
-void fabric::met(acquaintance who) {
+void ucx_fabric::met(acquaintance who) {
   if (const auto known = find_node(who.peer.node)) {
     // Both dialled, under names that did not show it.
     const bool ours_wins = settings_.node < who.peer.node;
@@ -98,7 +98,7 @@ void fabric::met(acquaintance who) {
     }
     fail(known, "superseded by the connection that takes precedence");
   }
-  peer_connection_ptr peer;
+  ucx_peer_ptr peer;
   bool connected = false;
   {
     std::lock_guard guard{worker_mutex_};
@@ -147,8 +147,8 @@ void fabric::met(acquaintance who) {
     settle(advertised, {peer, false, {}});
 }
 
-void fabric::missed(const std::string& endpoint, const std::string& error, std::optional<refusal> reason,
-                    const std::string& node) {
+void ucx_fabric::missed(const std::string& endpoint, const std::string& error, std::optional<refusal> reason,
+                        const std::string& node) {
   const auto i = attempts_.find(endpoint);
   if (i == attempts_.end())
     return;
@@ -165,7 +165,7 @@ void fabric::missed(const std::string& endpoint, const std::string& error, std::
   }
 }
 
-void fabric::connect(std::string endpoint, clock::time_point deadline, on_connected done) {
+void ucx_fabric::connect(std::string endpoint, clock::time_point deadline, on_connected done) {
   post([this, name = std::move(endpoint), deadline, done = std::move(done)]() mutable {
     if (!endpoint_.empty() && name == endpoint_) {
       done({nullptr, true, {}});
@@ -181,7 +181,7 @@ void fabric::connect(std::string endpoint, clock::time_point deadline, on_connec
   });
 }
 
-void fabric::start_dialling(const std::string& endpoint) {
+void ucx_fabric::start_dialling(const std::string& endpoint) {
   auto& waiting = attempts_[endpoint];
   if (waiting.dialling)
     return;
@@ -193,7 +193,7 @@ void fabric::start_dialling(const std::string& endpoint) {
   }
 }
 
-void fabric::tick_attempts(clock::time_point now) {
+void ucx_fabric::tick_attempts(clock::time_point now) {
   std::vector<on_connected> late;
   std::vector<std::string> again;
   for (auto i = attempts_.begin(); i != attempts_.end();) {
@@ -218,7 +218,7 @@ void fabric::tick_attempts(clock::time_point now) {
       start_dialling(endpoint);
 }
 
-void fabric::settle(const std::string& endpoint, const connection& result) {
+void ucx_fabric::settle(const std::string& endpoint, const connection& result) {
   const auto i = attempts_.find(endpoint);
   if (i == attempts_.end())
     return;
@@ -230,13 +230,13 @@ void fabric::settle(const std::string& endpoint, const connection& result) {
     w.done(result);
 }
 
-peer_connection_ptr fabric::find_node(const std::string& node) const {
+ucx_peer_ptr ucx_fabric::find_node(const std::string& node) const {
   const auto i =
       std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return p->peer.node == node; });
   return i == peers_.end() ? nullptr : *i;
 }
 
-peer_connection_ptr fabric::find_endpoint(const std::string& endpoint) const {
+ucx_peer_ptr ucx_fabric::find_endpoint(const std::string& endpoint) const {
   const auto i = std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) {
     return p->dialled == endpoint || p->peer.endpoint == endpoint;
   });
@@ -245,7 +245,7 @@ peer_connection_ptr fabric::find_endpoint(const std::string& endpoint) const {
 
 // -- staying --------------------------------------------------------------------
 
-void fabric::on_socket(const peer_connection_ptr& peer) {
+void ucx_fabric::on_socket(const ucx_peer_ptr& peer) {
   std::array<std::byte, 4096> buffer;
   bool closed = false;
   const auto num_bytes = read_some(peer->socket, buffer, closed);
@@ -262,7 +262,7 @@ void fabric::on_socket(const peer_connection_ptr& peer) {
     flush_socket(peer);
 }
 
-void fabric::on_records(const peer_connection_ptr& peer) {
+void ucx_fabric::on_records(const ucx_peer_ptr& peer) {
   while (const auto rec = peer->reader.next()) {
     byte_parser body{rec->body};
     bool makes_sense = rec->type == record_type::heartbeat;
@@ -280,7 +280,7 @@ void fabric::on_records(const peer_connection_ptr& peer) {
     fail(peer, "malformed record: " + peer->reader.error());
 }
 
-void fabric::send_heartbeats() {
+void ucx_fabric::send_heartbeats() {
   const auto peers = peers_;
   for (const auto& peer : peers) {
     byte_writer body;
@@ -295,7 +295,7 @@ void fabric::send_heartbeats() {
   }
 }
 
-void fabric::flush_socket(const peer_connection_ptr& peer) {
+void ucx_fabric::flush_socket(const ucx_peer_ptr& peer) {
   bool closed = false;
   const auto num_bytes = write_some(peer->socket, peer->unsent, closed);
   peer->unsent.erase(peer->unsent.begin(), peer->unsent.begin() + static_cast<std::ptrdiff_t>(num_bytes));
@@ -309,11 +309,11 @@ void fabric::flush_socket(const peer_connection_ptr& peer) {
 
 // -- going ----------------------------------------------------------------------
 
-void fabric::drop(const peer_connection_ptr& peer, std::string reason) {
-  post([this, peer, why = std::move(reason)] { fail(peer, why); });
+void ucx_fabric::drop(const peer_connection_ptr& peer, std::string reason) {
+  post([this, whom = std::static_pointer_cast<ucx_peer>(peer), why = std::move(reason)] { fail(whom, why); });
 }
 
-void fabric::fail(const peer_connection_ptr& peer, const std::string& reason) {
+void ucx_fabric::fail(const ucx_peer_ptr& peer, const std::string& reason) {
   if (peer->current() == peer_connection::state::dead)
     return;
   // An answer sent just before its sender went is still an answer.
@@ -349,7 +349,7 @@ void fabric::fail(const peer_connection_ptr& peer, const std::string& reason) {
   ears_.peer_down(peer, reason);
 }
 
-void fabric::log(const char* event, const std::string& text) {
+void ucx_fabric::log(const char* event, const std::string& text) {
   if (settings_.log)
     settings_.log(event, text);
 }

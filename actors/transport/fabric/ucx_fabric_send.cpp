@@ -6,8 +6,8 @@
 
 #include <unistd.h>
 
-#include "actors/transport/fabric/fabric.hpp"
 #include "actors/transport/fabric/send_operation.hpp"
+#include "actors/transport/fabric/ucx_fabric.hpp"
 #include "actors/transport/wire/wire_context.hpp"
 
 namespace troupe::wire {
@@ -32,7 +32,7 @@ void add_padded(std::vector<io_part>& parts, void* data, std::size_t length, boo
 
 } // namespace
 
-outgoing_message::outgoing_message(peer_connection_ptr peer, outgoing_frame what, std::size_t max_head_bytes)
+outgoing_message::outgoing_message(ucx_peer_ptr peer, outgoing_frame what, std::size_t max_head_bytes)
     : to(std::move(peer)), frame(std::move(what)) {
   auto& header = frame.header;
   const auto metadata_bytes = frame.head.size() - frame_header_bytes;
@@ -71,20 +71,21 @@ std::vector<io_part> outgoing_message::cut(std::uint64_t most) {
   return result;
 }
 
-fabric::send_operation::send_operation(fabric& owner, peer_connection_ptr peer, outgoing_frame what)
+ucx_fabric::send_operation::send_operation(ucx_fabric& owner, ucx_peer_ptr peer, outgoing_frame what)
     : outgoing_message(std::move(peer), std::move(what), owner.max_head_bytes_), owner_(owner) {}
 
-void fabric::send_operation::ended(bool) {
+void ucx_fabric::send_operation::ended(bool) {
   --owner_.operations_;
   delete this;
 }
 
-void fabric::piece_operation::ended(bool) {
+void ucx_fabric::piece_operation::ended(bool) {
   --owner_.operations_;
   delete this;
 }
 
-submission fabric::submit(const peer_connection_ptr& to, outgoing_frame frame) {
+submission ucx_fabric::submit(const peer_connection_ptr& peer, outgoing_frame frame) {
+  const auto to = std::static_pointer_cast<ucx_peer>(peer);
   if (!settings_.faults)
     return enqueue(to, std::move(frame));
   const auto what = settings_.faults->decide(frame.header.kind, frame.head.size());
@@ -109,7 +110,7 @@ submission fabric::submit(const peer_connection_ptr& to, outgoing_frame frame) {
   return enqueue(to, std::move(frame));
 }
 
-submission fabric::enqueue(const peer_connection_ptr& to, outgoing_frame frame) {
+submission ucx_fabric::enqueue(const ucx_peer_ptr& to, outgoing_frame frame) {
   if (to->current() != peer_connection::state::up)
     return submission::dead;
   const bool refusable = frame.refusable;
@@ -151,7 +152,7 @@ submission fabric::enqueue(const peer_connection_ptr& to, outgoing_frame frame) 
   return submission::accepted;
 }
 
-void fabric::drain_queue() {
+void ucx_fabric::drain_queue() {
   if (queued_.load() == 0)
     return;
   std::deque<std::unique_ptr<send_operation>> taken;
@@ -164,7 +165,7 @@ void fabric::drain_queue() {
     post_frame(std::move(op));
 }
 
-void fabric::post_frame(std::unique_ptr<send_operation> op) {
+void ucx_fabric::post_frame(std::unique_ptr<send_operation> op) {
   const auto to = op->to;
   auto& peer = *to;
   if (peer.endpoint == nullptr)
@@ -184,7 +185,7 @@ void fabric::post_frame(std::unique_ptr<send_operation> op) {
   give_to_ucx(peer, header, head, parts, std::move(op));
 }
 
-void fabric::send_pieces(peer_connection& peer) {
+void ucx_fabric::send_pieces(ucx_peer& peer) {
   auto& bulk = peer.bulk;
   while (!bulk.outgoing.empty() && bulk.pieces_sent - bulk.pieces_received < max_pieces_under_way
          && !pieces_pause(bulk)) {
@@ -212,7 +213,7 @@ void fabric::send_pieces(peer_connection& peer) {
 }
 
 /// While urgent messages are exchanged; notes when the pause ends.
-bool fabric::pieces_pause(const bulk_traffic& bulk) {
+bool ucx_fabric::pieces_pause(const bulk_traffic& bulk) {
   const auto now = clock::now();
   if (now - last_urgent_ >= urgent_for)
     return false;
@@ -228,7 +229,7 @@ bool fabric::pieces_pause(const bulk_traffic& bulk) {
   return true;
 }
 
-void fabric::move_pieces() {
+void ucx_fabric::move_pieces() {
   const auto due = pieces_due_.load();
   const bool is_due = due != 0 && clock::now().time_since_epoch().count() >= due;
   if (!std::exchange(signals_.pieces_moved, false) && !is_due)
@@ -243,8 +244,8 @@ void fabric::move_pieces() {
   }
 }
 
-void fabric::give_to_ucx(peer_connection& peer, frame_header& header, std::span<std::byte> head,
-                         std::span<io_part> parts, std::unique_ptr<ucx_worker::operation> op) {
+void ucx_fabric::give_to_ucx(ucx_peer& peer, frame_header& header, std::span<std::byte> head,
+                             std::span<io_part> parts, std::unique_ptr<ucx_worker::operation> op) {
   auto& out = peer.lane_of(header);
   if (header.travels_in() == lane::urgent && header.kind == frame_kind::message)
     last_urgent_ = clock::now();
@@ -273,12 +274,12 @@ void fabric::give_to_ucx(peer_connection& peer, frame_header& header, std::span<
   }
 }
 
-void fabric::handled(const peer_connection_ptr& peer, credit what) {
+void ucx_fabric::handled(const peer_connection_ptr& peer, credit what) {
   if (peer->lanes[static_cast<std::size_t>(what.of)].taken.handle(what.bytes))
-    enqueue(peer, acknowledgement(what.of));
+    enqueue(std::static_pointer_cast<ucx_peer>(peer), acknowledgement(what.of));
 }
 
-void fabric::wake() {
+void ucx_fabric::wake() {
   if (std::this_thread::get_id() == progress_thread_.load())
     return;
   const std::uint64_t one = 1;

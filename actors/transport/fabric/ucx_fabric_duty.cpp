@@ -3,7 +3,7 @@
 // two threads: one is on duty, the other looks now and then whether the first has been away for too long, and
 // then takes its place for good.
 
-#include "actors/transport/fabric/fabric.hpp"
+#include "actors/transport/fabric/ucx_fabric.hpp"
 
 namespace troupe::wire {
 
@@ -27,7 +27,7 @@ constexpr int pause_factor = 4;
 
 } // namespace
 
-void fabric::work(bool on_duty) {
+void ucx_fabric::work(bool on_duty) {
   while (on_duty || wait_for_duty()) {
     progress_thread_ = std::this_thread::get_id();
     if (run()) {
@@ -41,7 +41,7 @@ void fabric::work(bool on_duty) {
   }
 }
 
-bool fabric::wait_for_duty() {
+bool ucx_fabric::wait_for_duty() {
   std::unique_lock lock{duty_mutex_};
   relief_waits_ = true;
   while (!over_) {
@@ -60,20 +60,20 @@ bool fabric::wait_for_duty() {
   return false;
 }
 
-void fabric::allow_jobs() {
+void ucx_fabric::allow_jobs() {
   // Without a second thread in wait, a job that takes long would stop the network.
   may_keep_jobs_ = relief_waits_ && !stop_ && clock::now() >= no_jobs_until_;
 }
 
 /// @returns false when another thread has become the progress thread meanwhile
-bool fabric::away_for(clock::time_point since, const std::function<void()>& work) {
+bool ucx_fabric::away_for(clock::time_point since, const std::function<void()>& work) {
   auto mine = since.time_since_epoch().count();
   away_since_ = mine;
   work();
   return away_since_.compare_exchange_strong(mine, 0);
 }
 
-bool fabric::run_jobs() {
+bool ucx_fabric::run_jobs() {
   const auto began = clock::now();
   auto now = began;
   std::vector<listener::step> steps;

@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "actors/transport/fabric/fabric.hpp"
 #include "actors/transport/fabric/shared_memory.hpp"
+#include "actors/transport/fabric/ucx_fabric.hpp"
 
 namespace troupe::wire {
 
@@ -21,7 +21,7 @@ constexpr auto closing_deadline = 5s;
 
 } // namespace
 
-std::unique_ptr<shared_memory_lane> fabric::open_lane() {
+std::unique_ptr<shared_memory_lane> ucx_fabric::open_lane() {
   std::unique_ptr<shared_memory_lane> result;
   if (!spare_lanes_.empty()) {
     result = std::move(spare_lanes_.back());
@@ -50,7 +50,7 @@ std::unique_ptr<shared_memory_lane> fabric::open_lane() {
   return result;
 }
 
-void fabric::keep_lane(std::unique_ptr<shared_memory_lane> lane) {
+void ucx_fabric::keep_lane(std::unique_ptr<shared_memory_lane> lane) {
   if (!lane)
     return;
   events_.forget(lane->watch);
@@ -58,7 +58,7 @@ void fabric::keep_lane(std::unique_ptr<shared_memory_lane> lane) {
   spare_lanes_.push_back(std::move(lane));
 }
 
-void fabric::close_lane(std::unique_ptr<shared_memory_lane> lane) {
+void ucx_fabric::close_lane(std::unique_ptr<shared_memory_lane> lane) {
   if (!lane)
     return;
   events_.forget(lane->watch);
@@ -67,7 +67,7 @@ void fabric::close_lane(std::unique_ptr<shared_memory_lane> lane) {
   closing_lanes_.push_back(std::move(lane));
 }
 
-void fabric::sweep_lanes(clock::time_point now) {
+void ucx_fabric::sweep_lanes(clock::time_point now) {
   std::lock_guard guard{worker_mutex_};
   std::erase_if(closing_lanes_, [this, now](auto& lane) {
     auto& worker = *lane->worker;
@@ -85,28 +85,28 @@ void fabric::sweep_lanes(clock::time_point now) {
   });
 }
 
-unsigned fabric::progress_workers() {
+unsigned ucx_fabric::progress_workers() {
   auto count = worker_->progress();
   for (auto* lane : lanes_)
     count += lane->progress();
   return count;
 }
 
-bool fabric::arm_workers() {
+bool ucx_fabric::arm_workers() {
   bool result = worker_->arm();
   for (auto* lane : lanes_)
     result = lane->arm() && result;
   return result;
 }
 
-bool fabric::workers_closing() {
+bool ucx_fabric::workers_closing() {
   bool result = worker_->closing();
   for (auto* lane : lanes_)
     result = lane->closing() || result;
   return result;
 }
 
-void fabric::connect_worker(peer_connection& peer) {
+void ucx_fabric::connect_worker(ucx_peer& peer) {
   // UCX refuses the address of a process on another host.
   if (peer.lane && !peer.peer.shared_memory_address.empty()) {
     peer.carrier = peer.lane->worker.get();

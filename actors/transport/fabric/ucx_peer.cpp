@@ -1,4 +1,4 @@
-#include "actors/transport/fabric/peer_connection.hpp"
+#include "actors/transport/fabric/ucx_peer.hpp"
 
 #include <algorithm>
 
@@ -14,12 +14,12 @@ void arrival_slot::ended(bool success) {
   const auto last = std::move(self);
 }
 
-void peer_connection::piece_arrived() {
+void ucx_peer::piece_arrived() {
   ++bulk.pieces_arrived;
   signals.pieces_moved = true;
 }
 
-bool peer_connection::pieces_received(std::uint64_t count) {
+bool ucx_peer::pieces_received(std::uint64_t count) {
   if (count > bulk.pieces_sent)
     return false;
   // Acknowledgements may overtake one another.
@@ -33,11 +33,11 @@ bool peer_connection::pieces_received(std::uint64_t count) {
   return true;
 }
 
-void peer_connection::endpoint_failed(const char* why) {
+void ucx_peer::endpoint_failed(const char* why) {
   doom(std::string{"UCX: "} + why);
 }
 
-void peer_connection::doom(std::string why) {
+void ucx_peer::doom(std::string why) {
   if (failure.empty())
     failure = std::move(why);
   signals.broken = true;

@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "actors/transport/fabric/fabric.hpp"
+#include "actors/transport/fabric/ucx_fabric.hpp"
 
 namespace troupe::wire {
 
@@ -23,7 +23,7 @@ std::uint64_t num_pieces(const peer_lane& in) {
 
 } // namespace
 
-bool fabric::arrived(const ucx_worker::arrival& msg) {
+bool ucx_fabric::arrived(const ucx_worker::arrival& msg) {
   const auto frame = decode_frame(msg.head, msg.num_bytes, settings_.max_frame_bytes);
   const auto& header = frame.header;
   const auto found = by_token_.find(header.token);
@@ -90,7 +90,7 @@ bool fabric::arrived(const ucx_worker::arrival& msg) {
 
 /// Takes the data of a frame into a buffer that holds what follows in pieces as well.
 /// @returns whether UCX is told that its data are being fetched
-bool fabric::take_payload(const ucx_worker::arrival& msg, const slot_ptr& slot) {
+bool ucx_fabric::take_payload(const ucx_worker::arrival& msg, const slot_ptr& slot) {
   const auto& peer = slot->from;
   const auto room = msg.num_bytes + (slot->header.kind == frame_kind::piece ? 0 : slot->header.rest_bytes);
   try {
@@ -124,7 +124,7 @@ bool fabric::take_payload(const ucx_worker::arrival& msg, const slot_ptr& slot) 
 
 /// Copies a piece that comes in turn to its place at once.
 /// @returns false when it has to wait in a buffer of its own
-bool fabric::take_piece(const ucx_worker::arrival& msg, peer_connection& peer, const frame_header& header) {
+bool ucx_fabric::take_piece(const ucx_worker::arrival& msg, ucx_peer& peer, const frame_header& header) {
   auto& in = peer.lane_of(header);
   auto& bulk = peer.bulk;
   if (msg.descriptor != nullptr || header.sequence != in.next_arrival || !bulk.incoming
@@ -142,7 +142,7 @@ bool fabric::take_piece(const ucx_worker::arrival& msg, peer_connection& peer, c
 }
 
 /// Takes a frame whose turn has come.
-void fabric::take_in_turn(peer_connection& peer, slot_ptr slot) {
+void ucx_fabric::take_in_turn(ucx_peer& peer, slot_ptr slot) {
   const auto& header = slot->header;
   auto& bulk = peer.bulk;
   if (header.kind == frame_kind::acknowledge)
@@ -174,7 +174,7 @@ void fabric::take_in_turn(peer_connection& peer, slot_ptr slot) {
     inbox_.push_back(std::move(bulk.incoming));
 }
 
-void fabric::collect(peer_connection& peer) {
+void ucx_fabric::collect(ucx_peer& peer) {
   if (peer.current() != peer_connection::state::up)
     return;
   for (auto& in : peer.lanes) {
@@ -190,14 +190,14 @@ void fabric::collect(peer_connection& peer) {
   }
 }
 
-void fabric::collect_fetched() {
+void ucx_fabric::collect_fetched() {
   if (!std::exchange(signals_.fetched, false))
     return;
   for (const auto& [token, peer] : by_token_)
     collect(*peer);
 }
 
-bool fabric::deliver() {
+bool ucx_fabric::deliver() {
   std::vector<slot_ptr> ready;
   {
     std::lock_guard guard{worker_mutex_};

@@ -1,0 +1,267 @@
+#include "actors/transport/fabric/ucx_fabric.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "actors/transport/fabric/send_operation.hpp"
+
+namespace troupe::wire {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// How often deadlines are looked at; the finest deadline here is a handshake's, of seconds.
+constexpr auto tick_interval = 50ms;
+
+// Under steady load sockets are looked at this often instead of after every frame.
+constexpr auto socket_interval = 1ms;
+
+// How long a process that leaves waits for its last frames.
+constexpr auto leave_deadline = 500ms;
+
+} // namespace
+
+ucx_fabric::ucx_fabric(ucx_fabric_settings settings, listener& ears)
+    : settings_(std::move(settings)),
+      ears_(ears),
+      wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      polling_(settings_.polling) {
+  if (settings_.secret.empty())
+    throw std::runtime_error("transport: the cluster secret is empty");
+  if (!wake_)
+    throw std::runtime_error("transport: eventfd failed");
+  meetings_ = std::make_unique<rendezvous>(events_, static_cast<rendezvous::host&>(*this), settings_.secret,
+                                           settings_.handshake_deadline, settings_.max_guests);
+  if (!settings_.listen.empty()) {
+    meetings_->listen(parse_endpoint(settings_.listen));
+    port_ = meetings_->port();
+    auto name = parse_endpoint(settings_.advertise.empty() ? settings_.listen : settings_.advertise);
+    if (name.port == 0)
+      name.port = port_;
+    endpoint_ = to_string(name);
+  }
+  worker_ = std::make_unique<ucx_worker>(settings_.ucx, static_cast<ucx_worker::handler&>(*this));
+  // 4 KiB of metadata ride beside the header; more goes in front of the data, which every transport can
+  // carry.
+  max_head_bytes_ = std::min<std::size_t>(worker_->max_head_bytes(), 4096);
+  events_.watch(worker_->event_fd(), false, [] {});
+  events_.watch(wake_.get(), false, [this] {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto ignored = ::read(wake_.get(), &count, sizeof(count));
+  });
+  next_tick_ = next_heartbeat_ = clock::now();
+}
+
+void ucx_fabric::start() {
+  threads_[0] = std::thread{[this] { work(true); }};
+  threads_[1] = std::thread{[this] { work(false); }};
+}
+
+ucx_fabric::~ucx_fabric() {
+  stop();
+}
+
+void ucx_fabric::stop() {
+  if (stop_.exchange(true))
+    return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof(one));
+  for (auto& x : threads_)
+    if (x.joinable())
+      x.join();
+}
+
+void ucx_fabric::post(std::function<void()> task) {
+  {
+    std::lock_guard guard{queue_mutex_};
+    tasks_.push_back(std::move(task));
+    has_tasks_ = true;
+  }
+  wake();
+}
+
+bool ucx_fabric::run() {
+  auto now = clock::now();
+  auto next_sockets = now;
+  while (!stop_) {
+    bool armed = false;
+    const bool polls = polling_.worth(now);
+    bool busy = progress_worker(!polls, armed);
+    if (deliver()) {
+      busy = true;
+      armed = false;
+      if (!run_jobs())
+        return false;
+    }
+    run_tasks();
+    bury_broken();
+    now = clock::now();
+    if (busy)
+      polling_.worked(now, polls);
+    if (armed && queued_ == 0 && !has_tasks_ && !stop_) {
+      auto until = std::min(next_tick_, now + tick_interval);
+      if (!delayed_.empty())
+        until = std::min(until, delayed_.begin()->first);
+      if (const auto due = pieces_due_.load(); due != 0)
+        until = std::min(until, clock::time_point{clock::duration{due}});
+      ++totals_.wake_ups;
+      const auto timeout = std::max(std::chrono::ceil<std::chrono::milliseconds>(until - now), 0ms);
+      events_.wait(timeout);
+      polling_.slept(clock::now() - now);
+      now = clock::now();
+      next_sockets = now + socket_interval;
+    } else if (now >= next_sockets || now >= next_tick_) {
+      // Before deadlines are judged: what makes a peer look silent may be our own pause.
+      events_.wait(0ms);
+      next_sockets = now + socket_interval;
+    }
+    if (polls && !busy) {
+      std::this_thread::yield();
+      const auto then = std::exchange(now, clock::now());
+      polling_.yielded(now - then, now);
+    }
+    while (!delayed_.empty() && delayed_.begin()->first <= now) {
+      auto node = delayed_.extract(delayed_.begin());
+      enqueue(node.mapped().to, std::move(node.mapped().frame));
+    }
+    if (now >= next_tick_)
+      tick(now);
+  }
+  return true;
+}
+
+bool ucx_fabric::progress_worker(bool may_arm, bool& armed) {
+  bool busy = false;
+  std::lock_guard guard{worker_mutex_};
+  // Rounds before others get the worker and sockets get a look.
+  for (int i = 0; i < 64; ++i) {
+    drain_queue();
+    collect_fetched();
+    move_pieces();
+    if (progress_workers() == 0)
+      break;
+    busy = true;
+    // Frames that have arrived do not wait until no more pieces come.
+    if (signals_.pieces_moved && !inbox_.empty())
+      break;
+  }
+  collect_fetched();
+  move_pieces();
+  const bool closing = workers_closing();
+  if (may_arm && !busy && inbox_.empty() && !signals_.broken && !closing)
+    armed = arm_workers();
+  return busy;
+}
+
+void ucx_fabric::run_tasks() {
+  if (!has_tasks_)
+    return;
+  std::vector<std::function<void()>> taken;
+  {
+    std::lock_guard guard{queue_mutex_};
+    taken.swap(tasks_);
+    has_tasks_ = false;
+  }
+  for (auto& task : taken)
+    task();
+}
+
+void ucx_fabric::bury_broken() {
+  std::vector<std::pair<ucx_peer_ptr, std::string>> broken;
+  {
+    std::lock_guard guard{worker_mutex_};
+    if (!signals_.broken)
+      return;
+    signals_.broken = false;
+    for (const auto& [token, peer] : by_token_)
+      if (!peer->failure.empty() && peer->current() != peer_connection::state::meeting) // else once it is met
+        broken.emplace_back(peer, peer->failure);
+  }
+  for (const auto& [peer, why] : broken)
+    fail(peer, why);
+}
+
+void ucx_fabric::tick(clock::time_point now) {
+  // Time in which this process did not run is not its peers' silence.
+  if (const auto pause = now - next_tick_; pause > tick_interval)
+    for (const auto& peer : peers_)
+      peer->last_heard = std::min(now, peer->last_heard + pause);
+  next_tick_ = now + tick_interval;
+  meetings_->tick(now);
+  sweep_lanes(now);
+  if (now >= next_heartbeat_) {
+    next_heartbeat_ = now + settings_.heartbeat;
+    send_heartbeats();
+  }
+  const auto peers = peers_;
+  for (const auto& peer : peers)
+    if (now - peer->last_heard >= settings_.silence)
+      fail(peer, "silent for " + std::to_string(settings_.silence.count()) + " ms");
+  tick_attempts(now);
+  ears_.tick(now);
+}
+
+void ucx_fabric::leave() {
+  may_keep_jobs_ = false;
+  ears_.hand_over_jobs();
+  const auto deadline = clock::now() + leave_deadline;
+  const auto progress_until = [this, deadline](auto done) {
+    while (clock::now() < deadline) {
+      {
+        std::lock_guard guard{worker_mutex_};
+        drain_queue();
+        progress_workers();
+        for (auto& lane : closing_lanes_)
+          lane->worker->progress();
+        if (done())
+          return;
+      }
+      deliver();
+    }
+  };
+  progress_until([this] {
+    move_pieces();
+    return operations_ == 0 && queued_ == 0
+           && std::all_of(by_token_.begin(), by_token_.end(),
+                          [](const auto& entry) { return entry.second->bulk.outgoing.empty(); });
+  });
+  const auto peers = peers_;
+  for (const auto& peer : peers)
+    fail(peer, "this process is leaving");
+  progress_until([this] {
+    return !workers_closing() && std::all_of(closing_lanes_.begin(), closing_lanes_.end(), [](auto& x) {
+      return x->worker->idle();
+    });
+  });
+  meetings_.reset();
+  std::lock_guard guard{worker_mutex_};
+  by_token_.clear();
+  lanes_.clear();
+  spare_lanes_.clear();
+  closing_lanes_.clear();
+  worker_.reset();
+}
+
+fabric_counters ucx_fabric::counters() const {
+  return {totals_.frames_sent,    totals_.frames_received, totals_.bytes_sent,
+          totals_.bytes_received, totals_.frames_refused,  totals_.stray_frames,
+          totals_.fetched_frames, totals_.wake_ups,        totals_.peers_lost};
+}
+
+fabric_level ucx_fabric::level() const {
+  std::lock_guard guard{peers_mutex_};
+  fabric_level result;
+  result.peers = peers_.size();
+  for (const auto& peer : peers_) {
+    for (const auto& lane : peer->lanes)
+      result.bytes_under_way += lane.window.bytes_under_way();
+    result.slowest_round_trip = std::max(result.slowest_round_trip, round_trip_of(peer->socket));
+  }
+  return result;
+}
+
+} // namespace troupe::wire

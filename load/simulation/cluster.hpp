@@ -1,0 +1,131 @@
+// A whole cluster in a simulated world: scheduler, gateway, attention workers and expert hosts, each a
+// process on a machine of its own, with the actors of the real programs on simulated engines.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/cluster/status_messages.hpp"
+#include "actors/engine/simulated_engine.hpp"
+#include "actors/gateway/gateway.hpp"
+#include "actors/gateway/session.hpp"
+#include "actors/rebalancer/rebalancer.hpp"
+#include "actors/scheduler/scheduler.hpp"
+#include "load/simulation/client.hpp"
+#include "load/simulation/memory_storage.hpp"
+#include "load/simulation/world.hpp"
+
+namespace troupe::simulation {
+
+/// How many of what.
+struct cluster_shape {
+  uint32_t num_hosts = 2;   ///< expert hosts
+  uint32_t num_workers = 1; ///< attention workers
+  uint32_t num_replicas = 1;
+  uint32_t num_with_files = 2; ///< expert hosts that can read weights; the others get theirs from them
+  bool keeps_state = true;     ///< the scheduler has a disk
+};
+
+/// Machines: "scheduler", "gateway", "attention-N", "expert-N".
+class cluster {
+ public:
+  /// Something worth telling, as it happens.
+  using teller = std::function<void(const std::string& text)>;
+
+  /// Starts all processes.
+  cluster(world& around, cluster_shape shape, teller tell);
+
+  /// Ends them all.
+  /// @throws std::logic_error when an actor outlives its process
+  void end();
+
+  world& around() { return world_; }
+
+  const cluster_shape& shape() const { return shape_; }
+
+  const hash_model& model() const { return model_; }
+
+  std::vector<std::string> machines() const;
+
+  // -- processes --------------------------------------------------------------
+
+  bool is_up(const std::string& machine) { return world_.find(machine) != nullptr; }
+
+  /// On a machine that has none.
+  void start(const std::string& machine);
+
+  void end(const std::string& machine, ending how);
+
+  /// Ends it in order once it has left the cluster, and calls `gone`.
+  void retire(const std::string& machine, std::function<void()> gone);
+
+  /// Of its engine; null for who has none, and for the dead.
+  simulated_device* device_of(const std::string& machine);
+
+  /// Has every expert change its hosts. False when nothing can move now.
+  void move_everything();
+
+  // -- requests -----------------------------------------------------------------
+
+  /// One of random size, from now on. While the gateway is away its client tries again.
+  void open_request();
+
+  const std::vector<std::shared_ptr<client>>& clients() const { return clients_; }
+
+  // -- state --------------------------------------------------------------------
+
+  /// Goes on until the scheduler says that it is ready and has everybody. False when that takes longer.
+  bool wait_until_whole(duration limit);
+
+  /// What is left of requests that are over, one sentence each.
+  std::vector<std::string> leftovers();
+
+ private:
+  struct site {
+    std::shared_ptr<simulated_device> device;
+    caf::actor member;
+    caf::strong_actor_ptr worker;
+  };
+
+  static hash_model small_model();
+  void start_scheduler(process& here);
+  void start_gateway(process& here, site& added);
+  void start_worker(process& here, site& added);
+  void start_host(process& here, site& added);
+  void join(process& here, site& added, worker_role role);
+  worker_address address_of(process& here, worker_role role);
+  std::shared_ptr<simulated_device> add_device(process& here);
+
+  /// Asks and waits, while everything goes on. Empty when there is no answer.
+  template <class Result, class Handle, class... Parts>
+  std::optional<Result> ask(const std::string& machine, const Handle& handle, Parts... parts);
+  void leave_and_end(const std::string& machine, std::function<void()> gone);
+  void drain_gateway(const process_gate_ptr& gate, time_point until, std::function<void()> gone);
+  /// Those whose requests the gateway has: their connections end.
+  void turn_clients_away();
+  void submit(const std::shared_ptr<client>& whose);
+
+  world& world_;
+  cluster_shape shape_;
+  teller tell_;
+  hash_model model_ = small_model();
+  simulated_costs costs_;
+  std::shared_ptr<scheduler_disk> disk_ = std::make_shared<scheduler_disk>();
+  std::map<std::string, site> sites_;
+  scheduler_actor scheduler_;
+  rebalancer_actor rebalancer_;
+  gateway_actor gateway_;
+  bool drains_ = false; ///< the gateway takes nothing new
+  std::vector<std::shared_ptr<client>> clients_;
+  std::set<uint64_t> sessions_began_;          ///< by request
+  std::map<uint64_t, session_actor> sessions_; ///< by request, as long as their process lives
+};
+
+} // namespace troupe::simulation

@@ -1,0 +1,174 @@
+// How the processes of a simulated cluster begin: which actors each has.
+
+#include <utility>
+
+#include <caf/send.hpp>
+
+#include "actors/attention/attention_worker.hpp"
+#include "actors/cluster/member.hpp"
+#include "actors/expert/expert_host.hpp"
+#include "actors/expert/weights_fetcher.hpp"
+#include "actors/expert/weights_sender.hpp"
+#include "actors/history/history.hpp"
+#include "actors/scheduler/scheduler_metrics.hpp"
+#include "load/simulation/cluster.hpp"
+
+namespace troupe::simulation {
+
+namespace {
+
+const std::string scheduler_machine = "scheduler";
+
+/// Tells what the scheduler tells operators.
+struct told_metrics : scheduler_metrics {
+  explicit told_metrics(cluster::teller to) : tell(std::move(to)) {}
+
+  void on_requests(size_t, uint64_t, size_t) override {}
+
+  void on_admitted(std::chrono::nanoseconds) override {}
+
+  void on_refused(ec) override {}
+
+  void on_published(const placement&, bool) override {}
+
+  void on_fenced(fence_reason) override {}
+
+  void on_event(const char* name, const std::string& text) override {
+    tell(std::string{"the scheduler says "} + name + ": " + text);
+  }
+
+  cluster::teller tell;
+};
+
+uint32_t index_of(const std::string& machine) {
+  return static_cast<uint32_t>(std::stoul(machine.substr(machine.rfind('-') + 1)));
+}
+
+template <class Handle>
+caf::strong_actor_ptr strong(const Handle& handle) {
+  return caf::actor_cast<caf::strong_actor_ptr>(handle);
+}
+
+} // namespace
+
+void cluster::start(const std::string& machine) {
+  if (is_up(machine))
+    return;
+  const bool has_model = machine.find('-') != std::string::npos;
+  auto& here = world_.start(machine, has_model ? model_.shape.fingerprint : std::string{});
+  auto& added = sites_[machine];
+  if (machine == scheduler_machine)
+    start_scheduler(here);
+  else if (machine == "gateway")
+    start_gateway(here, added);
+  else if (machine.starts_with("attention-"))
+    start_worker(here, added);
+  else
+    start_host(here, added);
+}
+
+worker_address cluster::address_of(process& here, worker_role role) {
+  return {{world_.random().next() >> 1U}, role, here.machine(), here.peers().endpoint()};
+}
+
+std::shared_ptr<simulated_device> cluster::add_device(process& here) {
+  auto result = std::make_shared<simulated_device>(here.system());
+  here.add(result->executor());
+  return result;
+}
+
+void cluster::join(process& here, site& added, worker_role role) {
+  member_config config;
+  config.role = role;
+  config.scheduler_endpoints = {network::endpoint_of(scheduler_machine)};
+  config.directory = here.peers().actor();
+  config.worker = added.worker;
+  config.seed = world_.random().next();
+  added.member = caf::actor_cast<caf::actor>(here.add(spawn_member(here.system(), std::move(config))));
+}
+
+void cluster::start_scheduler(process& here) {
+  scheduler_config config;
+  config.num_replicas = shape_.num_replicas;
+  config.min_expert_workers = shape_.num_hosts;
+  config.metrics = std::make_shared<told_metrics>(tell_);
+  if (shape_.keeps_state) {
+    auto storage = spawn_memory_storage(here.system(), disk_);
+    here.add(storage.writer);
+    here.add(storage.keeper);
+    config.term = disk_->term;
+    scheduler_ = here.add(spawn_scheduler(here.system(), std::move(config), std::move(storage)));
+  } else {
+    scheduler_ = here.add(spawn_scheduler(here.system(), std::move(config)));
+  }
+  const auto history = here.add(spawn_history(here.system(), {}));
+  rebalancer_config planning;
+  planning.is_automatic = false; // the schedule says what moves
+  rebalancer_ = here.add(spawn_rebalancer(here.system(), fleet_of(scheduler_), history, std::move(planning)));
+  here.peers().publish("history", history);
+  here.peers().publish("rebalancer", rebalancer_);
+  here.peers().publish("scheduler", scheduler_);
+}
+
+void cluster::start_gateway(process& here, site& added) {
+  gateway_config config;
+  config.address = address_of(here, worker_role::gateway);
+  config.scheduler_endpoints = {network::endpoint_of(scheduler_machine)};
+  config.directory = here.peers().actor();
+  gateway_ = here.add(spawn_gateway(here.system(), std::move(config)));
+  added.worker = strong(gateway_);
+  join(here, added, worker_role::gateway);
+}
+
+void cluster::start_worker(process& here, site& added) {
+  added.device = add_device(here);
+  simulated_attention_engine::config settings;
+  settings.model = model_;
+  settings.costs = costs_;
+  attention_worker_config config;
+  config.address = address_of(here, worker_role::attention);
+  config.max_num_seqs = 4;
+  config.max_num_batched_tokens = 24;
+  config.max_micro_batches = config.min_micro_batches = 1 + world_.random().below(3);
+  config.directory = here.peers().actor();
+  config.engine = std::make_shared<simulated_attention_engine>(added.device, settings);
+  const auto worker = here.add(spawn_attention_worker(here.system(), std::move(config)));
+  added.worker = strong(worker);
+  here.peers().publish(here.machine(), worker);
+  join(here, added, worker_role::attention);
+}
+
+void cluster::start_host(process& here, site& added) {
+  const bool has_files = index_of(here.machine()) < shape_.num_with_files;
+  added.device = add_device(here);
+  simulated_expert_engine::config settings;
+  settings.model = model_;
+  settings.costs = costs_;
+  settings.has_files = has_files;
+  expert_host_config config;
+  config.address = address_of(here, worker_role::expert);
+  const auto engine = std::make_shared<simulated_expert_engine>(added.device, add_device(here), settings);
+  config.engine = engine;
+  if (!has_files) {
+    weights_fetcher_config fetcher;
+    fetcher.reader = config.address.id;
+    fetcher.fingerprint = model_.shape.fingerprint;
+    fetcher.numerics_class = model_.shape.numerics_class;
+    fetcher.directory = here.peers().actor();
+    fetcher.chunk_bytes = 300;
+    fetcher.own_thread = false;
+    config.weights = weight_origin::peers;
+    config.fetcher = here.add(spawn_weights_fetcher(here.system(), std::move(fetcher)));
+  }
+  const auto host = here.add(spawn_expert_host(here.system(), std::move(config)));
+  weights_sender_config sender_config;
+  sender_config.engine = engine;
+  sender_config.own_thread = false;
+  const auto sender = here.add(spawn_weights_sender(here.system(), std::move(sender_config)));
+  added.worker = strong(host);
+  here.peers().publish(here.machine(), host);
+  here.peers().publish(weights_service(here.machine()), sender);
+  join(here, added, worker_role::expert);
+}
+
+} // namespace troupe::simulation

@@ -1,0 +1,39 @@
+// One seeded schedule: a cluster, some requests, some faults, and what must hold in the end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "load/simulation/fault.hpp"
+
+namespace troupe::simulation {
+
+struct schedule_options {
+  uint64_t seed = 1;
+  uint32_t num_faults = 0;                           ///< 0: the seed says
+  std::vector<fault_kind> kinds = all_fault_kinds(); ///< that are drawn from
+};
+
+struct schedule_result {
+  /// What does not hold, a sentence each; empty when all is well.
+  std::vector<std::string> violations{};
+  /// What happened, a sentence each with its virtual time.
+  std::vector<std::string> history{};
+  uint64_t messages = 0;
+  uint64_t num_requests = 0;
+  uint64_t num_refused = 0; ///< that were answered with an error that the faults excuse
+  duration lasted{};        ///< virtual time
+};
+
+/// Runs it: a pure function of its argument.
+///
+/// The cluster begins whole. Requests and faults come within some seconds of virtual time, and all faults are
+/// mended. Then:
+/// - every request has exactly one answer: the tokens of an undisturbed run, or an error that says that the
+///   cluster was not ready, from a cluster that was not;
+/// - the cluster becomes whole and ready again within a deadline;
+/// - nothing is left behind: no session, sequence, KV block, queued row or place.
+schedule_result run_schedule(const schedule_options& options);
+
+} // namespace troupe::simulation

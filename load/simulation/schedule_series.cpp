@@ -1,0 +1,140 @@
+#include "load/simulation/schedule_series.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <sstream>
+#include <system_error>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace troupe::simulation {
+
+namespace {
+
+// Of one child: they are mostly the same.
+constexpr size_t most_failures = 3;
+
+void write_all(int fd, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const auto written = ::write(fd, text.data() + done, text.size() - done);
+    if (written <= 0)
+      return; // nobody listens any more
+    done += static_cast<size_t>(written);
+  }
+}
+
+/// Tells the parent, a line each: "begin SEED", "failed SEED WHAT", "done REQUESTS REFUSED MESSAGES
+/// NANOSECONDS".
+void run_share(const series_options& options, uint32_t index, int to) {
+  size_t num_failures = 0;
+  for (auto i = uint64_t{index}; i < options.schedules && num_failures < most_failures; i += options.jobs) {
+    auto schedule = options.each;
+    schedule.seed = options.first_seed + i;
+    write_all(to, "begin " + std::to_string(schedule.seed) + '\n');
+    const auto result = run_schedule(schedule);
+    if (!result.violations.empty()) {
+      ++num_failures;
+      write_all(to, "failed " + std::to_string(schedule.seed) + ' ' + result.violations.front() + '\n');
+    }
+    write_all(to, "done " + std::to_string(result.num_requests) + ' ' + std::to_string(result.num_refused)
+                      + ' ' + std::to_string(result.messages) + ' ' + std::to_string(result.lasted.count())
+                      + '\n');
+  }
+}
+
+/// Adds what a child has told. @returns the seed that it was at last
+uint64_t take(std::istream& told, series_result& total) {
+  uint64_t seed = 0;
+  std::string line;
+  while (std::getline(told, line)) {
+    std::istringstream words{line};
+    std::string word;
+    words >> word;
+    if (word == "begin") {
+      words >> seed;
+    } else if (word == "failed") {
+      series_result::failure next;
+      words >> next.seed >> std::ws;
+      std::getline(words, next.what);
+      total.failures.push_back(std::move(next));
+    } else if (word == "done") {
+      uint64_t requests = 0;
+      uint64_t refused = 0;
+      uint64_t messages = 0;
+      int64_t nanoseconds = 0;
+      words >> requests >> refused >> messages >> nanoseconds;
+      ++total.schedules;
+      total.requests += requests;
+      total.refused += refused;
+      total.messages += messages;
+      total.virtual_seconds += std::chrono::duration<double>(duration{nanoseconds}).count();
+    }
+  }
+  return seed;
+}
+
+struct child {
+  pid_t id = 0;
+  int from = -1;
+};
+
+child start(const series_options& options, uint32_t index) {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0)
+    throw std::system_error(errno, std::generic_category(), "cannot make a pipe to a child");
+  const auto id = ::fork();
+  if (id < 0)
+    throw std::system_error(errno, std::generic_category(), "cannot start a child");
+  if (id == 0) {
+    ::close(ends[0]);
+    run_share(options, index, ends[1]);
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  return {id, ends[0]};
+}
+
+std::string read_all(int fd) {
+  std::string result;
+  std::array<char, 65536> some{};
+  while (true) {
+    const auto count = ::read(fd, some.data(), some.size());
+    if (count > 0)
+      result.append(some.data(), static_cast<size_t>(count));
+    else if (count == 0 || errno != EINTR)
+      return result;
+  }
+}
+
+} // namespace
+
+series_result run_series(const series_options& options) {
+  const auto jobs = static_cast<uint32_t>(std::min<uint64_t>(options.jobs, options.schedules));
+  auto shared = options;
+  shared.jobs = jobs;
+  std::vector<child> children;
+  for (uint32_t i = 0; i < jobs; ++i)
+    children.push_back(start(shared, i));
+  series_result total;
+  for (const auto& one : children) {
+    std::istringstream told{read_all(one.from)};
+    ::close(one.from);
+    const auto last = take(told, total);
+    int status = 0;
+    while (::waitpid(one.id, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFSIGNALED(status))
+      total.failures.push_back({last, "the simulation died of signal " + std::to_string(WTERMSIG(status))});
+    else if (WEXITSTATUS(status) != 0)
+      total.failures.push_back(
+          {last, "the simulation ended with status " + std::to_string(WEXITSTATUS(status))});
+  }
+  std::sort(total.failures.begin(), total.failures.end(),
+            [](const auto& one, const auto& other) { return one.seed < other.seed; });
+  return total;
+}
+
+} // namespace troupe::simulation

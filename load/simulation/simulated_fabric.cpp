@@ -1,0 +1,298 @@
+#include "load/simulation/simulated_fabric.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "actors/transport/wire/wire_context.hpp"
+
+namespace troupe::simulation {
+
+namespace {
+
+using namespace std::chrono_literals;
+using wire::frame_kind;
+using wire::submission;
+using state = wire::peer_connection::state;
+
+// How often deadlines are looked at. The finest is that of a handshake.
+constexpr auto tick_interval = 100ms;
+
+// More metadata than this goes in front of the data, as with the real fabric.
+constexpr size_t max_head_bytes = 4096;
+
+constexpr size_t heartbeat_bytes = 28;
+
+/// Payloads one after another, each padded, behind metadata that is too long for the head.
+payload pack(const std::vector<char>& metadata, const std::vector<payload>& parts) {
+  auto num_bytes = align_payload(metadata.size());
+  for (size_t i = 0; i < parts.size(); ++i)
+    num_bytes += i + 1 == parts.size() ? parts[i].size() : align_payload(parts[i].size());
+  if (parts.empty())
+    num_bytes = align_payload(metadata.size());
+  if (num_bytes == 0)
+    return {};
+  auto result = payload::allocate(num_bytes);
+  auto* to = result.mutable_data();
+  std::memset(to, 0, num_bytes);
+  if (!metadata.empty())
+    std::memcpy(to, metadata.data(), metadata.size());
+  to += align_payload(metadata.size());
+  for (const auto& part : parts) {
+    if (!part.empty())
+      std::memcpy(to, part.data(), part.size());
+    to += align_payload(part.size());
+  }
+  return result;
+}
+
+} // namespace
+
+simulated_fabric::simulated_fabric(network& carrier, place where, wire::fabric_settings settings,
+                                   listener& ears)
+    : network_(carrier),
+      where_(std::move(where)),
+      settings_(std::move(settings)),
+      ears_(ears),
+      endpoint_(network::endpoint_of(where_.machine)) {}
+
+simulated_fabric::~simulated_fabric() {
+  stop();
+}
+
+void simulated_fabric::start() {
+  network_.listen(where_.machine, *this);
+  next_tick_ = plans().now() + network_.random().up_to(tick_interval);
+  next_heartbeat_ = plans().now();
+  plan_tick();
+}
+
+void simulated_fabric::stop() {
+  if (std::exchange(stopped_, true))
+    return;
+  network_.stop_listening(where_.machine);
+  const auto peers = peers_;
+  for (const auto& peer : peers)
+    fail(peer, "this process is leaving");
+  // What waits here may hold actors, which must not outlive their system.
+  for (auto& [endpoint, waiting] : attempts_)
+    if (waiting.dialling)
+      hang_up(waiting.dialling);
+  attempts_.clear();
+  tasks_.clear();
+}
+
+void simulated_fabric::post(std::function<void()> task) {
+  if (stopped_)
+    return;
+  tasks_.push_back(std::move(task));
+  plans().at(plans().now(), [this, gate = where_.gate] {
+    gate->pass([this] {
+      if (tasks_.empty())
+        return;
+      const auto next = std::move(tasks_.front());
+      tasks_.pop_front();
+      next();
+    });
+  });
+}
+
+void simulated_fabric::drop(const wire::peer_connection_ptr& peer, std::string reason) {
+  post([this, whom = std::static_pointer_cast<simulated_peer>(peer), why = std::move(reason)] {
+    fail(whom, why);
+  });
+}
+
+wire::fabric_level simulated_fabric::level() const {
+  wire::fabric_level result;
+  result.peers = peers_.size();
+  for (const auto& peer : peers_)
+    for (const auto& lane : peer->lanes)
+      result.bytes_under_way += lane.window.bytes_under_way();
+  return result;
+}
+
+// -- sending ----------------------------------------------------------------------
+
+submission simulated_fabric::submit(const wire::peer_connection_ptr& to, wire::outgoing_frame frame) {
+  return enqueue(std::static_pointer_cast<simulated_peer>(to), std::move(frame));
+}
+
+submission simulated_fabric::enqueue(const simulated_peer_ptr& to, wire::outgoing_frame frame) {
+  if (to->current() != state::up || stopped_)
+    return submission::dead;
+  auto& header = frame.header;
+  header.metadata_bytes = static_cast<uint32_t>(frame.head.size() - wire::frame_header_bytes);
+  packet sent;
+  if (frame.head.size() > max_head_bytes) {
+    header.flags |= wire::metadata_in_data;
+    sent.data = pack({frame.head.begin() + wire::frame_header_bytes, frame.head.end()}, frame.parts);
+    frame.head.resize(wire::frame_header_bytes);
+  } else {
+    sent.data = pack({}, frame.parts);
+  }
+  const auto num_bytes = frame.head.size() + sent.data.size();
+  if (num_bytes > settings_.max_frame_bytes) {
+    ++totals_.frames_refused;
+    return submission::too_large;
+  }
+  auto& lane = to->lane_of(header);
+  if (header.kind != frame_kind::acknowledge && !lane.window.charge(num_bytes, frame.refusable ? 1 : 2)) {
+    ++totals_.frames_refused;
+    if (!frame.refusable)
+      drop(to, "the peer does not keep up: it has not handled two windows");
+    return submission::window_full;
+  }
+  header.token = to->peer.token;
+  header.sequence = lane.next_sequence++;
+  const auto told = lane.taken.told();
+  header.acknowledged_frames = told.frames;
+  header.acknowledged_bytes = told.bytes;
+  wire::encode_frame(header, std::as_writable_bytes(std::span{frame.head}).first<wire::frame_header_bytes>());
+  ++totals_.frames_sent;
+  totals_.bytes_sent += num_bytes;
+  sent.head = std::move(frame.head);
+  network_.send(to->out, std::move(sent), num_bytes);
+  return submission::accepted;
+}
+
+void simulated_fabric::send_heartbeats() {
+  for (const auto& peer : peers_) {
+    packet alive;
+    alive.what = packet::kind::heartbeat;
+    for (size_t i = 0; i < wire::num_lanes; ++i)
+      alive.handled[i] = peer->lanes[i].taken.handled();
+    network_.send(peer->out, std::move(alive), heartbeat_bytes);
+  }
+}
+
+// -- receiving ----------------------------------------------------------------------
+
+void simulated_fabric::arrived(const simulated_peer_ptr& peer, packet& what) {
+  if (peer->current() == state::dead)
+    return;
+  peer->last_heard = plans().now();
+  switch (what.what) {
+  case packet::kind::welcome:
+    welcomed(peer, what);
+    break;
+  case packet::kind::refusal:
+    refused(peer, what);
+    break;
+  case packet::kind::heartbeat:
+    for (size_t i = 0; i < wire::num_lanes; ++i)
+      if (!peer->lanes[i].window.acknowledge(what.handled[i].frames, what.handled[i].bytes)) {
+        fail(peer, "malformed heartbeat");
+        return;
+      }
+    break;
+  case packet::kind::frame:
+    frame_arrived(peer, what);
+    break;
+  }
+}
+
+void simulated_fabric::frame_arrived(const simulated_peer_ptr& peer, packet& what) {
+  const auto charge = what.head.size() + what.data.size();
+  const auto frame =
+      wire::decode_frame(std::as_bytes(std::span{what.head}), what.data.size(), settings_.max_frame_bytes);
+  const auto& header = frame.header;
+  if (frame.error != wire::frame_error::none) {
+    fail(peer, std::string{"malformed frame: "} + wire::to_string(frame.error));
+    return;
+  }
+  auto& lane = peer->lane_of(header);
+  if (header.token != peer->token || header.sequence != lane.next_arrival++) {
+    fail(peer, "malformed frame: out of turn");
+    return;
+  }
+  if (!lane.window.acknowledge(header.acknowledged_frames, header.acknowledged_bytes)) {
+    fail(peer, "malformed frame: acknowledges what was never sent");
+    return;
+  }
+  if (header.kind == frame_kind::acknowledge)
+    return;
+  if (!lane.taken.arrive(charge, settings_.max_frame_bytes)) {
+    fail(peer, "the peer ignores its window");
+    return;
+  }
+  totals_.bytes_received += charge;
+  ++totals_.frames_received;
+  auto metadata = frame.metadata;
+  if ((header.flags & wire::metadata_in_data) != 0)
+    metadata = what.data.bytes().first(header.metadata_bytes);
+  auto data = frame.payload_offset == 0
+                  ? what.data
+                  : what.data.slice(frame.payload_offset, what.data.size() - frame.payload_offset);
+  if (!ears_.frame_arrived(peer, header, metadata, std::move(data), {header.travels_in(), charge}))
+    fail(peer, "malformed frame: its content makes no sense");
+}
+
+void simulated_fabric::handled(const wire::peer_connection_ptr& peer, wire::credit what) {
+  if (!peer->lanes[static_cast<size_t>(what.of)].taken.handle(what.bytes))
+    return;
+  wire::outgoing_frame told{frame_kind::acknowledge};
+  if (what.of == wire::lane::bulk)
+    told.header.flags = wire::bulk_lane;
+  submit(peer, std::move(told));
+}
+
+// -- time, and the end --------------------------------------------------------------
+
+void simulated_fabric::plan_tick() {
+  plans().at(next_tick_, [this, gate = where_.gate] {
+    gate->pass([this] {
+      if (!stopped_)
+        tick();
+    });
+  });
+}
+
+void simulated_fabric::tick() {
+  const auto time = plans().now();
+  // Time in which this process did not run is not its peers' silence.
+  if (const auto pause = time - next_tick_; pause > tick_interval)
+    for (const auto& peer : peers_)
+      peer->last_heard = std::min(time, peer->last_heard + pause);
+  next_tick_ = time + tick_interval;
+  if (time >= next_heartbeat_) {
+    next_heartbeat_ = time + settings_.heartbeat;
+    send_heartbeats();
+  }
+  const auto peers = peers_;
+  for (const auto& peer : peers)
+    if (time - peer->last_heard >= settings_.silence)
+      fail(peer, "silent for " + std::to_string(settings_.silence.count()) + " ms");
+  tick_attempts();
+  ears_.tick(now());
+  plan_tick();
+}
+
+void simulated_fabric::hang_up(const simulated_peer_ptr& peer) {
+  peer->become(state::dead);
+  network_.close(peer->out);
+}
+
+void simulated_fabric::fail(const simulated_peer_ptr& peer, const std::string& reason) {
+  if (peer->current() == state::dead)
+    return;
+  const bool was_up = peer->current() == state::up;
+  hang_up(peer);
+  std::erase(peers_, peer);
+  if (!was_up) {
+    if (!peer->dialled.empty())
+      missed(peer->dialled, reason);
+    return;
+  }
+  ++totals_.peers_lost;
+  if (settings_.log)
+    settings_.log("peer-down", peer->peer.endpoint + ": " + reason);
+  ears_.peer_down(peer, reason);
+}
+
+std::unique_ptr<wire::fabric> simulated_fabric_maker::make(wire::fabric_settings settings,
+                                                           wire::fabric::listener& ears) {
+  return std::make_unique<simulated_fabric>(network_, where_, std::move(settings), ears);
+}
+
+} // namespace troupe::simulation
