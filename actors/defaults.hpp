@@ -67,6 +67,10 @@ inline constexpr auto admission_wait = seconds{600};
 inline constexpr auto expert_batch_timeout = seconds{10};
 /// Hedge to a replica after max(this, 5 × the expected time): a worker may be slow, not dead.
 inline constexpr auto hedge_min = milliseconds{50};
+/// At most one batch in so many is a hedge, counted over so many batches: sudden load on all hosts looks as
+/// if all of them were slow, and must not double itself.
+inline constexpr int64_t batches_per_hedge = 10;
+inline constexpr int64_t hedge_window = 200;
 /// What a host has said of its queue counts less with every moment, and after so long not at all: a host that
 /// was busy once must be asked again to be known as free.
 inline constexpr auto queue_news = milliseconds{100};

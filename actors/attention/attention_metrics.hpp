@@ -73,6 +73,9 @@ struct attention_metrics {
 
   /// An expert batch waits too long, and its rows go to a replica as well.
   virtual void on_hedge() {}
+
+  /// An expert batch waits too long, and is not hedged because hedges have had their share.
+  virtual void on_hedge_refused() {}
 };
 
 } // namespace troupe

@@ -143,6 +143,7 @@ void expert_dispatcher::send(uint32_t micro_batch, const flight& present, host_s
   const auto number = ++last_batch_;
   const auto host = share.host;
   auto& entry = hosts_.at(host);
+  hedges_.earn();
   sent_batch sent;
   sent.trace = present.trace;
   sent.flow = sent.trace == 0 ? 0 : timeline::mixed(sent.trace + number);
@@ -382,12 +383,18 @@ void expert_dispatcher::hedge(sent_batch& late) {
   auto* present = flight_of(late);
   if (present == nullptr)
     return;
+  if (!hedges_.is_left()) {
+    if (!std::exchange(late.hedge_refused, true) && config_.metrics)
+      config_.metrics->on_hedge_refused();
+    return;
+  }
   const auto before = last_batch_;
   const auto micro_batch = late.micro_batch;
   const auto host = late.host;
   auto entries = unanswered(late, *present);
   route(micro_batch, *present, std::move(entries), host, false);
   late.hedged = last_batch_ > before;
+  hedges_.spend(last_batch_ - before);
   if (late.hedged && config_.metrics)
     config_.metrics->on_hedge();
 }

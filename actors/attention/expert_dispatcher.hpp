@@ -15,6 +15,7 @@
 
 #include "actors/attention/attention_worker.hpp"
 #include "actors/attention/dispatch_policy.hpp"
+#include "actors/attention/hedge_budget.hpp"
 #include "actors/expert/expert_host.hpp"
 
 namespace troupe {
@@ -23,8 +24,8 @@ namespace troupe {
 ///
 /// An expert batch that fails goes to another host at once; where there is none its rows wait for a view that
 /// brings one, or for the host to be worth asking again. A batch that takes too long is sent to a replica as
-/// well, and one that takes far too long once more to whoever there is. Batches are pure, so the first answer
-/// wins, from whichever copy, and later ones are dropped.
+/// well, as far as the budget for that goes, and one that takes far too long once more to whoever there is.
+/// Batches are pure, so the first answer wins, from whichever copy, and later ones are dropped.
 class expert_dispatcher {
  public:
   /// What came of a dispatch.
@@ -112,8 +113,9 @@ class expert_dispatcher {
     uint64_t flow = 0;  ///< its own name in the timeline; 0: it is not traced
     uint64_t sent_ns = 0;
     bool hedged = false;
-    bool repeated = false; ///< its rows have been sent once more, and no longer count as outstanding
-    expert_batch message;  ///< until the host's handle is known
+    bool hedge_refused = false; ///< the budget was used up
+    bool repeated = false;      ///< its rows have been sent once more, and no longer count as outstanding
+    expert_batch message;       ///< until the host's handle is known
   };
 
   void route(uint32_t micro_batch, flight& present, std::vector<expert_entries> entries, worker_id except,
@@ -150,6 +152,7 @@ class expert_dispatcher {
   uint64_t last_batch_ = 0;
   uint64_t last_serial_ = 0;
   uint64_t retries_ = 0;
+  hedge_budget hedges_;
   bool armed_ = false;
   // Averages over all hosts, so that a slow one is measured against the others.
   double row_ns_ = 0;

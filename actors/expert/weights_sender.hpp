@@ -1,9 +1,10 @@
 // The WEIGHTS SENDER of an expert worker: gives the experts that its engine holds to other workers, piece by
 // piece, while the engine computes with them.
 //
-// A lane of its own: its readers have one piece on its way at a time, so that an expert batch never waits
-// behind more than one piece for each of `max_fetches`; and in a process it has a thread of its own, so that
-// copying and checksums hold up neither the transport's thread nor the host.
+// Pieces travel in the bulk lane (message_lanes.hpp), where no expert batch waits behind them, and a reader
+// has one piece on its way at a time, so that other bulk waits for no more than one of each of `max_fetches`.
+// In a process the sender has a thread of its own: copying and checksums hold up neither the transport's
+// thread nor the host.
 #pragma once
 
 #include <cstdint>

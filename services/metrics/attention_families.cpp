@@ -29,6 +29,7 @@ attention_families::attention_families(std::shared_ptr<registry> families, reque
       computed_tokens_(families_->counter("computed_tokens_total")),
       sampled_tokens_(families_->counter("sampled_tokens_total")),
       hedges_(families_->counter("expert_hedges_total")),
+      hedges_refused_(families_->counter("expert_hedges_refused_total")),
       seat_wait_seconds_(families_->histogram("sequence_queue_time_seconds")),
       iteration_rows_(families_->histogram("iteration_tokens")),
       iteration_seconds_(families_->histogram("iteration_seconds")),
@@ -93,6 +94,10 @@ void attention_families::on_expert_retry(ec code) {
 
 void attention_families::on_hedge() {
   hedges_.Increment();
+}
+
+void attention_families::on_hedge_refused() {
+  hedges_refused_.Increment();
 }
 
 void attention_families::on_request(const request_event& step) {

@@ -28,6 +28,7 @@ class attention_families final : public attention_metrics {
   void on_expert_batch(uint32_t layer, uint32_t num_rows, uint64_t elapsed_ns) override;
   void on_expert_retry(ec code) override;
   void on_hedge() override;
+  void on_hedge_refused() override;
 
  private:
   std::shared_ptr<registry> families_;
@@ -44,6 +45,7 @@ class attention_families final : public attention_metrics {
   prometheus::Counter& computed_tokens_;
   prometheus::Counter& sampled_tokens_;
   prometheus::Counter& hedges_;
+  prometheus::Counter& hedges_refused_;
   prometheus::Histogram& seat_wait_seconds_;
   prometheus::Histogram& iteration_rows_;
   prometheus::Histogram& iteration_seconds_;

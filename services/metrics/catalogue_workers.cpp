@@ -64,6 +64,10 @@ std::vector<family_spec> attention_entries() {
        {{"reason", {"peer_down"}, "the other codes of errors, and `other`"}}},
       {"expert_hedges_total", counter,
        "Expert batches sent to a replica as well, because the first host was slow"},
+      {"expert_hedges_refused_total", counter,
+       "Expert batches that were as slow and not sent to a replica, because hedges are at most a tenth of "
+       "all "
+       "batches; grows while all hosts are overloaded"},
   };
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "actors/message_kinds.hpp"
+#include "actors/message_lanes.hpp"
 #include "services/options/private_file.hpp"
 
 namespace troupe {
@@ -69,6 +70,7 @@ transport_options make_transport_options(const cluster_options& options, const s
   }
   result.repairs = repairs_of(options.ucx_repairs);
   result.shared_memory = options.shared_memory;
+  result.is_bulk = is_bulk;
   result.log = [log](const char* event, const std::string& text) { log.line(event, text); };
   return result;
 }

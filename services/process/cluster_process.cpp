@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "actors/transport/wire/frame.hpp"
 #include "actors/type_ids.hpp"
 #include "services/metrics/process_figures.hpp"
 #include "services/process/cluster_entry.hpp"
@@ -41,7 +42,7 @@ std::shared_ptr<metrics::registry> cluster_process::make_families(const std::str
                                                                   const std::string& model_name,
                                                                   const std::string& numerics) const {
   auto families = metrics::make_registry(prefix, model_name, numerics);
-  show_transport(*families, peers_, transport_options{}.window_bytes);
+  show_transport(*families, peers_, wire::num_lanes * transport_options{}.window_bytes);
   return families;
 }
 

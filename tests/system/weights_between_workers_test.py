@@ -86,7 +86,8 @@ def main():
         processes.start("troupe-gateway", "gateway", model, "--scheduler", endpoint, "--port", port)
         gateway = Gateway(port, processes.running["gateway"])
         gateway.wait_ready()
-        processes.wait_for_line("scheduler", "worker-joined: bare")
+        for name in ports:
+            processes.wait_for_line("scheduler", f"worker-joined: {name}")
 
         bodies = [{"prompt": [3 + i, 5, 7 + i, 11], "max_tokens": 12, "seed": i, "temperature": 0.8, "logprobs": 2,
                    "ignore_eos": True} for i in range(8)]

@@ -49,6 +49,8 @@ struct counted_attention : attention_metrics {
 
   void on_hedge() override { ++hedges; }
 
+  void on_hedge_refused() override { ++hedges_refused; }
+
   void on_failure(ec code) override { ++failures[code]; }
 
   uint64_t iterations = 0;
@@ -57,6 +59,7 @@ struct counted_attention : attention_metrics {
   uint64_t rows = 0;
   uint64_t preemptions = 0;
   uint64_t hedges = 0;
+  uint64_t hedges_refused = 0;
   std::map<ec, uint64_t> retries;
   std::map<ec, uint64_t> failures;
 };
