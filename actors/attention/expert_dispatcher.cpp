@@ -395,6 +395,10 @@ void expert_dispatcher::hedge(sent_batch& late) {
   route(micro_batch, *present, std::move(entries), host, false);
   late.hedged = last_batch_ > before;
   hedges_.spend(last_batch_ - before);
+  // A copy is not hedged in its turn: while no host answers, copies of copies would fill their queues.
+  for (auto copy = before + 1; copy <= last_batch_; ++copy)
+    if (const auto found = sent_.find(copy); found != sent_.end())
+      found->second.hedged = true;
   if (late.hedged && config_.metrics)
     config_.metrics->on_hedge();
 }

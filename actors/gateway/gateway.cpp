@@ -124,8 +124,9 @@ void admission_failed(pointer self, request_id id, uint64_t flight, const caf::e
   auto found = self->state.open.find(id);
   if (found == self->state.open.end() || found->second.flight != flight)
     return;
-  if (is_peer_down(error) || code_of(error) == ec::shutting_down)
-    hold(self, found->second); // the member will tell when there is a scheduler again
+  // The member will tell when there is a scheduler again, or when this one, which has fenced us, has us back.
+  if (is_peer_down(error) || code_of(error) == ec::shutting_down || code_of(error) == ec::peer_down)
+    hold(self, found->second);
   else if (error == caf::sec::request_timeout) {
     answer(self, id, make_error(ec::deadline_exceeded, "the scheduler did not answer in time"));
     tell_done(self, id); // it may answer yet, and give a place

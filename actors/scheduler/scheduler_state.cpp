@@ -389,21 +389,21 @@ void scheduler_state::orphan(const std::function<bool(const ownership&)>& is_its
   }
   // All of them first: a free place is for somebody who still wants it.
   for (auto id : lost)
-    forget(id);
+    forget(id, make_error(ec::peer_down, "the gateway has not renewed its lease, or has joined anew"));
 }
 
-void scheduler_state::forget(request_id id) {
+void scheduler_state::forget(request_id id, const caf::error& reason) {
   admission_.release(id);
   owners_.erase(id);
   if (auto found = waiting_.find(id); found != waiting_.end()) {
-    found->second.deliver(make_error(ec::cancelled, "the request is no longer wanted"));
+    found->second.deliver(reason);
     waiting_.erase(found);
   }
 }
 
 void scheduler_state::done(request_id id) {
   request_event_of(id, "request-released", "its place is free");
-  forget(id);
+  forget(id, make_error(ec::cancelled, "the request is no longer wanted"));
   step();
 }
 

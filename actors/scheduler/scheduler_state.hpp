@@ -157,7 +157,8 @@ struct scheduler_state {
   /// The end of a gateway. @param is_cut  only the way to it has ended: what has a place keeps it for a lease
   void orphan(const std::function<bool(const ownership&)>& is_its, bool is_cut);
   /// Takes a request out, wherever it is, without giving its place to another yet.
-  void forget(request_id id);
+  /// @param reason  what a question that waits is answered with
+  void forget(request_id id, const caf::error& reason);
 
   /// Does at once what the last message made possible for requests and departures.
   void step();

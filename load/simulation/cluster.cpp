@@ -154,14 +154,14 @@ void cluster::open_request() {
   request.num_choices = 1 + random.below(2);
   request.priority = static_cast<int32_t>(random.below(3));
   request.sampling.seed = random.next();
-  request.sampling.max_tokens = static_cast<int32_t>(1 + random.below(16));
+  request.sampling.max_tokens = static_cast<int32_t>(1 + random.below(24));
   if (random.one_in(4))
     request.sampling.prompt_logprobs = 1;
-  for (auto left = 1 + random.below(12); left > 0; --left)
+  for (auto left = 1 + random.below(20); left > 0; --left)
     request.prompt.push_back(static_cast<int32_t>(random.below(model_.shape.vocab_size)));
   auto added = std::make_shared<client>(std::move(request));
-  if (random.one_in(5))
-    added->patience = 1 + random.below(8);
+  if (random.one_in(4))
+    added->patience = 1 + random.below(12);
   added->on_leaving = [this, id = added->request.id.value] {
     if (const auto found = sessions_.find(id); found != sessions_.end())
       caf::anon_send(found->second, cancel_atom_v);

@@ -125,6 +125,7 @@ void cluster::start_worker(process& here, site& added) {
   simulated_attention_engine::config settings;
   settings.model = model_;
   settings.costs = costs_;
+  settings.num_blocks = shape_.kv_blocks;
   attention_worker_config config;
   config.address = address_of(here, worker_role::attention);
   config.max_num_seqs = 4;

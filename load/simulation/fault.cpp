@@ -25,7 +25,7 @@ constexpr std::array descriptions{
     description{fault_kind::lose, "lose", 20ms, 3s},
     description{fault_kind::restart, "restart", 20ms, 420ms},
     description{fault_kind::stop, "stop", 20ms, 5s},
-    description{fault_kind::hang, "hang", 100ms, 15s},
+    description{fault_kind::hang, "hang", 100ms, 40s},
     description{fault_kind::slow_engine, "slow-engine", 100ms, 3s},
     description{fault_kind::cut, "cut", 20ms, 5s},
     description{fault_kind::part, "part", 20ms, 5s},

@@ -14,9 +14,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Requests come within this time, and faults within this.
+// Most requests come within this time, and faults within this: each finds some of the others under way.
 constexpr auto requests_within = 2s;
-constexpr auto faults_within = 3s;
+constexpr auto faults_within = 2500ms;
+
+// Some come as late as this, when long faults are found out.
+constexpr auto late_requests_within = 12s;
 
 // What an answer may take, from the last mended fault on: a hung engine is found in some ten seconds, a batch
 // waits a minute for an expert without a host, and either may come more than once.
@@ -32,6 +35,7 @@ cluster_shape draw_shape(dice& random) {
   result.num_replicas = 1 + random.below(2);
   result.num_with_files = random.one_in(3) ? 1 + random.below(result.num_hosts) : result.num_hosts;
   result.keeps_state = random.one_in(2);
+  result.kv_blocks = 16U << random.below(4);
   return result;
 }
 
@@ -86,12 +90,13 @@ class run {
       return;
     }
     tell("the cluster is ready");
-    const auto num_requests = 2 + random.below(5);
+    const auto num_requests = 3 + random.below(6);
     for (uint32_t i = 0; i < num_requests; ++i)
-      world_.plans().after(random.up_to(requests_within), [this, &all] {
-        all.open_request();
-        tell("request " + std::to_string(all.clients().size()) + " comes");
-      });
+      world_.plans().after(random.up_to(random.one_in(4) ? late_requests_within : requests_within),
+                           [this, &all] {
+                             all.open_request();
+                             tell("request " + std::to_string(all.clients().size()) + " comes");
+                           });
     const auto count = options_.num_faults > 0 ? options_.num_faults : 1 + random.below(5);
     auto mended = duration{faults_within};
     for (const auto& fault : draw_faults(random, all, count, options_.kinds, faults_within)) {
@@ -102,7 +107,7 @@ class run {
           tell(in_words(fault));
       });
     }
-    world_.run_for(mended + 1s);
+    world_.run_for(std::max<duration>(mended + 1s, late_requests_within));
     tell("all faults are mended");
     const auto everybody_over = [&all, num_requests] {
       return all.clients().size() == num_requests

@@ -10,6 +10,7 @@ and its build folder are in build/simulation_faults/; the checkout is never touc
 without a fault; with one, `troupe-load simulate` must fail within SCHEDULES schedules. The status is 0 when each does.
 """
 import argparse
+import os
 import pathlib
 import re
 import subprocess
@@ -25,9 +26,22 @@ SCHEDULES = 1000
 RUN_SECONDS = 900
 
 
+class Tree(mutation.Tree):
+    """Built as a release is, so that the compiler's cache has most of it; the simulation's speed counts, too."""
+
+    def configure(self):
+        done = subprocess.run(["cmake", "--preset", "release", "-B", str(self.build), "-G", "Ninja"], cwd=self.source,
+                              check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"find_faults.py: cmake failed\n{done.stdout}{done.stderr}")
+
+
 def patch(folder, file, *options):
     """@returns what git says against it; empty when it is done"""
-    done = subprocess.run(["git", "apply", *options, str(file)], cwd=folder, check=False, capture_output=True, text=True)
+    # No folder of ours is a repository to git here: inside of one it would leave out what is not below the folder.
+    env = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)} if folder != SOURCE else None
+    done = subprocess.run(["git", "apply", *options, str(file)], cwd=folder, check=False, env=env,
+                          capture_output=True, text=True)
     return "" if done.returncode == 0 else done.stderr
 
 
@@ -51,7 +65,7 @@ def check(patches):
 
 def find(patches, jobs):
     """@returns how many are not found"""
-    tree = mutation.Tree(WORK, jobs)
+    tree = Tree(WORK, jobs)
     names = mutation.files_of(SOURCE)
     mutation.copy_changed(SOURCE, tree.source, names)
     tree.configure()

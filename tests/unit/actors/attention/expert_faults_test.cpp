@@ -19,6 +19,20 @@ TEST_F(expert_dispatcher_test, a_slow_host_is_hedged_and_its_late_answers_droppe
   EXPECT_EQ(status_of(attention).kv_blocks_used, 0U);
 }
 
+TEST_F(expert_dispatcher_test, copies_are_not_hedged_in_their_turn) {
+  start_replicated();
+  start_requests(1);
+  ASSERT_TRUE(run_until([&] { return tokens_of(1) >= 1; }));
+  const auto before = attention.metrics->hedges;
+  one.device->hang();
+  two.device->hang();
+  advance(9s); // nobody answers, and nobody is asked again yet
+  EXPECT_LE(attention.metrics->hedges - before, 2U) << "one for each host of the layer that waits";
+  one.device->resume();
+  two.device->resume();
+  finish_all();
+}
+
 TEST_F(expert_dispatcher_test, a_slow_host_alone_is_waited_for) {
   one = add_host("expert-0");
   load(one, all_experts());

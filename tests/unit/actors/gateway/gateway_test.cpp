@@ -238,6 +238,17 @@ TEST_F(gateway_test, a_scheduler_without_an_answer_is_no_endless_wait) {
   EXPECT_EQ(script->done, (std::vector<request_id>{{1}})) << "should it give a place yet";
 }
 
+TEST_F(gateway_test, a_scheduler_that_took_this_gateway_for_dead_is_asked_again_once_it_has_it_back) {
+  start_scheduler();
+  auto& waiting = admit(request_of(1));
+  scheduler_answers(request_id{1}, make_error(ec::peer_down, "the gateway has not renewed its lease"));
+  EXPECT_FALSE(waiting.is_here);
+  lose_scheduler(); // the member was fenced
+  start_scheduler();
+  scheduler_answers(place(1, 4));
+  EXPECT_EQ(waiting.worker(), 4U);
+}
+
 TEST_F(gateway_test, a_client_that_leaves_the_queue_is_told_to_the_scheduler) {
   start_scheduler();
   auto& waiting = admit(request_of(1));

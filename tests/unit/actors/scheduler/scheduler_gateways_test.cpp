@@ -97,6 +97,19 @@ TEST_F(scheduler_gateways_test, a_gateway_declared_dead_has_no_places) {
   EXPECT_EQ(status().assigned, 0U) << "its places are known by its name, too";
 }
 
+TEST_F(scheduler_gateways_test, what_a_gateway_declared_dead_still_asks_is_not_called_unwanted) {
+  start_ready();
+  auto& member = join(gateway_hello());
+  auto gateway = add_gateway();
+  for (uint64_t id = 1; id <= 4; ++id)
+    admit(request_at_gateway(id), gateway);
+  auto& waiting = admit(request_at_gateway(5), gateway);
+  member.renews = false; // it stands still, and its clients wait
+  pass(defaults::lease + 200ms);
+  EXPECT_EQ(waiting.code(), ec::peer_down);
+  EXPECT_EQ(status().queued, 0U);
+}
+
 TEST_F(scheduler_gateways_test, a_restarted_scheduler_learns_from_gateways_what_places_hold) {
   start();
   join(gateway_hello({{{70}, {1}, 1, 900}, {{72}, {8}, 1, 20}})); // before the attention worker
