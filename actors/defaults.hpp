@@ -56,12 +56,15 @@ inline constexpr auto scheduler_away = seconds{2};
 /// How long a replay holds out for a worker that has not failed it, while only those that have failed it have
 /// room.
 inline constexpr auto avoid_wait = lease;
-/// How long requests of other tenants may go before one for which there is no room, from the first that does:
-/// then nobody does any more, so that what needs a whole worker is not kept waiting by what needs little.
+/// How long other requests may go before one for which there is no room, from the first that does: then
+/// nobody does any more, so that what needs a whole worker is not kept waiting by what needs little.
 inline constexpr auto overtaking = seconds{10};
 /// A request that waits longer than this for a place is refused: what clients of the OpenAI API wait for an
 /// answer unless told otherwise.
 inline constexpr auto admission_wait = seconds{600};
+/// A new request that would wait longer than this for a place is refused at once with ec::overloaded; one
+/// that has waited so long after all gets ec::deadline_exceeded.
+inline constexpr auto queue_wait = seconds{60};
 /// An expert batch without an answer is sent once more after max(this, 5 × the expected time); a dead
 /// connection is noticed far sooner. An answer that comes after all still counts.
 inline constexpr auto expert_batch_timeout = seconds{10};
@@ -143,9 +146,19 @@ inline constexpr uint32_t max_num_seqs = 64;
 /// Sequences that may wait in an attention worker, on top of as many as it runs: the scheduler sends no more
 /// than those, except while it learns again what runs where.
 inline constexpr uint32_t max_waiting_seqs = 256;
-/// New tokens that room is set aside for where the client has named no number. Most answers are shorter than
-/// the rest of the context, and a worker whose cache is full takes the blocks of its last sequence back.
+/// New tokens that `admission_quantile` of the answers are taken not to exceed before any has ended. Most are
+/// shorter than what their clients allow, and a worker whose cache is full takes the blocks of its last
+/// sequence back.
 inline constexpr uint32_t expected_new_tokens = 1024;
+/// Share of the answers that the room set aside for one should be enough for.
+inline constexpr double admission_quantile = 0.8;
+/// Tenants whose answers are told apart; each takes less than a KiB.
+inline constexpr size_t max_known_tenants = 1024;
+/// Requests behind one that finds no room which are looked at for one that does, of one tenant.
+inline constexpr size_t max_looked_past = 64;
+/// A sequence that has lost its blocks, and that so many more urgent ones have gone before since then,
+/// becomes as urgent as they are.
+inline constexpr uint32_t max_put_back = 16;
 /// Experts that one host order adds at most, so that what is loaded serves early and plans can change
 /// between.
 inline constexpr size_t max_experts_per_order = 64;

@@ -63,7 +63,8 @@ struct attention_metrics {
   /// A step of one request.
   virtual void on_request(const request_event& /*step*/) {}
 
-  virtual void on_preemption() {}
+  /// A sequence lost its KV blocks. @param num_computed  tokens that are to be computed again
+  virtual void on_preemption(uint32_t /*num_computed*/) {}
 
   /// An expert batch was answered. @param elapsed_ns  between sending it and its answer
   virtual void on_expert_batch(uint32_t /*layer*/, uint32_t /*num_rows*/, uint64_t /*elapsed_ns*/) {}

@@ -33,12 +33,12 @@ void attention_state::pump() {
     const auto wanted = micro_batches_.wanted();
     const auto share = std::max<size_t>(1, (batches_.ready() + batches_.flying() + wanted - 1) / wanted);
     const auto plan = batches_.next(static_cast<uint32_t>(share));
-    for (const auto name : plan.preempted) {
+    for (const auto& [name, num_computed] : plan.preempted) {
       auto& s = sequences_.at(name);
       s.prompt_logprobs.clear(); // they come again with the keys
       ++preemptions_;
       if (config_.metrics)
-        config_.metrics->on_preemption();
+        config_.metrics->on_preemption(num_computed);
     }
     if (plan.slices.empty())
       break;

@@ -61,14 +61,16 @@ batch_policy::plan batch_policy::next(uint32_t max_sequences) {
       ++i;
       continue;
     }
-    if (!pool_.grow(s.blocks, blocks_for(s.num_tokens) - static_cast<uint32_t>(s.blocks.size()))) {
+    if (!take_blocks(s)) {
       pool_.release(s.blocks);
       s.num_computed = 0;
       break;
     }
-    i = waiting_.erase(i);
+    waiting_.erase(i);
     running_.insert(head);
     take(head.second, s, budget, result);
+    put_back_behind(head);
+    i = waiting_.upper_bound(head);
   }
   return result;
 }
@@ -127,19 +129,60 @@ uint32_t batch_policy::blocks_for(uint32_t num_tokens) const {
   return (num_tokens + limits_.block_tokens - 1) / limits_.block_tokens;
 }
 
+/// Blocks that must be free beside its own for a sequence to start: those that run take the next ones soon.
+uint32_t batch_policy::headroom_of(const progress& s) const {
+  if (s.num_preempted == 0)
+    return 0;
+  const auto doublings = std::min(s.num_preempted - 1, 31U);
+  const auto wanted = uint64_t{running_.size()} << doublings;
+  return static_cast<uint32_t>(std::min<uint64_t>(wanted, limits_.num_blocks));
+}
+
+/// Gives a waiting sequence the blocks that its known tokens take, if they are free. @returns whether it did
+bool batch_policy::take_blocks(progress& s) {
+  const auto missing = blocks_for(s.num_tokens) - static_cast<uint32_t>(s.blocks.size());
+  return uint64_t{missing} + headroom_of(s) <= pool_.num_free() && pool_.grow(s.blocks, missing);
+}
+
 bool batch_policy::make_room(const rank& wanting, plan& result) {
-  for (auto i = running_.rbegin(); i != running_.rend() && *i > wanting; ++i) {
-    auto& s = sequences_.at(i->second);
-    if (s.rows_in_flight > 0)
-      continue;
-    pool_.release(s.blocks);
-    s.num_computed = 0;
-    result.preempted.push_back(i->second);
-    waiting_.insert(*i);
-    running_.erase(std::next(i).base());
-    return true;
-  }
+  for (auto i = running_.rbegin(); i != running_.rend() && *i > wanting; ++i)
+    if (sequences_.at(i->second).rows_in_flight == 0) {
+      preempt(*i, wanting, result);
+      return true;
+    }
   return false;
+}
+
+void batch_policy::preempt(rank victim, const rank& wanting, plan& result) {
+  auto& s = sequences_.at(victim.second);
+  pool_.release(s.blocks);
+  result.preempted.push_back({victim.second, s.num_computed});
+  s.num_computed = 0;
+  ++s.num_preempted;
+  running_.erase(victim);
+  waiting_.insert(victim);
+  if (wanting.first < victim.first)
+    put_back(victim, wanting.first);
+}
+
+/// Waiting sequences that have lost their blocks see a later one start before them, as it is more urgent.
+void batch_policy::put_back_behind(const rank& started) {
+  std::vector<rank> passed;
+  for (auto i = waiting_.upper_bound(started); i != waiting_.end(); ++i)
+    if (i->first > started.first && i->second < started.second && sequences_.at(i->second).num_preempted > 0)
+      passed.push_back(*i);
+  for (const auto& one : passed)
+    put_back(one, started.first);
+}
+
+/// Once more behind one of this priority; when that has been often enough it waits no longer than that.
+void batch_policy::put_back(const rank& waiting, int32_t behind) {
+  auto& s = sequences_.at(waiting.second);
+  if (++s.num_put_back < defaults::max_put_back)
+    return;
+  waiting_.erase(waiting);
+  s.priority = behind;
+  waiting_.emplace(s.priority, waiting.second);
 }
 
 void batch_policy::take(key name, progress& s, uint32_t& budget, plan& result) {

@@ -23,6 +23,14 @@ namespace troupe {
 /// Sequences that begin with the same tokens (the choices of a request) prefill them once: the others wait
 /// for the first one and then share its blocks, as far as those are full. What lies in the block behind is
 /// computed anew, at most a block of rows each, so that no block is ever shared and written to.
+///
+/// Memory is given out as sequences grow, so it can run out. Then the lowest-ranked sequence that is not in
+/// flight, the one that came last among those of the lowest priority, loses its blocks and waits for as many
+/// as its known tokens take. The highest-ranked one that runs never loses any, so that one always gets to its
+/// end. Who has lost its blocks keeps its rank: it goes before all that came later. It starts again when, on
+/// top of its own blocks, one is free for each sequence that runs, twice as many each further time, or when
+/// none runs: what is computed again lasts. One that has lost its blocks and that more urgent sequences,
+/// later than it, have gone before `defaults::max_put_back` times becomes as urgent as they are.
 class batch_policy {
  public:
   struct limits {
@@ -46,6 +54,13 @@ class batch_policy {
     bool operator==(const slice&) const = default;
   };
 
+  /// A sequence that has lost its blocks.
+  struct preemption {
+    key sequence = 0;
+    uint32_t num_computed = 0; ///< tokens whose keys are lost with them
+    bool operator==(const preemption&) const = default;
+  };
+
   /// The tokens that a sequence has in common with others of its group.
   struct common_prefix {
     uint64_t group = 0;
@@ -54,7 +69,7 @@ class batch_policy {
 
   struct plan {
     std::vector<slice> slices;
-    std::vector<key> preempted; ///< lost their blocks; they wait and will be computed again from position 0
+    std::vector<preemption> preempted; ///< wait, and will be computed again from position 0
   };
 
   explicit batch_policy(limits config);
@@ -72,9 +87,9 @@ class batch_policy {
   }
 
   /// The next micro-batch, at most `max_sequences` sequences wide: decodes first, then chunks of running
-  /// prefills, then waiting sequences while seats and blocks for all their known tokens are free. A decode
-  /// that finds no free block takes those of the lowest-ranked sequence below it. Everything in the plan is
-  /// in flight.
+  /// prefills, then waiting sequences while seats and blocks for all their known tokens are free, in order of
+  /// rank. A decode that finds no free block takes those of the lowest-ranked sequence below it. Everything
+  /// in the plan is in flight.
   plan next(uint32_t max_sequences);
 
   /// A slice is computed; `appended`: and the sequence has one more known token.
@@ -108,6 +123,8 @@ class batch_policy {
     uint32_t num_tokens = 0;
     uint32_t num_computed = 0;
     uint32_t rows_in_flight = 0;
+    uint32_t num_preempted = 0;
+    uint32_t num_put_back = 0; ///< by more urgent ones
     common_prefix prefix;
     kv_block_pool::block_table blocks;
   };
@@ -122,8 +139,13 @@ class batch_policy {
   using rank = std::pair<int32_t, key>;
 
   uint32_t blocks_for(uint32_t num_tokens) const;
+  uint32_t headroom_of(const progress& s) const;
+  bool take_blocks(progress& s);
+  void put_back_behind(const rank& started);
+  void put_back(const rank& waiting, int32_t behind);
   prefix_search find_prefix(const progress& s) const;
   bool make_room(const rank& wanting, plan& result);
+  void preempt(rank victim, const rank& wanting, plan& result);
   void take(key name, progress& s, uint32_t& budget, plan& result);
 
   limits limits_;

@@ -113,11 +113,14 @@ void hold(pointer self, open_admission& admission) {
 
 void forward(pointer self, open_admission& admission);
 
-void tell_done(pointer self, request_id id) {
-  if (self->state.scheduler)
-    self->send(self->state.scheduler, done_atom_v, id);
+/// @param num_tokens  of its answer; 0: there is none
+void tell_done(pointer self, request_id id, uint32_t num_tokens = 0) {
+  if (!self->state.scheduler)
+    self->state.unsent_done.insert(id); // the next one knows nothing that the length would be learned with
+  else if (num_tokens > 0)
+    self->send(self->state.scheduler, done_atom_v, id, num_tokens);
   else
-    self->state.unsent_done.insert(id);
+    self->send(self->state.scheduler, done_atom_v, id);
 }
 
 void admission_failed(pointer self, request_id id, uint64_t flight, const caf::error& error) {
@@ -185,7 +188,7 @@ caf::result<assignment> on_admission(pointer self, const admission_request& requ
   return promise;
 }
 
-void on_done(pointer self, request_id id) {
+void on_done(pointer self, request_id id, uint32_t num_tokens = 0) {
   auto& state = self->state;
   auto was_asked = state.places.erase(id) > 0;
   if (auto found = state.open.find(id); found != state.open.end()) {
@@ -193,7 +196,7 @@ void on_done(pointer self, request_id id) {
     answer(self, id, make_error(ec::cancelled, "the request is no longer wanted"));
   }
   if (was_asked)
-    tell_done(self, id);
+    tell_done(self, id, num_tokens);
 }
 
 void on_scheduler(pointer self, const caf::strong_actor_ptr& handle) {
@@ -439,6 +442,7 @@ gateway_state::interface::behavior_type gateway(pointer self, gateway_config con
   return {
       [self](const admission_request& request) { return on_admission(self, request); },
       [self](done_atom, request_id id) { on_done(self, id); },
+      [self](done_atom, request_id id, uint32_t num_tokens) { on_done(self, id, num_tokens); },
       [self](silent_atom, request_id id, uint64_t silent_ms) {
         if (auto found = self->state.places.find(id); found != self->state.places.end()) {
           found->second.told = self->clock().now();

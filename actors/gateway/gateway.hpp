@@ -27,6 +27,8 @@ using gateway_actor = caf::typed_actor<
     caf::replies_to<admission_request>::with<assignment>,
     // A session is over (or wants another worker): its place is free.
     caf::reacts_to<done_atom, request_id>,
+    // A session is over, with so many tokens, an answer of several on average.
+    caf::reacts_to<done_atom, request_id, uint32_t>,
     // A session has heard nothing from its worker for so many milliseconds (more than
     // defaults::engine_stall); it says so again at each defaults::session_tick until it does. The renewals of
     // this gateway complain of that worker.

@@ -83,10 +83,22 @@ void drop_worker(pointer self) {
   state.handle = nullptr;
 }
 
+/// Tokens of an answer, on average over those that have begun, rounded up; 0 when none has.
+uint32_t answer_tokens(const session_state& state) {
+  const auto begun = std::count_if(state.choices.begin(), state.choices.end(),
+                                   [](const auto& choice) { return !choice.tokens().empty(); });
+  const auto divisor = static_cast<size_t>(std::max<std::ptrdiff_t>(begun, 1));
+  return static_cast<uint32_t>((tokens_so_far(state) + divisor - 1) / divisor);
+}
+
 /// The end, whatever the way: the worker and the place are given back.
-void end(pointer self) {
+/// @param num_tokens  of its answer; 0: its length says nothing
+void end(pointer self, uint32_t num_tokens) {
   drop_worker(self);
-  self->send(self->state.gateway, done_atom_v, self->state.request.id);
+  if (num_tokens > 0)
+    self->send(self->state.gateway, done_atom_v, self->state.request.id, num_tokens);
+  else
+    self->send(self->state.gateway, done_atom_v, self->state.request.id);
   self->quit();
 }
 
@@ -101,7 +113,7 @@ void fail(pointer self, const caf::error& error) {
                             + " tokens, attempt " + std::to_string(state.attempt)));
   }
   self->state.listener->on_error(error);
-  end(self);
+  end(self, 0);
 }
 
 bool end_if_complete(pointer self) {
@@ -111,7 +123,7 @@ bool end_if_complete(pointer self) {
   if (self->state.request.log)
     say(self, "request-finished",
         std::to_string(tokens_so_far(self->state)) + " tokens, last worker " + self->state.worker_name);
-  end(self);
+  end(self, answer_tokens(self->state));
   return true;
 }
 
@@ -420,7 +432,7 @@ session_actor::behavior_type session(pointer self, const gateway_actor& gateway,
           say(self, "request-cancelled",
               "nobody waits for it any more, after " + std::to_string(tokens_so_far(self->state))
                   + " tokens");
-        end(self);
+        end(self, answer_tokens(self->state));
       },
   };
 }

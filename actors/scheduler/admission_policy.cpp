@@ -9,12 +9,27 @@ namespace troupe {
 
 namespace {
 
+const char* flag_of(fair_queue::measure by) {
+  switch (by) {
+  case fair_queue::measure::requests:
+    return "--max-num-queued-reqs";
+  case fair_queue::measure::bytes:
+    return "--max-queued-bytes";
+  case fair_queue::measure::tokens:
+    break;
+  }
+  return "--max-queue-wait";
+}
+
 /// Requests that may end, or be named by their gateway, while a restarted scheduler still waits for their
 /// worker: as many as can have a place in a large cluster.
 constexpr size_t max_released_early = 4096;
 constexpr size_t max_adopted_early = 4096; // beyond it, a sequence that runs is taken to hold an even share
 
 } // namespace
+
+admission_policy::admission_policy(bounds most, answer_lengths::settings learning)
+    : most_(most), rate_(most.wait), lengths_(learning) {}
 
 bool admission_policy::has_workers() const {
   return std::any_of(workers_.begin(), workers_.end(),
@@ -25,7 +40,8 @@ bool admission_policy::has_workers() const {
 bool admission_policy::has_room() const {
   return std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) {
     const auto& [budget, retired] = entry.second;
-    return !retired && budget.num_seqs < budget.max_num_seqs && budget.kv_tokens < budget.kv_capacity_tokens;
+    return !retired && budget.num_seqs < budget.max_num_seqs
+           && budget.kv_tokens_taken() < budget.kv_capacity_tokens;
   });
 }
 
@@ -41,11 +57,11 @@ uint64_t admission_policy::longest_context() const {
 attention_need admission_policy::need_of(const admission_request& request) const {
   const auto prompt = uint64_t{request.prompt_tokens};
   attention_need need{.num_seqs = request.num_choices, .seq_tokens = prompt + request.max_new_tokens};
-  if (request.min_new_tokens > 0) {
-    const auto least = prompt + std::min(request.min_new_tokens, request.max_new_tokens);
+  const auto least = prompt + std::clamp(request.min_new_tokens, uint32_t{1}, request.max_new_tokens);
+  if (request.min_new_tokens > 0)
     need.seq_tokens = std::clamp(longest_context(), least, need.seq_tokens);
-    need.expected_tokens = std::clamp(prompt + defaults::expected_new_tokens, least, need.seq_tokens);
-  }
+  const auto likely = prompt + lengths_.likely(request.tenant, request.max_new_tokens);
+  need.expected_tokens = std::clamp(likely, least, need.seq_tokens);
   uint64_t widest = 0;
   for (const auto& [id, worker] : workers_)
     if (!worker.retired)
@@ -67,33 +83,55 @@ caf::error admission_policy::too_long(const attention_need& need) const {
                                               + std::to_string(longest_context()));
 }
 
+/// The first measure by which this is more than may wait. One request alone never is.
+std::optional<fair_queue::measure> admission_policy::excess(const fair_queue::amount& waiting) const {
+  if (most_.requests > 0 && waiting.requests > most_.requests)
+    return fair_queue::measure::requests;
+  if (waiting.requests > 1 && waiting.bytes > most_.bytes)
+    return fair_queue::measure::bytes;
+  if (const auto most = rate_.most_waiting(kv_tokens().reserved);
+      waiting.requests > 1 && most && waiting.tokens > *most)
+    return fair_queue::measure::tokens;
+  return std::nullopt;
+}
+
 /// Room in the queue for a new request: what tenants have there beyond their share gives way.
-caf::error admission_policy::make_room(const admission_request& request) {
+caf::error admission_policy::make_room(const admission_request& request, uint64_t tokens) {
   const auto& waiting = queue_.new_requests();
-  const auto is_full = [this](const fair_queue::amount& total) {
-    return (most_.requests > 0 && total.requests > most_.requests)
-           || (total.requests > 1 && total.bytes > most_.bytes);
-  };
-  const auto bytes = queue_bytes_of(request);
-  if (!is_full({waiting.requests + 1, waiting.bytes + bytes}))
+  const fair_queue::amount own{1, queue_bytes_of(request), tokens};
+  const auto short_of = excess(waiting + own);
+  if (!short_of)
     return {};
-  const bool too_many = most_.requests > 0 && waiting.requests >= most_.requests;
-  const auto bound = std::string(too_many ? "--max-num-queued-reqs" : "--max-queued-bytes");
-  if (const auto displaced = queue_.displaced_by(request, is_full, !too_many)) {
+  const auto is_full = [this](const fair_queue::amount& total) { return excess(total).has_value(); };
+  if (const auto displaced = queue_.displaced_by(request, own, is_full, *short_of)) {
     for (const auto id : *displaced) {
       queue_.remove(id);
       displaced_.push_back(
-          {id, make_error(ec::overloaded, "as much waits for a place as " + bound
+          {id, make_error(ec::overloaded, std::string("as much waits for a place as ") + flag_of(*short_of)
                                               + " allows, and this API key has more than its share of it")});
     }
     return {};
   }
-  const auto others = std::to_string(waiting.requests) + " requests wait for a place already";
-  if (too_many)
-    return make_error(ec::overloaded, others + ", as many as " + bound + " allows");
-  return make_error(ec::overloaded, others + " and take " + std::to_string(waiting.bytes) + " of the "
-                                        + std::to_string(most_.bytes) + " bytes that " + bound
-                                        + " allows; this one takes " + std::to_string(bytes));
+  return make_error(ec::overloaded, std::to_string(waiting.requests) + " requests wait for a place already"
+                                        + why_too_much(*short_of, waiting, own));
+}
+
+/// What is said of a queue that is full, behind how many wait.
+std::string admission_policy::why_too_much(fair_queue::measure by, const fair_queue::amount& waiting,
+                                           const fair_queue::amount& own) const {
+  const auto allows = std::string(flag_of(by)) + " allows";
+  switch (by) {
+  case fair_queue::measure::requests:
+    return ", as many as " + allows;
+  case fair_queue::measure::bytes:
+    return " and take " + std::to_string(waiting.bytes) + " of the " + std::to_string(most_.bytes)
+           + " bytes that " + allows + "; this one takes " + std::to_string(own.bytes);
+  case fair_queue::measure::tokens:
+    break;
+  }
+  return ", and this one would wait longer than the "
+         + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(most_.wait).count()) + " s that "
+         + allows;
 }
 
 void admission_policy::take_place(request_id id, const place_entry& entry) {
@@ -108,8 +146,10 @@ void admission_policy::free_place(request_id id) {
   if (found == places_.end())
     return;
   if (auto worker = workers_.find(found->second.worker); worker != workers_.end()) {
-    worker->second.budget.num_seqs -= found->second.num_seqs;
-    worker->second.budget.kv_tokens -= found->second.kv_tokens;
+    auto& budget = worker->second.budget;
+    budget.num_seqs -= found->second.num_seqs;
+    budget.kv_tokens -= found->second.kv_tokens;
+    budget.kv_tokens_used -= std::min(budget.kv_tokens_used, found->second.kv_tokens);
   }
   places_.erase(found);
 }
@@ -165,6 +205,8 @@ void admission_policy::retire_worker(worker_id id) {
 }
 
 void admission_policy::reconcile(const lease_renewal& load) {
+  if (auto found = workers_.find(load.id); found != workers_.end())
+    found->second.budget.kv_tokens_used = load.kv_tokens_used;
   // What the worker runs and is nobody's that we have placed there.
   uint64_t reported = load.running + load.waiting;
   for (const auto& [id, entry] : places_)
@@ -190,21 +232,24 @@ caf::error admission_policy::enqueue(const admission_request& request, time_poin
   if (request.tenant.size() > max_tenant_bytes)
     return make_error(ec::bad_request,
                       "a tenant's name has more than " + std::to_string(max_tenant_bytes) + " bytes");
-  if (auto need = need_of(request); !is_replay && has_workers() && !can_ever_place(need))
+  const auto need = need_of(request);
+  if (!is_replay && has_workers() && !can_ever_place(need))
     return too_long(need);
   if (!is_promised(request))
-    if (auto error = make_room(request))
+    if (auto error = make_room(request, need.kv_tokens()))
       return error;
-  queue_.add(request, now);
+  queue_.add(request, now, need.kv_tokens(),
+             is_promised(request) ? std::chrono::milliseconds{0} : most_.wait);
   return {};
 }
 
 std::vector<admission_policy::placed> admission_policy::place(time_point now) {
   std::vector<placed> result;
+  uint64_t given = 0; // to those who are not promised a place
   queue_.take_turns(now, [&](const fair_queue::waiting& offered) {
     using verdict = fair_queue::verdict;
     if (!has_room())
-      return verdict::no_room;
+      return verdict::full;
     const auto& request = offered.request;
     auto need = need_of(request);
     if (!can_ever_place(need))
@@ -223,10 +268,17 @@ std::vector<admission_policy::placed> admission_policy::place(time_point now) {
       if (now - offered.since < defaults::avoid_wait)
         return verdict::skipped;
     }
-    take_place(request.id, {.worker = *worker, .num_seqs = need.num_seqs, .kv_tokens = need.kv_tokens()});
+    take_place(request.id, {.worker = *worker,
+                            .num_seqs = need.num_seqs,
+                            .kv_tokens = need.kv_tokens(),
+                            .most_new = static_cast<uint32_t>(need.seq_tokens - request.prompt_tokens),
+                            .tenant = request.tenant});
+    if (!is_promised(request))
+      given += offered.tokens;
     result.push_back({request.id, *worker, need.num_seqs, need.kv_tokens(), now - offered.since});
     return verdict::taken;
   });
+  rate_.observe(now, given, queue_.new_requests().requests > 0);
   return result;
 }
 
@@ -254,6 +306,23 @@ bool admission_policy::withdraw(request_id id) {
     return false;
   free_place(id);
   return true;
+}
+
+void admission_policy::answered(request_id id, uint32_t num_tokens) {
+  const auto found = places_.find(id);
+  if (found == places_.end() || found->second.most_new == 0 || num_tokens == 0)
+    return;
+  lengths_.observe(found->second.tenant, num_tokens, num_tokens >= found->second.most_new);
+}
+
+admission_policy::memory admission_policy::kv_tokens() const {
+  memory result;
+  for (const auto& [id, worker] : workers_) {
+    result.reserved += worker.budget.kv_tokens;
+    result.used += worker.budget.kv_tokens_used;
+    result.capacity += worker.budget.kv_capacity_tokens;
+  }
+  return result;
 }
 
 void admission_policy::release(request_id id) {

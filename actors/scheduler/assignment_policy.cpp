@@ -41,7 +41,7 @@ bool can_ever_fit(const attention_budget& budget, const attention_need& need) {
 
 bool fits(const attention_budget& budget, const attention_need& need) {
   return can_ever_fit(budget, need) && budget.num_seqs + need.num_seqs <= budget.max_num_seqs
-         && budget.kv_tokens + need.kv_tokens() <= budget.kv_capacity_tokens;
+         && budget.kv_tokens_taken() + need.kv_tokens() <= budget.kv_capacity_tokens;
 }
 
 std::optional<worker_id> choose_worker(const std::vector<assignment_candidate>& candidates,

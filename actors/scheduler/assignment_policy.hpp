@@ -1,6 +1,7 @@
 // Which attention worker takes a request. Pure.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -14,15 +15,19 @@ struct attention_budget {
   uint32_t max_num_seqs = 0;
   uint64_t kv_capacity_tokens = 0;
   uint32_t max_model_len = 0;
-  uint64_t num_seqs = 0;  ///< sequences with a place
-  uint64_t kv_tokens = 0; ///< KV tokens set aside for them
+  uint64_t num_seqs = 0;       ///< sequences with a place
+  uint64_t kv_tokens = 0;      ///< KV tokens set aside for them
+  uint64_t kv_tokens_used = 0; ///< that it has said to be in use
+
+  /// Not to be set aside for anybody else: sequences may have grown beyond what was set aside for them.
+  uint64_t kv_tokens_taken() const { return std::max(kv_tokens, kv_tokens_used); }
 };
 
 /// What a request takes.
 struct attention_need {
   uint32_t num_seqs = 1;
   uint64_t seq_tokens = 0;      ///< prompt and new tokens that one sequence may grow to
-  uint64_t expected_tokens = 0; ///< that room is set aside for in each; 0: for all of them
+  uint64_t expected_tokens = 0; ///< that it is likely to grow to, for which room is set aside; 0: all of them
 
   uint64_t reserved_tokens() const { return expected_tokens == 0 ? seq_tokens : expected_tokens; }
 

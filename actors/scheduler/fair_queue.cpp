@@ -18,13 +18,40 @@ const std::string& line_of(const admission_request& request) {
   return request.attempt > 0 ? all : request.tenant;
 }
 
-uint64_t measure_of(const fair_queue::amount& amount, bool by_bytes) {
-  return by_bytes ? amount.bytes : amount.requests;
+uint64_t measured(const fair_queue::amount& amount, fair_queue::measure by) {
+  switch (by) {
+  case fair_queue::measure::requests:
+    return amount.requests;
+  case fair_queue::measure::bytes:
+    return amount.bytes;
+  case fair_queue::measure::tokens:
+    break;
+  }
+  return amount.tokens;
+}
+
+fair_queue::amount amount_of_one(const fair_queue::waiting& one) {
+  return {1, queue_bytes_of(one.request), one.tokens};
 }
 
 } // namespace
 
-void fair_queue::add(const admission_request& request, time_point now) {
+fair_queue::amount& fair_queue::amount::operator+=(const amount& other) {
+  requests += other.requests;
+  bytes += other.bytes;
+  tokens += other.tokens;
+  return *this;
+}
+
+fair_queue::amount& fair_queue::amount::operator-=(const amount& other) {
+  requests -= other.requests;
+  bytes -= other.bytes;
+  tokens -= other.tokens;
+  return *this;
+}
+
+void fair_queue::add(const admission_request& request, time_point now, uint64_t tokens,
+                     std::chrono::milliseconds longest_wait) {
   const level_key key{request.attempt == 0, request.priority};
   const auto arrival = next_arrival_++;
   level& to = levels_[key];
@@ -32,8 +59,10 @@ void fair_queue::add(const admission_request& request, time_point now) {
   // Whoever has nothing waiting loses the turns that it could have had.
   if (own.requests.empty())
     own.turn = std::max(own.turn, to.turn);
-  own.requests.emplace(arrival,
-                       waiting{request, now, now + std::chrono::milliseconds{request.deadline_ms}, {}});
+  auto wait = std::chrono::milliseconds{request.deadline_ms};
+  if (longest_wait.count() > 0)
+    wait = std::min(wait, longest_wait);
+  const auto added = own.requests.emplace(arrival, waiting{request, now, now + wait, tokens, {}}).first;
   ++to.num_requests;
   places_[request.id] = {key, arrival, line_of(request)};
   if (is_promised(request))
@@ -41,11 +70,8 @@ void fair_queue::add(const admission_request& request, time_point now) {
   holding& held = holdings_[request.tenant];
   held.weight = weight_of(request);
   held.requests.emplace(std::pair{request.priority, arrival}, request.id);
-  const uint64_t bytes = queue_bytes_of(request);
-  ++held.total.requests;
-  held.total.bytes += bytes;
-  ++new_.requests;
-  new_.bytes += bytes;
+  held.total += amount_of_one(added->second);
+  new_ += amount_of_one(added->second);
 }
 
 fair_queue::waiting fair_queue::take(level& from, line& of, request_map::iterator request) {
@@ -58,12 +84,9 @@ fair_queue::waiting fair_queue::take(level& from, line& of, request_map::iterato
     return result;
   const auto found = holdings_.find(result.request.tenant);
   holding& held = found->second;
-  const uint64_t bytes = queue_bytes_of(result.request);
   held.requests.erase({result.request.priority, arrival});
-  --held.total.requests;
-  held.total.bytes -= bytes;
-  --new_.requests;
-  new_.bytes -= bytes;
+  held.total -= amount_of_one(result);
+  new_ -= amount_of_one(result);
   if (held.requests.empty())
     holdings_.erase(found);
   return result;
@@ -96,12 +119,13 @@ bool fair_queue::serve(level& from, bool is_new, time_point now,
   struct cursor {
     line* of;
     request_map::iterator next;
+    size_t num_without_room = 0;
   };
 
   std::vector<cursor> open;
   for (auto& [tenant, one] : from.lines)
     if (!one.requests.empty())
-      open.push_back({&one, one.requests.begin()});
+      open.push_back({&one, one.requests.begin(), 0});
   std::vector<waiting*> without_room;
   while (!open.empty()) {
     const auto turn = std::min_element(open.begin(), open.end(), [](const cursor& l, const cursor& r) {
@@ -125,10 +149,13 @@ bool fair_queue::serve(level& from, bool is_new, time_point now,
       if (!is_new || (offered.overtaken && now - *offered.overtaken >= defaults::overtaking))
         return false;
       without_room.push_back(&offered);
-      open.erase(turn);
-      continue;
+      ++turn->next;
+      ++turn->num_without_room;
+      break;
+    case verdict::full:
+      return false;
     }
-    if (turn->next == turn->of->requests.end())
+    if (turn->next == turn->of->requests.end() || turn->num_without_room > defaults::max_looked_past)
       open.erase(turn);
   }
   return without_room.empty();
@@ -159,45 +186,41 @@ std::vector<fair_queue::waiting> fair_queue::take_expired(time_point now) {
   return result;
 }
 
-uint64_t fair_queue::bytes_of(request_id id) const {
+fair_queue::amount fair_queue::amount_of(request_id id) const {
   const place& where = places_.at(id);
-  return queue_bytes_of(levels_.at(where.where).lines.at(where.tenant).requests.at(where.arrival).request);
+  return amount_of_one(levels_.at(where.where).lines.at(where.tenant).requests.at(where.arrival));
 }
 
 std::optional<std::vector<request_id>>
-fair_queue::displaced_by(const admission_request& request, const std::function<bool(const amount&)>& is_full,
-                         bool by_bytes) const {
+fair_queue::displaced_by(const admission_request& request, const amount& added,
+                         const std::function<bool(const amount&)>& is_full, measure by) const {
   struct loser {
     const holding* held;
     amount left;
     decltype(holding::requests)::const_reverse_iterator next;
   };
 
-  const uint64_t bytes = queue_bytes_of(request);
-  amount own{1, bytes};
+  amount own = added;
   std::vector<loser> others;
   for (const auto& [tenant, held] : holdings_) {
     if (tenant == request.tenant)
-      own = {held.total.requests + 1, held.total.bytes + bytes};
+      own += held.total;
     else
       others.push_back({&held, held.total, held.requests.rbegin()});
   }
   std::vector<request_id> result;
-  amount total{new_.requests + 1, new_.bytes + bytes};
+  amount total = new_ + added;
   while (is_full(total)) {
     const auto most = std::max_element(others.begin(), others.end(), [&](const loser& l, const loser& r) {
-      return measure_of(l.left, by_bytes) * r.held->weight < measure_of(r.left, by_bytes) * l.held->weight;
+      return measured(l.left, by) * r.held->weight < measured(r.left, by) * l.held->weight;
     });
     if (most == others.end()
-        || measure_of(most->left, by_bytes) * weight_of(request)
-               <= measure_of(own, by_bytes) * most->held->weight)
+        || measured(most->left, by) * weight_of(request) <= measured(own, by) * most->held->weight)
       return std::nullopt;
     const request_id leaves = (most->next++)->second;
-    const uint64_t freed = bytes_of(leaves);
-    --most->left.requests;
-    most->left.bytes -= freed;
-    --total.requests;
-    total.bytes -= freed;
+    const amount freed = amount_of(leaves);
+    most->left -= freed;
+    total -= freed;
     result.push_back(leaves);
   }
   return result;

@@ -1,6 +1,7 @@
 // Requests that wait for a place: whose turn it is, and who has to go when there are too many. Pure.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -19,17 +20,19 @@ namespace troupe {
 /// priority, tenants take turns in proportion to their weights, and a tenant's own requests keep the order of
 /// their arrival. A tenant that comes back after a pause has saved no turns up.
 ///
-/// A request that finds no room when its turn has come keeps back those behind it of its own tenant, and
-/// those of lower precedence. Requests of other tenants go before it for `defaults::overtaking`, then it
-/// keeps everybody back. Replays do so at once. So what needs little does not wait for what needs much, and
-/// what needs much gets its place.
+/// A request that finds no room when its turn has come keeps back those of lower precedence. Others of its
+/// own level, whoever's, go before it for `defaults::overtaking` from the first that does; then it keeps
+/// everybody back. Replays do so at once. So what needs little does not wait for what needs much, and what
+/// needs much gets its place. Of each tenant, `defaults::max_looked_past` requests behind those without room
+/// are offered a place.
 class fair_queue {
  public:
   struct waiting {
     admission_request request;
     time_point since;
     time_point deadline;
-    /// When the first request of another tenant went before it while it found no room.
+    uint64_t tokens = 0; ///< of KV cache, that it is likely to need
+    /// When the first other request went before it while it found no room.
     std::optional<time_point> overtaken;
   };
 
@@ -38,16 +41,28 @@ class fair_queue {
     taken,   ///< it has one, and leaves the queue
     skipped, ///< it does not want one now: on to the next of its tenant
     no_room, ///< it waits for one
+    full,    ///< there is none for anybody
   };
 
-  /// How many requests wait, and what they cost by `queue_bytes_of`.
+  /// How many requests wait, what they cost by `queue_bytes_of`, and what they will need of the KV cache.
   struct amount {
     uint64_t requests = 0;
     uint64_t bytes = 0;
+    uint64_t tokens = 0;
+
+    amount& operator+=(const amount& other);
+    amount& operator-=(const amount& other);
+
+    friend amount operator+(amount l, const amount& r) { return l += r; }
   };
 
-  /// Adds a request that is not in the queue.
-  void add(const admission_request& request, time_point now);
+  /// Of which of these there is too much.
+  enum class measure { requests, bytes, tokens };
+
+  /// Adds a request that is not in the queue. @param tokens  of KV cache, that it is likely to need
+  /// @param longest_wait  ends it before its own deadline does; 0: does not
+  void add(const admission_request& request, time_point now, uint64_t tokens = 0,
+           std::chrono::milliseconds longest_wait = {});
   /// False when it is not there.
   bool remove(request_id id);
 
@@ -67,11 +82,12 @@ class fair_queue {
   /// Who has to leave so that `request` fits in: the newest requests of the tenants that have most here for
   /// their weight, as long as each of these has more than the request's own tenant would. What is promised
   /// stays. Nothing when there is no room for it even so.
+  /// @param own      what the request adds
   /// @param is_full  whether so much is too much
-  /// @param by_bytes whether bytes are what is short, not requests
-  std::optional<std::vector<request_id>> displaced_by(const admission_request& request,
+  /// @param by       what is short
+  std::optional<std::vector<request_id>> displaced_by(const admission_request& request, const amount& own,
                                                       const std::function<bool(const amount&)>& is_full,
-                                                      bool by_bytes) const;
+                                                      measure by) const;
 
  private:
   /// Replays first, then low priority values.
@@ -108,7 +124,7 @@ class fair_queue {
   bool serve(level& from, bool is_new, time_point now, const std::function<verdict(const waiting&)>& offer);
   void forget_idle(level& of) const;
   waiting take(level& from, line& of, request_map::iterator request);
-  uint64_t bytes_of(request_id id) const;
+  amount amount_of(request_id id) const;
 
   std::map<level_key, level> levels_;
   std::map<request_id, place> places_;

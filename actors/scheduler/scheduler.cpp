@@ -35,6 +35,7 @@ scheduler_state::interface::behavior_type scheduler(scheduler_state::pointer sel
       [self](caf::leave_atom, worker_id id) { return self->state.leave(id); },
       [self](const admission_request& request) { return self->state.admit(request, self->current_sender()); },
       [self](done_atom, request_id id) { self->state.done(id); },
+      [self](done_atom, request_id id, uint32_t num_tokens) { self->state.done(id, num_tokens); },
       [self](caf::tick_atom) {
         self->delayed_send(self, defaults::scheduler_tick, caf::tick_atom_v);
         self->state.tick();

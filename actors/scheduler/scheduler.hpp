@@ -36,12 +36,15 @@ using scheduler_actor = caf::typed_actor<
     // deadline.
     caf::replies_to<caf::leave_atom, worker_id>::with<void>,
     // May this request run, where, and how many of its choices at the same time? Waits in a bounded queue by
-    // priority, then arrival. Fails with ec::overloaded (queue full), ec::context_exceeded (never fits),
-    // ec::not_ready (no worker in time), ec::deadline_exceeded, ec::bad_request (it asks for nothing),
-    // ec::cancelled (taken back, or made again), ec::shutting_down.
+    // priority, then arrival. Fails with ec::overloaded (queue full, or it would wait too long),
+    // ec::context_exceeded (never fits), ec::not_ready (no worker in time), ec::deadline_exceeded,
+    // ec::bad_request (it asks for nothing), ec::cancelled (taken back, or made again), ec::shutting_down.
     caf::replies_to<admission_request>::with<assignment>,
     // The request is over: its place is free.
     caf::reacts_to<done_atom, request_id>,
+    // Likewise, and it has got so many tokens, an answer of several on average: the next ones are expected to
+    // be as long.
+    caf::reacts_to<done_atom, request_id, uint32_t>,
     // Leases and deadlines (local only).
     caf::reacts_to<caf::tick_atom>,
     // What workers have told has been gathered for long enough (local only).
@@ -68,6 +71,8 @@ struct scheduler_config {
   uint32_t min_expert_workers = 1; ///< wait for so many before the first placement
   uint64_t max_queued_bytes = defaults::max_queued_bytes;     ///< of requests that wait for a place
   size_t max_num_queued_reqs = defaults::max_num_queued_reqs; ///< likewise; 0: as many as these bytes hold
+  std::chrono::milliseconds max_queue_wait{0}; ///< of new requests; 0: no longer than their deadlines
+  double admission_quantile = defaults::admission_quantile; ///< see `answer_lengths`; 1: set all aside
   bool allow_inexact = false;     ///< let workers of different numerics classes replace one another
   std::string name = "scheduler"; ///< for the lease
   std::string state_dir{};        ///< where term and placement are persisted; empty: nowhere

@@ -48,6 +48,16 @@ struct scheduler_metrics {
   /// Requests that wait for a place, the memory they take, and requests that have one.
   virtual void on_requests(size_t num_queued, uint64_t queued_bytes, size_t num_placed) = 0;
 
+  /// The KV caches of all attention workers together, in tokens.
+  struct memory {
+    uint64_t reserved = 0; ///< set aside for requests that have a place
+    uint64_t used = 0;     ///< as the workers have last said
+    uint64_t capacity = 0;
+    uint32_t likely_new_tokens = 0; ///< for which a request without a limit is set room aside
+  };
+
+  virtual void on_memory(const memory& /*now*/) {}
+
   /// Who is in the cluster, whenever that changes; those that are leaving are not counted.
   virtual void on_workers(const worker_counts& /*now*/) {}
 

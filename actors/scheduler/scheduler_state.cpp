@@ -39,7 +39,9 @@ void scheduler_state::start(pointer actor, scheduler_config settings, scheduler_
   keeper_ = std::move(storage.keeper);
   next_tick_ = now() + defaults::scheduler_tick;
   members_ = member_table{config_.allow_inexact};
-  admission_ = admission_policy{{config_.max_queued_bytes, config_.max_num_queued_reqs}};
+  admission_ =
+      admission_policy{{config_.max_queued_bytes, config_.max_num_queued_reqs, config_.max_queue_wait},
+                       {.quantile = config_.admission_quantile}};
   if (config_.metrics)
     config_.metrics->on_bounds(config_.max_queued_bytes, config_.max_num_queued_reqs);
   target_ = placement_target{{config_.num_replicas, {}}};
@@ -401,7 +403,8 @@ void scheduler_state::forget(request_id id, const caf::error& reason) {
   }
 }
 
-void scheduler_state::done(request_id id) {
+void scheduler_state::done(request_id id, uint32_t num_tokens) {
+  admission_.answered(id, num_tokens);
   request_event_of(id, "request-released", "its place is free");
   forget(id, make_error(ec::cancelled, "the request is no longer wanted"));
   step();

@@ -82,7 +82,8 @@ struct scheduler_state {
   caf::result<void> leave(worker_id id);
   /// @param owner  by value: a promise takes the sender away from the message
   caf::result<assignment> admit(const admission_request& request, caf::strong_actor_ptr owner);
-  void done(request_id id);
+  /// @param num_tokens  of its answer, of several on average; 0: nobody says
+  void done(request_id id, uint32_t num_tokens = 0);
   void tick();
   /// What has been gathered is to be acted on.
   void gathered();

@@ -12,8 +12,11 @@ void scheduler_state::step() {
   place_requests();
   finish_departures();
   finish_moves();
-  if (config_.metrics)
-    config_.metrics->on_requests(admission_.num_queued(), admission_.queued_bytes(), admission_.num_placed());
+  if (!config_.metrics)
+    return;
+  config_.metrics->on_requests(admission_.num_queued(), admission_.queued_bytes(), admission_.num_placed());
+  const auto memory = admission_.kv_tokens();
+  config_.metrics->on_memory({memory.reserved, memory.used, memory.capacity, admission_.likely_new_tokens()});
 }
 
 void scheduler_state::act_soon() {

@@ -26,6 +26,7 @@ attention_families::attention_families(std::shared_ptr<registry> families, reque
       kv_capacity_(families_->gauge("kv_cache_capacity_tokens")),
       micro_batches_(families_->gauge("micro_batches_in_flight")),
       preemptions_(families_->counter("num_preemptions_total")),
+      preempted_tokens_(families_->counter("preempted_tokens_total")),
       computed_tokens_(families_->counter("computed_tokens_total")),
       sampled_tokens_(families_->counter("sampled_tokens_total")),
       hedges_(families_->counter("expert_hedges_total")),
@@ -79,8 +80,9 @@ void attention_families::on_failure(ec code) {
   families_->counter("sequence_failures_total", {{"reason", to_string(code)}}).Increment();
 }
 
-void attention_families::on_preemption() {
+void attention_families::on_preemption(uint32_t num_computed) {
   preemptions_.Increment();
+  preempted_tokens_.Increment(num_computed);
 }
 
 void attention_families::on_expert_batch(uint32_t /*layer*/, uint32_t /*num_rows*/, uint64_t elapsed_ns) {

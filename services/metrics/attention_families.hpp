@@ -24,7 +24,7 @@ class attention_families final : public attention_metrics {
   void on_start(uint64_t queue_ns) override;
   void on_failure(ec code) override;
   void on_request(const request_event& step) override;
-  void on_preemption() override;
+  void on_preemption(uint32_t num_computed) override;
   void on_expert_batch(uint32_t layer, uint32_t num_rows, uint64_t elapsed_ns) override;
   void on_expert_retry(ec code) override;
   void on_hedge() override;
@@ -42,6 +42,7 @@ class attention_families final : public attention_metrics {
   prometheus::Gauge& kv_capacity_;
   prometheus::Gauge& micro_batches_;
   prometheus::Counter& preemptions_;
+  prometheus::Counter& preempted_tokens_;
   prometheus::Counter& computed_tokens_;
   prometheus::Counter& sampled_tokens_;
   prometheus::Counter& hedges_;

@@ -32,6 +32,7 @@ std::vector<family_spec> attention_entries() {
       {"kv_cache_used_blocks", gauge, "KV blocks in use"},
       {"kv_cache_capacity_tokens", gauge, "Tokens that the KV cache holds (`--kv-cache-memory`)"},
       {"num_preemptions_total", counter, "Sequences whose KV blocks were taken, to be recomputed"},
+      {"preempted_tokens_total", counter, "Tokens that were in these blocks"},
 
       // Batches.
       {"micro_batches_in_flight", gauge, "Micro-batches in flight at the last iteration"},

@@ -38,6 +38,10 @@ scheduler_families::scheduler_families(std::shared_ptr<registry> families, event
       placed_(families_->gauge("num_requests_placed")),
       queued_bytes_(families_->gauge("queued_bytes")),
       queued_bytes_limit_(families_->gauge("queued_bytes_limit")),
+      kv_reserved_(families_->gauge("kv_cache_reserved_tokens")),
+      kv_used_(families_->gauge("kv_cache_used_tokens")),
+      kv_total_(families_->gauge("kv_cache_total_tokens")),
+      expected_answer_(families_->gauge("expected_answer_tokens")),
       epoch_(families_->gauge("placement_epoch")),
       term_(families_->gauge("placement_term")),
       ready_(families_->gauge("cluster_ready")),
@@ -60,6 +64,13 @@ void scheduler_families::on_requests(size_t num_queued, uint64_t queued_bytes, s
   waiting_.Set(static_cast<double>(num_queued));
   queued_bytes_.Set(static_cast<double>(queued_bytes));
   placed_.Set(static_cast<double>(num_placed));
+}
+
+void scheduler_families::on_memory(const memory& now) {
+  kv_reserved_.Set(static_cast<double>(now.reserved));
+  kv_used_.Set(static_cast<double>(now.used));
+  kv_total_.Set(static_cast<double>(now.capacity));
+  expected_answer_.Set(now.likely_new_tokens);
 }
 
 void scheduler_families::on_workers(const worker_counts& now) {

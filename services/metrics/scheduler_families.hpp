@@ -25,6 +25,7 @@ class scheduler_families final : public scheduler_metrics {
 
   void on_bounds(uint64_t max_queued_bytes, size_t max_queued) override;
   void on_requests(size_t num_queued, uint64_t queued_bytes, size_t num_placed) override;
+  void on_memory(const memory& now) override;
   void on_workers(const worker_counts& now) override;
   void on_admitted(std::chrono::nanoseconds waited) override;
   void on_refused(ec code) override;
@@ -41,6 +42,10 @@ class scheduler_families final : public scheduler_metrics {
   prometheus::Gauge& placed_;
   prometheus::Gauge& queued_bytes_;
   prometheus::Gauge& queued_bytes_limit_;
+  prometheus::Gauge& kv_reserved_;
+  prometheus::Gauge& kv_used_;
+  prometheus::Gauge& kv_total_;
+  prometheus::Gauge& expected_answer_;
   prometheus::Gauge& epoch_;
   prometheus::Gauge& term_;
   prometheus::Gauge& ready_;

@@ -270,6 +270,16 @@ void scheduler_options::declare(option_parser& parser, expert_worker_count count
   parser.number("max-num-queued-reqs",
                 "requests that may wait for a place; 0: as many as --max-queued-bytes allows",
                 &max_num_queued_reqs, 0, 1U << 20);
+  parser.number(
+      "max-queue-wait",
+      "seconds that a request may wait for a place: one that would wait longer is refused with 429, "
+      "one that has with 503; 0: as long as its client waits",
+      &max_queue_wait, 0, 600);
+  parser.real("admission-quantile",
+              "share of the answers that the memory set aside for one should be enough for, by what answers "
+              "have been like; a worker that runs out of memory computes a request again later; 1: as many "
+              "tokens as a request may have",
+              &admission_quantile, 0.05, 1);
   parser.number("replicas", "hosts of each expert, where there are as many expert workers", &replicas, 1, 64);
   if (count != expert_worker_count::fixed) {
     parser.number("expert-workers",

@@ -106,6 +106,8 @@ enum class expert_worker_count {
 struct scheduler_options {
   uint64_t max_queued_bytes = defaults::max_queued_bytes;
   uint32_t max_num_queued_reqs = defaults::max_num_queued_reqs; ///< 0: as many as these bytes hold
+  uint32_t max_queue_wait = defaults::queue_wait.count();       ///< seconds; 0: as long as a client waits
+  double admission_quantile = defaults::admission_quantile;
   uint32_t replicas = 1;
   uint32_t expert_workers = 1; ///< wait for so many before the first placement
   bool allow_inexact = false;

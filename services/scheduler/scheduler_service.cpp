@@ -44,6 +44,8 @@ scheduler_service::scheduler_service(caf::actor_system& system, const scheduler_
   config.min_expert_workers = options.expert_workers;
   config.max_queued_bytes = options.max_queued_bytes;
   config.max_num_queued_reqs = options.max_num_queued_reqs;
+  config.max_queue_wait = std::chrono::seconds{options.max_queue_wait};
+  config.admission_quantile = options.admission_quantile;
   config.allow_inexact = options.allow_inexact;
   config.state_dir = options.state_dir;
   config.metrics = metrics;

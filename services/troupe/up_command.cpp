@@ -338,6 +338,8 @@ int up_command(const std::vector<std::string>& arguments) {
     flag_words scheduler_flags;
     scheduler_flags.add_number("max-queued-bytes", scheduler.max_queued_bytes)
         .add_number("max-num-queued-reqs", scheduler.max_num_queued_reqs)
+        .add_number("max-queue-wait", scheduler.max_queue_wait)
+        .add_number("admission-quantile", scheduler.admission_quantile)
         .add_number("replicas", scheduler.replicas)
         .add_number("expert-workers", scheduler.expert_workers)
         .add("allow-inexact", scheduler.allow_inexact ? "true" : "false")

@@ -65,7 +65,7 @@ def main():
     (work / "run").mkdir(parents=True, exist_ok=True)
     (work / "small").mkdir(parents=True, exist_ok=True)
     context = json.loads((model / "config.json").read_text())["max_position_embeddings"]
-    name = ("--served-model-name", "m")
+    name = ("--served-model-name", "m", "--max-queue-wait", str(DEADLINE))  # however slow the build is
     with Cluster(binaries, "serve", model, *name, log=work / "serve.log") as cluster:
         assert context_of(cluster) == context
         serve_all_at_once(cluster)

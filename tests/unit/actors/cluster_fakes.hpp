@@ -177,6 +177,7 @@ struct recording_metrics : scheduler_metrics {
   size_t num_queued = 0;
   size_t num_placed = 0;
   uint64_t queued_bytes = 0;
+  scheduler_metrics::memory memory;
   worker_counts workers;
   std::vector<std::chrono::nanoseconds> waits;
   std::map<ec, size_t> refusals;
@@ -190,6 +191,8 @@ struct recording_metrics : scheduler_metrics {
   }
 
   void on_workers(const worker_counts& now) override { workers = now; }
+
+  void on_memory(const scheduler_metrics::memory& now) override { memory = now; }
 
   void on_requests(size_t queued, uint64_t bytes, size_t placed) override {
     num_queued = queued;

@@ -43,7 +43,10 @@ struct counted_attention : attention_metrics {
 
   void on_tokens(uint32_t computed, uint32_t) override { rows += computed; }
 
-  void on_preemption() override { ++preemptions; }
+  void on_preemption(uint32_t num_computed) override {
+    ++preemptions;
+    preempted_tokens += num_computed;
+  }
 
   void on_expert_retry(ec code) override { ++retries[code]; }
 
@@ -58,6 +61,7 @@ struct counted_attention : attention_metrics {
   uint32_t most_rows = 0;
   uint64_t rows = 0;
   uint64_t preemptions = 0;
+  uint64_t preempted_tokens = 0;
   uint64_t hedges = 0;
   uint64_t hedges_refused = 0;
   std::map<ec, uint64_t> retries;

@@ -29,6 +29,13 @@
 
 namespace troupe {
 
+/// What attention workers have, and how the scheduler gives it away.
+struct cluster_memory {
+  uint32_t num_blocks = 256; ///< of 4 tokens
+  uint32_t max_num_seqs = 4;
+  double admission_quantile = defaults::admission_quantile;
+};
+
 /// A cluster of processes, each a handful of actors that die together.
 class whole_cluster : public serving_system {
  public:
@@ -36,8 +43,8 @@ class whole_cluster : public serving_system {
   static constexpr size_t num_workers = 2;
 
   /// @param num_with_files  expert hosts that can read weights; the others get theirs from them
-  explicit whole_cluster(uint32_t seed, size_t num_with_files = num_hosts)
-      : random_(seed), num_replicas_(1 + seed % 2), num_with_files_(num_with_files) {
+  explicit whole_cluster(uint32_t seed, size_t num_with_files = num_hosts, cluster_memory memory = {})
+      : random_(seed), num_replicas_(1 + seed % 2), num_with_files_(num_with_files), memory_(memory) {
     SetUp();
     // Slow enough for deaths to come in the middle of everything: an iteration takes some 30 ms.
     costs.attention_step = std::chrono::milliseconds{2};
@@ -335,6 +342,14 @@ class whole_cluster : public serving_system {
     return result;
   }
 
+  /// Sequences that lost their blocks to others.
+  uint64_t num_preemptions() const {
+    uint64_t result = 0;
+    for (const auto& counts : attention_counts_)
+      result += counts->preemptions;
+    return result;
+  }
+
   /// The workers that an event is about, in their order: the first words of its texts.
   std::vector<std::string> named_by(const std::string& event) const {
     std::vector<std::string> result;
@@ -400,6 +415,7 @@ class whole_cluster : public serving_system {
     scheduler_config config;
     config.num_replicas = num_replicas_;
     config.min_expert_workers = num_hosts;
+    config.admission_quantile = memory_.admission_quantile;
     config.metrics = metrics_;
     const auto actor = root(spawn_scheduler(system, std::move(config)));
     const auto history = root(spawn_history(system, {}));
@@ -452,10 +468,12 @@ class whole_cluster : public serving_system {
   void start_worker(size_t index) {
     const auto name = "attention-" + std::to_string(index);
     attention_worker_config config;
-    config.max_num_seqs = 4;
+    config.max_num_seqs = memory_.max_num_seqs;
     config.max_num_batched_tokens = 24;
     config.max_micro_batches = config.min_micro_batches = 1 + below(3);
-    const auto added = add_worker(name, config);
+    simulated_attention_engine::config engine;
+    engine.num_blocks = memory_.num_blocks;
+    const auto added = add_worker(name, config, engine);
     const auto member =
         add_member(worker_role::attention, caf::actor_cast<caf::strong_actor_ptr>(added.actor));
     attention_counts_.push_back(added.metrics);
@@ -478,6 +496,7 @@ class whole_cluster : public serving_system {
   std::mt19937 random_;
   uint32_t num_replicas_;
   size_t num_with_files_;
+  cluster_memory memory_;
   uint64_t num_fetchers_ = 0;
   uint64_t num_fetched_ = 0; ///< experts, by hosts that are not there any more
   uint64_t num_members_ = 0;

@@ -23,6 +23,7 @@ gateway_actor::behavior_type refusing_gateway(gateway_actor::pointer self) {
         return make_error(ec::overloaded, request.follows ? "full, and it follows" : "full");
       },
       [](done_atom, request_id) {},
+      [](done_atom, request_id, uint32_t) {},
       [](silent_atom, request_id, uint64_t) {},
       [](caf::resolve_atom, const worker_address&) -> caf::result<caf::strong_actor_ptr> {
         return make_error(ec::peer_down, "nobody");

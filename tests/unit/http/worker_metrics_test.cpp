@@ -89,7 +89,7 @@ TEST(attention_families, levels_and_counts) {
   reports.on_bounds({8, 100, 1600});
   reports.on_engine({.steps = 1, .oldest_step_ms = 1500, .step_limit_ms = 30000});
   reports.on_level({3, 2, 25, 100});
-  reports.on_preemption();
+  reports.on_preemption(30);
   reports.on_expert_retry(ec::peer_down);
   reports.on_expert_retry(ec::none);
   reports.on_failure(ec::engine_failed);
@@ -105,6 +105,7 @@ TEST(attention_families, levels_and_counts) {
   EXPECT_TRUE(has(*families, "vllm:engine_step_age_seconds{engine=\"attention\"} 1.5"));
   EXPECT_TRUE(has(*families, "vllm:engine_step_limit_seconds{engine=\"attention\"} 30"));
   EXPECT_TRUE(has(*families, "vllm:num_preemptions_total 1"));
+  EXPECT_TRUE(has(*families, "vllm:preempted_tokens_total 30"));
   EXPECT_TRUE(has(*families, "vllm:expert_retries_total{reason=\"" + to_string(ec::peer_down) + "\"} 1"));
   EXPECT_TRUE(has(*families, "vllm:expert_retries_total{reason=\"other\"} 1"));
   EXPECT_TRUE(has(*families, "vllm:sequence_queue_time_seconds_sum 1"));
@@ -145,6 +146,7 @@ TEST(scheduler_families, placement_and_queue) {
                              }};
   reports.on_bounds(1024, 0);
   reports.on_requests(6, 600, 2);
+  reports.on_memory({500, 300, 1000, 70});
   reports.on_workers({1, 2, 3});
   reports.on_published(two_workers({{{{1}}}, {{{2}}}}), true);
   reports.on_event("worker-joined", "expert-0");
@@ -156,6 +158,10 @@ TEST(scheduler_families, placement_and_queue) {
   EXPECT_TRUE(has(*families, "troupe_fenced_workers_total{reason=\"unanswered\"} 1"));
   EXPECT_TRUE(has(*families, "troupe_num_requests_waiting 6"));
   EXPECT_TRUE(has(*families, "troupe_queued_bytes 600"));
+  EXPECT_TRUE(has(*families, "troupe_kv_cache_reserved_tokens 500"));
+  EXPECT_TRUE(has(*families, "troupe_kv_cache_used_tokens 300"));
+  EXPECT_TRUE(has(*families, "troupe_kv_cache_total_tokens 1000"));
+  EXPECT_TRUE(has(*families, "troupe_expected_answer_tokens 70"));
   EXPECT_TRUE(has(*families, "troupe_queued_bytes_limit 1024"));
   EXPECT_EQ(families->text().find("troupe_num_requests_waiting_limit"), std::string::npos)
       << "it has no limit";

@@ -94,14 +94,133 @@ TEST(batch_policy, takes_the_blocks_of_the_lowest_rank_and_puts_it_at_the_head) 
   policy.add(4, 1, 1);
   complete(policy, policy.next(any)); // 1, 2 and 3 have one block each
   const auto plan = policy.next(any);
-  EXPECT_EQ(plan.preempted, (std::vector<batch_policy::key>{3}));
+  EXPECT_EQ(plan.preempted, (std::vector<batch_policy::preemption>{{3, 3}}));
   EXPECT_EQ(plan.slices, (slices{{1, 4, 1, true}})) << "2 may not take a block from 1, which goes before it";
   EXPECT_EQ(policy.waiting(), 2U);
   complete(policy, plan);
   policy.remove(1);
   const auto next = policy.next(any);
-  EXPECT_EQ(next.slices, (slices{{2, 4, 1, true}, {3, 0, 4, true}}))
-      << "3 stays in front of 4, and its four known tokens are computed again";
+  EXPECT_EQ(next.slices, (slices{{2, 4, 1, true}}))
+      << "3 stays in front of 4, and waits for a free block beside its own: 2 takes one soon";
+  complete(policy, next);
+  policy.remove(2);
+  EXPECT_EQ(policy.next(any).slices, (slices{{3, 0, 4, true}, {4, 0, 1, true}}))
+      << "its four known tokens are computed again";
+}
+
+TEST(batch_policy, a_preempted_sequence_waits_for_twice_as_many_free_blocks_each_time) {
+  auto limits = small();
+  limits.max_num_batched_tokens = 64;
+  batch_policy policy{limits}; // 16 blocks of 4 tokens
+  constexpr batch_policy::key runs = 1;
+  constexpr batch_policy::key victim = 2;
+  const auto pass = [&](bool grows) {
+    const auto plan = policy.next(any);
+    for (const auto& slice : plan.slices)
+      policy.complete(slice.sequence, grows && slice.sequence > victim);
+    return plan;
+  };
+  policy.add(runs, 4, -2);
+  policy.add(victim, 4, 0);
+  pass(false);
+  batch_policy::key last = victim;
+  for (const uint32_t headroom : {2U, 4U, 8U}) { // two will run, the victim left out
+    policy.add(++last, 55, -1);                  // takes all 14 blocks, and then one of the victim's
+    pass(true);
+    pass(true);
+    ASSERT_EQ(pass(true).preempted, (std::vector<batch_policy::preemption>{{victim, 4}}));
+    policy.remove(last);
+    policy.add(++last, (16 - 1 - headroom) * 4, -1); // leaves as many, and the victim needs one itself
+    EXPECT_EQ(pass(false).slices.size(), 1U);
+    EXPECT_TRUE(pass(false).slices.empty());
+    policy.remove(last);
+    policy.add(++last, (16 - 1 - headroom - 1) * 4, -1);
+    EXPECT_EQ(pass(false).slices.back(), (batch_policy::slice{victim, 0, 4, true}));
+    policy.remove(last);
+  }
+}
+
+TEST(batch_policy, one_that_urgent_sequences_put_back_again_and_again_becomes_urgent) {
+  auto limits = small();
+  limits.num_blocks = 4;
+  limits.max_num_batched_tokens = 64;
+  batch_policy policy{limits};
+  constexpr batch_policy::key patient = 1;
+  ASSERT_EQ(policy.add(patient, 4, 5), ec::none);
+  uint32_t num_preempted = 0;
+  uint32_t num_urgent = 0;
+  batch_policy::key last = patient;
+  uint32_t length = 4;
+  for (int round = 0; round < 2000 && length < 14; ++round) {
+    // There is always another one that is more urgent.
+    if (policy.waiting() + policy.running() < 3 && (num_urgent == 0 || policy.waiting() < 2)) {
+      ASSERT_EQ(policy.add(++last, 4, 0), ec::none);
+      ++num_urgent;
+    }
+    const auto plan = policy.next(any);
+    for (const auto& lost : plan.preempted)
+      num_preempted += lost.sequence == patient ? 1 : 0;
+    for (const auto& slice : plan.slices) {
+      policy.complete(slice.sequence, slice.last);
+      if (slice.sequence == patient)
+        length += slice.last ? 1 : 0;
+      else if (policy.blocks(slice.sequence).size() >= 3)
+        policy.remove(slice.sequence); // its end
+    }
+  }
+  EXPECT_EQ(length, 14U) << "it got to its end";
+  EXPECT_GE(num_preempted, 1U);
+  EXPECT_LE(num_urgent, 2 * defaults::max_put_back);
+}
+
+// Sixteen times more than the blocks hold at once, all of one priority: the first that came is never
+// preempted, each of the others so often as blocks can be doubled, and everything ends.
+TEST(batch_policy, property_preemptions_are_bounded_when_memory_is_short) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random{seed};
+    const auto draw = [&](uint32_t low, uint32_t high) {
+      return std::uniform_int_distribution{low, high}(random);
+    };
+    auto limits = small();
+    limits.max_num_seqs = 16;
+    limits.max_waiting = 1000;
+    limits.num_blocks = 16; // 64 tokens
+    batch_policy policy{limits};
+
+    struct progress {
+      uint32_t known = 0;
+      uint32_t until = 0;
+      uint32_t num_preempted = 0;
+    };
+
+    std::map<batch_policy::key, progress> live;
+    for (batch_policy::key name = 1; name <= 32; ++name) {
+      const auto known = draw(1, 10);
+      live[name] = {known, draw(known + 1, 63), 0};
+      ASSERT_EQ(policy.add(name, known, 0), ec::none);
+    }
+    uint64_t rows = 0;
+    for (int round = 0; !live.empty(); ++round) {
+      ASSERT_LT(round, 100'000) << "live lock";
+      const auto plan = policy.next(any);
+      for (const auto& [name, num_computed] : plan.preempted) {
+        ASSERT_NE(name, live.begin()->first) << "the first one gets to its end";
+        ASSERT_LE(++live.at(name).num_preempted, 6U) << "log2 of 16 blocks, and two";
+      }
+      for (const auto& slice : plan.slices) {
+        rows += slice.num_rows;
+        policy.complete(slice.sequence, slice.last);
+        auto& sequence = live.at(slice.sequence);
+        if (slice.last && ++sequence.known == sequence.until) {
+          policy.remove(slice.sequence);
+          live.erase(slice.sequence);
+        }
+      }
+    }
+    EXPECT_EQ(policy.pool().num_used(), 0U);
+    EXPECT_LT(rows, 32U * 63U * 3U) << "most is computed once";
+  }
 }
 
 TEST(batch_policy, refuses_what_can_never_fit_and_what_is_too_much) {
@@ -223,7 +342,8 @@ TEST(batch_policy, everything_ends_under_random_load) {
       }
       if (flying.size() < 3) {
         auto plan = policy.next(draw(1, 4));
-        for (const auto name : plan.preempted) {
+        for (const auto& [name, num_computed] : plan.preempted) {
+          EXPECT_EQ(num_computed, live[name].computed);
           live[name].computed = 0;
           ++preemptions;
         }

@@ -145,6 +145,7 @@ scheduler_actor::behavior_type fake_scheduler(scheduler_actor::stateful_pointer<
       },
       [](const admission_request&) -> caf::result<assignment> { return make_error(ec::not_ready, "fake"); },
       [](done_atom, request_id) {},
+      [](done_atom, request_id, uint32_t) {},
       [](caf::tick_atom) {},
       [](gather_atom) {},
       [](status_atom) { return scheduler_status{}; },

@@ -21,6 +21,7 @@ using scripted_scheduler_actor = scheduler_actor::extend<
 struct scheduler_script {
   std::vector<admission_request> asked;
   std::vector<request_id> done;
+  std::vector<uint32_t> answered; ///< tokens, of those that said so
   bool answers_status = true;
 };
 
@@ -54,6 +55,10 @@ scripted_scheduler(scripted_scheduler_actor::stateful_pointer<scripted_scheduler
         return promise;
       },
       [script](done_atom, request_id id) { script->done.push_back(id); },
+      [script](done_atom, request_id id, uint32_t num_tokens) {
+        script->done.push_back(id);
+        script->answered.push_back(num_tokens);
+      },
       [](caf::tick_atom) {},
       [](gather_atom) {},
       [self, script](status_atom) -> caf::result<scheduler_status> {

@@ -283,6 +283,16 @@ TEST_F(gateway_test, what_ends_while_the_scheduler_is_away_is_told_to_the_next_o
   EXPECT_TRUE(script->asked.empty());
 }
 
+TEST_F(gateway_test, the_length_of_an_answer_is_told_to_the_scheduler) {
+  start_scheduler();
+  admit(request_of(1));
+  scheduler_answers(place(1, 4));
+  tell(done_atom_v, request_id{1}, uint32_t{70});
+  EXPECT_EQ(script->done, (std::vector<request_id>{{1}}));
+  EXPECT_EQ(script->answered, std::vector<uint32_t>{70});
+  EXPECT_EQ(load().running, 0U);
+}
+
 TEST_F(gateway_test, asking_again_replaces_the_earlier_question) {
   start_scheduler();
   auto& first = admit(request_of(1));

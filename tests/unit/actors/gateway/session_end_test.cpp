@@ -32,6 +32,7 @@ TEST_F(session_end_test, cancel_in_the_queue) {
   tell(cancel_atom_v);
   EXPECT_TRUE(has_ended());
   EXPECT_EQ(log->done.size(), 1U) << "so that it leaves the queue";
+  EXPECT_TRUE(log->answered.empty()) << "it had no answer";
   EXPECT_TRUE(listener->errors.empty() && listener->choices.empty());
 }
 
@@ -43,6 +44,7 @@ TEST_F(session_end_test, cancel_while_running) {
   EXPECT_TRUE(has_ended());
   EXPECT_EQ(worker->cancelled.size(), 1U);
   EXPECT_EQ(log->done.size(), 1U);
+  EXPECT_EQ(log->answered, std::vector<uint32_t>{8}) << "the other choice had none";
   EXPECT_TRUE(listener->errors.empty());
   EXPECT_EQ(listener->calls_after_end, 0U);
 }

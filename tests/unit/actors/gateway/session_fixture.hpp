@@ -54,6 +54,7 @@ scripted_worker(attention_worker_actor::stateful_pointer<scripted_state> self,
 struct counter_log {
   std::vector<admission_request> asked;
   std::vector<request_id> done;
+  std::vector<uint32_t> answered; ///< tokens, of those that said so
   std::vector<uint64_t> silences;
   caf::error refusal;
   bool answers = true;
@@ -90,6 +91,10 @@ inline gateway_actor::behavior_type counter(gateway_actor::stateful_pointer<coun
                           std::min(request.num_choices, log->most_choices), 0, log->numerics};
       },
       [log](done_atom, request_id id) { log->done.push_back(id); },
+      [log](done_atom, request_id id, uint32_t num_tokens) {
+        log->done.push_back(id);
+        log->answered.push_back(num_tokens);
+      },
       [log](silent_atom, request_id, uint64_t silent_ms) { log->silences.push_back(silent_ms); },
       [self, log](caf::resolve_atom, const worker_address& worker) -> caf::result<caf::strong_actor_ptr> {
         if (log->holds_workers) {

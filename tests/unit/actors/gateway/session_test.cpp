@@ -31,6 +31,7 @@ TEST_F(session_test, submits_streams_and_ends) {
   EXPECT_EQ(listener->choices[1].tokens, expected_tokens(2, 1));
   EXPECT_EQ(listener->choices[1].finish, finish_reason::stop);
   EXPECT_EQ(log->done, (std::vector<request_id>{{7}}));
+  EXPECT_EQ(log->answered, std::vector<uint32_t>{5}) << "of 8 and 2 tokens";
   EXPECT_TRUE(has_ended());
   EXPECT_EQ(listener->calls_after_end, 0U);
 }

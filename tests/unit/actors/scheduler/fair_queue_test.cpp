@@ -105,7 +105,7 @@ TEST(fair_queue, replays_and_priorities_come_before_turns) {
   EXPECT_EQ(take(queue), (std::vector<uint64_t>{4, 5, 2, 1, 3}));
 }
 
-TEST(fair_queue, a_large_head_keeps_back_its_own_tenant_and_lower_priorities_only) {
+TEST(fair_queue, a_large_head_keeps_back_lower_priorities_only) {
   fair_queue queue;
   queue.add(of_tenant("a", 1), {}); // large
   queue.add(of_tenant("a", 2), {});
@@ -114,8 +114,52 @@ TEST(fair_queue, a_large_head_keeps_back_its_own_tenant_and_lower_priorities_onl
   later.priority = 1;
   queue.add(later, {});
   const auto is_small = [](const admission_request& request) { return request.id.value != 1; };
-  EXPECT_EQ(take(queue, 10, {}, is_small), std::vector<uint64_t>{3});
-  EXPECT_EQ(take(queue), (std::vector<uint64_t>{1, 2, 4}));
+  EXPECT_EQ(take(queue, 10, {}, is_small), (std::vector<uint64_t>{2, 3}));
+  EXPECT_EQ(take(queue), (std::vector<uint64_t>{1, 4}));
+}
+
+TEST(fair_queue, a_large_request_is_overtaken_by_its_own_tenant_for_a_while_only) {
+  fair_queue queue;
+  const auto is_small = [](const admission_request& request) { return request.id.value % 10 != 1; };
+  queue.add(request_of(1), {});
+  queue.add(request_of(2), {});
+  EXPECT_EQ(take(queue, 10, {}, is_small), std::vector<uint64_t>{2});
+  queue.add(request_of(11), {}); // another one behind it
+  queue.add(request_of(12), {});
+  const auto later = time_point{} + defaults::overtaking;
+  EXPECT_TRUE(take(queue, 10, later, is_small).empty());
+  EXPECT_EQ(take(queue, 1, later), std::vector<uint64_t>{1});
+  EXPECT_EQ(take(queue, 10, later, is_small), std::vector<uint64_t>{12})
+      << "the next one may be overtaken, too";
+}
+
+TEST(fair_queue, looks_past_so_many_without_room_and_no_further) {
+  fair_queue queue;
+  uint64_t id = 1;
+  for (; id <= defaults::max_looked_past + 1; ++id)
+    queue.add(of_tenant("large", id), {});
+  queue.add(of_tenant("large", id), {});
+  queue.add(of_tenant("small", id + 1), {});
+  size_t num_offered = 0;
+  queue.take_turns({}, [&](const fair_queue::waiting& one) {
+    ++num_offered;
+    return one.request.tenant == "small" ? verdict::taken : verdict::no_room;
+  });
+  EXPECT_EQ(num_offered, defaults::max_looked_past + 2);
+  EXPECT_FALSE(queue.contains({id + 1}));
+}
+
+TEST(fair_queue, nobody_is_offered_a_place_where_there_is_none) {
+  fair_queue queue;
+  for (uint64_t id = 1; id <= 3; ++id)
+    queue.add(of_tenant("t" + std::to_string(id), id), {});
+  size_t num_offered = 0;
+  queue.take_turns({}, [&](const fair_queue::waiting&) {
+    ++num_offered;
+    return verdict::full;
+  });
+  EXPECT_EQ(num_offered, 1U);
+  EXPECT_EQ(queue.size(), 3U);
 }
 
 TEST(fair_queue, a_large_request_is_overtaken_for_a_while_only) {
@@ -188,6 +232,26 @@ TEST(fair_queue, expired_requests_come_out_in_the_order_of_precedence) {
   EXPECT_EQ(ids, (std::vector<uint64_t>{2, 1}));
   EXPECT_EQ(queue.size(), 1U);
   EXPECT_EQ(queue.new_requests().requests, 1U);
+}
+
+TEST(fair_queue, a_longest_wait_ends_before_the_deadline_and_never_after) {
+  fair_queue queue;
+  queue.add(request_of(1), {}, 0, 5s); // its own deadline is after 10 s
+  queue.add(request_of(2), {}, 0, 50s);
+  EXPECT_TRUE(queue.take_expired(time_point{} + 4999ms).empty());
+  EXPECT_EQ(queue.take_expired(time_point{} + 5s).size(), 1U);
+  EXPECT_EQ(queue.take_expired(time_point{} + 10s).size(), 1U);
+}
+
+TEST(fair_queue, counts_the_tokens_that_wait) {
+  fair_queue queue;
+  queue.add(request_of(1), {}, 100);
+  queue.add(request_of(2), {}, 50);
+  EXPECT_EQ(queue.new_requests().tokens, 150U);
+  take(queue, 1);
+  EXPECT_EQ(queue.new_requests().tokens, 50U);
+  queue.remove({2});
+  EXPECT_EQ(queue.new_requests().tokens, 0U);
 }
 
 /// Whatever comes and goes, tenants that have requests waiting all the time get turns in proportion to their

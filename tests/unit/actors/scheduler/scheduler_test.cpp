@@ -299,16 +299,21 @@ TEST_F(scheduler_test, keeps_the_budgets_of_sequences_and_kv) {
   EXPECT_EQ(waits_for_kv.worker(), 1U);
 }
 
-TEST_F(scheduler_test, who_fits_does_not_overtake_who_does_not_fit_yet) {
+TEST_F(scheduler_test, who_fits_goes_before_who_does_not_fit_yet_and_only_for_a_while) {
   start_ready();
   auto wide = request_of(1);
   wide.num_choices = 3;
+  wide.deadline_ms = 60'000;
   EXPECT_EQ(admit(wide).worker(), 1U);
   wide.id = {2};
   auto& first = admit(wide);
-  auto& second = admit(request_of(3));
   EXPECT_FALSE(first.is_here);
-  EXPECT_FALSE(second.is_here) << "a seat is free, and it is not its turn";
+  EXPECT_EQ(admit(request_of(3)).worker(), 1U) << "a seat is free";
+  done(3);
+  pass(defaults::overtaking);
+  auto& second = admit(request_of(4));
+  EXPECT_FALSE(second.is_here) << "a seat is free, and kept";
+  EXPECT_FALSE(first.is_here);
   done(1);
   EXPECT_EQ(first.worker(), 1U);
   EXPECT_EQ(second.worker(), 1U);
