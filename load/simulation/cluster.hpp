@@ -31,6 +31,7 @@ struct cluster_shape {
   uint32_t num_replicas = 1;
   uint32_t num_with_files = 2; ///< expert hosts that can read weights; the others get theirs from them
   bool keeps_state = true;     ///< the scheduler has a disk
+  uint32_t num_seats = 4;      ///< sequences that an attention worker runs at once
   uint32_t kv_blocks = 64;     ///< of an attention worker; 16 hold the longest sequence, and no second one
 };
 

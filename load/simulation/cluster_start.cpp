@@ -128,7 +128,7 @@ void cluster::start_worker(process& here, site& added) {
   settings.num_blocks = shape_.kv_blocks;
   attention_worker_config config;
   config.address = address_of(here, worker_role::attention);
-  config.max_num_seqs = 4;
+  config.max_num_seqs = shape_.num_seats;
   config.max_num_batched_tokens = 24;
   config.max_micro_batches = config.min_micro_batches = 1 + world_.random().below(3);
   config.directory = here.peers().actor();

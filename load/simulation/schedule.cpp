@@ -36,6 +36,7 @@ cluster_shape draw_shape(dice& random) {
   result.num_with_files = random.one_in(3) ? 1 + random.below(result.num_hosts) : result.num_hosts;
   result.keeps_state = random.one_in(2);
   result.kv_blocks = 16U << random.below(4);
+  result.num_seats = 1 + random.below(4);
   return result;
 }
 

@@ -22,7 +22,7 @@ import run as mutation
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 FAULTS = pathlib.Path(__file__).resolve().parent / "faults"
 WORK = SOURCE / "build" / "simulation_faults"
-SCHEDULES = 1000
+SCHEDULES = 300
 RUN_SECONDS = 900
 
 
