@@ -109,7 +109,7 @@ def run(cluster, options, folder, name, seconds, **flags):
 
 def measure(options, folder):
     """@returns {phase: Phase}, requests/s at the peak, memory after it, Watch of the overload, CPU seconds in it"""
-    flags = ["--expert-workers", "2", "--max-queue-wait", str(options.queue_wait), "--access-log", "off"]
+    flags = ["--expert-workers", "2", "--max-queue-wait", str(options.queue_wait), "--access-log", "off", "--planner", "off"]
     with Cluster(options.build / "bin", "up", options.model, *flags, run_dir=folder / "run", log=folder / "up.log") as cluster:
         limit = 20 * options.seconds + 120
         peak = run(cluster, options, folder, "peak", options.peak, max_concurrency=SEATS).report(limit)
