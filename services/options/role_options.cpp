@@ -162,11 +162,11 @@ void gateway_options::declare(option_parser& parser) {
   parser.text("key-limits", "FILE",
               "JSON with rates, concurrency and weights of these keys; read again at SIGHUP",
               &key_limits_file);
-  parser.number(
-      "reload-interval", "SECONDS",
-      "look this often whether one of the files of --tls-cert-file, --tls-key-file, --api-key-file and "
-      "--key-limits has changed, and do then what SIGHUP does; 0: at SIGHUP alone",
-      &reload_interval_s, 0, 86400);
+  parser.number("reload-interval",
+                "seconds between two looks whether one of the files of --tls-cert-file, --tls-key-file, "
+                "--api-key-file and "
+                "--key-limits has changed; then all is done that SIGHUP does; 0: at SIGHUP alone",
+                &reload_interval_s, 0, 86400);
   parser.text("chat-template", "FILE", "Jinja chat template to use instead of the model's",
               &chat_template_file);
   parser.text("metrics-prefix", "PREFIX", "prefix of metric names; 'vllm:' makes vLLM's dashboards work",
