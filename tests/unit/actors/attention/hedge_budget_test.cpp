@@ -1,13 +1,13 @@
 #include "actors/attention/hedge_budget.hpp"
 
+#include <cstdint>
+
 #include <gtest/gtest.h>
 
-#include "tests/unit/actors/attention/expert_dispatcher_fixture.hpp"
+#include "actors/defaults.hpp"
 
 namespace troupe {
 namespace {
-
-using namespace std::chrono_literals;
 
 constexpr int64_t in_a_window = defaults::hedge_window / defaults::batches_per_hedge;
 
@@ -48,17 +48,6 @@ TEST(hedge_budget_test, what_was_spent_beyond_it_is_paid_back) {
   EXPECT_FALSE(budget.is_left());
   budget.earn();
   EXPECT_TRUE(budget.is_left());
-}
-
-TEST_F(expert_dispatcher_test, hosts_that_are_all_slow_are_not_sent_everything_twice) {
-  start_replicated();
-  start_requests();
-  one.device->slow_down(20'000); // a minute a step and more
-  two.device->slow_down(20'000);
-  advance(5s); // long enough to hedge each hedge again, and again
-  EXPECT_GT(attention.metrics->hedges, 0U);
-  EXPECT_LE(attention.metrics->hedges, static_cast<uint64_t>(in_a_window) * 5 / 4);
-  EXPECT_GT(attention.metrics->hedges_refused, 0U);
 }
 
 } // namespace
