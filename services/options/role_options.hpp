@@ -50,7 +50,7 @@ struct gateway_options {
   std::string tls_cert_file; ///< empty: plain HTTP
   std::string tls_key_file;
   std::string api_key_file;
-  std::string key_limits_file; ///< empty: keys are not limited
+  std::string key_limits_file;    ///< empty: keys are not limited
   uint32_t reload_interval_s = 0; ///< 0: at SIGHUP alone
   std::string chat_template_file;
   std::string metrics_prefix = "troupe_";
