@@ -128,7 +128,7 @@ GATEWAY = record(
 SCHEDULER = record(
     **POD, standby=record(enabled=FLAG),
     config=record(replicas=SOME, expertWorkers=or_none(SOME), maxQueuedBytes=bytes_flag(), maxNumQueuedReqs=or_none(COUNT),
-                  maxQueueWait=or_none(COUNT),
+                  maxQueueWait=or_none(COUNT), admissionQuantile={"type": ["number", "null"], "minimum": 0.05, "maximum": 1},
                   allowInexact=FLAG, history=FOLDER),
     persistence=record(enabled=FLAG, existingClaim=NAME_OR_NONE, size=QUANTITY, storageClass=TEXT, accessModes=WORDS, keep=FLAG))
 

@@ -15,11 +15,11 @@ import pathlib
 import re
 import sys
 
-# Folder -> folders, or single files, that it may include (itself always). "actors/" with a slash is actors and all folders below it. The
-# longest folder whose path a file starts with is the file's own.
 # How messages lie on the wire, for those who define some.
 LAYOUT = "actors/transport/wire/extensible.hpp"
 EVERYTHING = ["services/", "actors/", "kernels/", "load/"]
+# Folder -> folders, or single files, that it may include (itself always). "actors/" with a slash is actors and all folders below it. The
+# longest folder whose path a file starts with is the file's own.
 ALLOWED = {
     # The transport knows bytes and peers, not models: what bytes mean, connections to peers, then CAF's actors.
     "actors/transport/wire": [],

@@ -18,8 +18,8 @@ namespace {
 constexpr auto term_file = "term";
 constexpr auto placement_file = "placement";
 constexpr auto term_magic = "troupe-term 1";
-constexpr auto placement_magic =
-    "troupe-placement 2"; // lines behind the layers may be added without another number
+/// Lines behind the layers may be added without another number.
+constexpr auto placement_magic = "troupe-placement 2";
 
 /// Bounds on what a file may claim, so that a damaged count cannot exhaust memory before the checksum is seen
 /// (it is checked first; this is the second line).

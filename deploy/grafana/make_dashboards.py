@@ -247,7 +247,7 @@ WORKERS = dashboard(
      graph("Disk of the state directory", "Free and whole.",
            {"free {{instance}}": "troupe_state_directory_free_bytes{§J}", "size {{instance}}": "troupe_state_directory_size_bytes{§J}"}, "bytes"),
      graph("Certificates end in", "Where TLS is used.", {"{{instance}}": "troupe_tls_certificate_not_after_seconds{§J} - time()"}, "s"),
-     graph("Last reading of files at SIGHUP", "Age of the last good one.",
+     graph("Last reading of files while serving", "Age of the last good one.",
            {"{{instance}}": "time() - troupe_last_reload_success_timestamp_seconds{§J}"}, "s")))
 
 DASHBOARDS = {"overview": OVERVIEW, "requests": REQUESTS, "experts": EXPERTS, "workers": WORKERS}

@@ -35,7 +35,7 @@ class client : public session_listener {
   bool has_left = false;     ///< or its gateway has died
   bool session_over = false; ///< the session has ended, or its process
 
-  bool has_tokens() const { return !choices_.empty() && !choices_.begin()->second.tokens.empty(); }
+  bool has_tokens() const { return num_tokens() > 0; }
 
   size_t num_tokens() const;
 
@@ -53,7 +53,6 @@ class client : public session_listener {
   std::vector<std::vector<generated_token>> prompt_logprobs_;
   std::string error_;
   ec error_code_ = ec::none;
-  size_t answers_ = 0; ///< ends of choices, and errors
   bool is_told_after_end_ = false;
 };
 

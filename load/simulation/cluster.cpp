@@ -111,10 +111,16 @@ void cluster::retire(const std::string& machine, std::function<void()> gone) {
   auto* const here = world_.find(machine);
   if (here == nullptr || !here->runs())
     return;
+  leaving_[machine] = here->gate();
   if (machine == "gateway")
     drain_gateway(here->gate(), world_.plans().now() + gateway_drain, std::move(gone));
   else
     leave_and_end(machine, std::move(gone));
+}
+
+size_t cluster::num_leaving() const {
+  return static_cast<size_t>(std::count_if(leaving_.begin(), leaving_.end(),
+                                           [](const auto& entry) { return !entry.second->is_dead(); }));
 }
 
 void cluster::leave_and_end(const std::string& machine, std::function<void()> gone) {

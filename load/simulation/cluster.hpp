@@ -68,10 +68,13 @@ class cluster {
   /// Ends it in order once it has left the cluster, and calls `gone`.
   void retire(const std::string& machine, std::function<void()> gone);
 
+  /// Processes that `retire` has told to leave and that have neither ended nor died.
+  size_t num_leaving() const;
+
   /// Of its engine; null for who has none, and for the dead.
   simulated_device* device_of(const std::string& machine);
 
-  /// Has every expert change its hosts. False when nothing can move now.
+  /// Has every expert change its hosts. Does nothing when nothing can move now.
   void move_everything();
 
   // -- requests -----------------------------------------------------------------
@@ -124,7 +127,8 @@ class cluster {
   scheduler_actor scheduler_;
   rebalancer_actor rebalancer_;
   gateway_actor gateway_;
-  bool drains_ = false; ///< the gateway takes nothing new
+  bool drains_ = false;                             ///< the gateway takes nothing new
+  std::map<std::string, process_gate_ptr> leaving_; ///< by machine
   std::vector<std::shared_ptr<client>> clients_;
   std::set<uint64_t> sessions_began_;          ///< by request
   std::map<uint64_t, session_actor> sessions_; ///< by request, as long as their process lives

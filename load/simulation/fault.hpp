@@ -33,7 +33,7 @@ const std::vector<fault_kind>& all_fault_kinds();
 
 struct fault {
   fault_kind kind = fault_kind::kill;
-  duration at{};       ///< since the first request
+  duration at{};       ///< since the cluster was ready
   duration lasts{};    ///< until it is mended
   std::string one{};   ///< machine
   std::string other{}; ///< of cut, part, reset, slow_link

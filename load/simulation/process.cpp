@@ -62,10 +62,10 @@ void process::end(ending how) {
   const auto run = [this] {
     for (size_t i = 0; coordinator_->try_run_once(); ++i)
       if (i == most_last_jobs)
-        throw std::logic_error("the actors of " + machine_ + " keep each other busy at the end");
+        fail("the actors of " + machine_ + " keep each other busy at the end");
   };
-  gate_->go_on();
   if (how == ending::in_order) {
+    gate_->go_on();
     for (; !actors_.empty(); actors_.pop_back()) {
       caf::anon_send_exit(caf::actor_cast<caf::actor>(actors_.back()), caf::exit_reason::user_shutdown);
       run();
@@ -88,9 +88,14 @@ void process::end(ending how) {
     gate_->die();
   }
   if (system_->registry().running() != running_at_start_)
-    throw std::logic_error("an actor of " + machine_ + " outlived its process");
+    fail("an actor of " + machine_ + " outlived its process");
   coordinator_ = nullptr;
   system_.reset();
+}
+
+void process::fail(const std::string& why) {
+  system_->await_actors_before_shutdown(false); // nobody would run them
+  throw std::logic_error(why);
 }
 
 void process::run_job(dice& which) {

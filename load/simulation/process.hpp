@@ -91,6 +91,9 @@ class process {
   void catch_up();
 
  private:
+  /// @throws std::logic_error; the system may end although actors of it have not
+  [[noreturn]] void fail(const std::string& why);
+
   caf::actor_system_config& configured();
 
   network& network_;

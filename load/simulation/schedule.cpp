@@ -109,20 +109,28 @@ class run {
       });
     }
     world_.run_for(std::max<duration>(mended + 1s, late_requests_within));
-    tell("all faults are mended");
+    tell("no fault begins any more");
     const auto everybody_over = [&all, num_requests] {
       return all.clients().size() == num_requests
              && std::all_of(all.clients().begin(), all.clients().end(),
                             [](const auto& one) { return one->is_over(); });
     };
     world_.run_until(everybody_over, answers_within);
-    judge(all);
-    if (!all.wait_until_whole(whole_within))
+    if (!world_.run_until([&all] { return all.num_leaving() == 0; }, answers_within))
+      violate("a process that leaves never ends");
+    if (!all.wait_until_whole(whole_within)) {
       violate("the cluster is not whole again");
-    else
+    } else {
       tell("the cluster is whole");
+      all.open_request();
+      tell("a last request comes");
+      const auto& last = all.clients().back();
+      if (!world_.run_until([&last] { return last->is_over(); }, answers_within) || !last->error().empty())
+        violate("the whole cluster does not serve: " + last->error());
+    }
     // What is over is cleared away within the next look at deadlines.
     world_.run_for(2s);
+    judge(all);
     for (const auto& one : all.leftovers())
       violate(one);
     all.end();

@@ -22,7 +22,7 @@ struct schedule_result {
   std::vector<std::string> history{};
   uint64_t messages = 0;
   uint64_t num_requests = 0;
-  uint64_t num_refused = 0; ///< that were answered with an error that the faults excuse
+  uint64_t num_refused = 0; ///< that were told, before any token, that the cluster is not ready
   duration lasted{};        ///< virtual time
 };
 
@@ -30,9 +30,11 @@ struct schedule_result {
 ///
 /// The cluster begins whole. Requests and faults come within some seconds of virtual time, and all faults are
 /// mended. Then:
-/// - every request has exactly one answer: the tokens of an undisturbed run, or an error that says that the
-///   cluster was not ready, from a cluster that was not;
-/// - the cluster becomes whole and ready again within a deadline;
+/// - every request has exactly one answer: the tokens of an undisturbed run, or, without a token, the error
+/// that
+///   the cluster is not ready. Whose gateway has died or turned it away has got the beginning of these
+///   tokens;
+/// - the cluster becomes whole and ready again within a deadline, and serves one more request;
 /// - nothing is left behind: no session, sequence, KV block, queued row or place.
 schedule_result run_schedule(const schedule_options& options);
 

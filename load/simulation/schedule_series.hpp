@@ -30,7 +30,8 @@ struct series_result {
   double virtual_seconds = 0;
 };
 
-/// A child that crashes costs what it has left, and is a failure of the seed that it was at.
+/// A child that crashes, or is a minute at one schedule, costs what it has left, and is a failure of the seed
+/// that it was at.
 /// @throws std::system_error when no child can be started
 series_result run_series(const series_options& options);
 

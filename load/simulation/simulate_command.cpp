@@ -72,7 +72,7 @@ int run_many(const schedule_options& schedule, const simulate_options& o) {
               << "\n  see it with: " << command_for(failure.seed, o) << '\n';
   }
   std::cout << total.schedules << " schedules, " << total.requests << " requests (" << total.refused
-            << " refused while the cluster was not ready), " << total.messages << " messages, "
+            << " told that the cluster is not ready), " << total.messages << " messages, "
             << static_cast<uint64_t>(total.virtual_seconds) << " s of virtual time in "
             << static_cast<uint64_t>(took.count())
             << " s: " << (total.failures.empty() ? "all is well" : "VIOLATED") << '\n';

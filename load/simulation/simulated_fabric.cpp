@@ -21,7 +21,7 @@ constexpr auto tick_interval = 100ms;
 // More metadata than this goes in front of the data, as with the real fabric.
 constexpr size_t max_head_bytes = 4096;
 
-constexpr size_t heartbeat_bytes = 28;
+constexpr size_t heartbeat_bytes = 44;
 
 /// Payloads one after another, each padded, behind metadata that is too long for the head.
 payload pack(const std::vector<char>& metadata, const std::vector<payload>& parts) {

@@ -1,5 +1,6 @@
 // A process's connections over the simulated network, below the transport's real CAF half. It keeps to what
-// the real fabric (actors/transport/fabric/ucx_fabric.hpp) promises, and fails as that does.
+// the real fabric (actors/transport/fabric/ucx_fabric.hpp) promises, and fails as that does, but for lanes:
+// here nothing overtakes between them.
 #pragma once
 
 #include <cstdint>

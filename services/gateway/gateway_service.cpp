@@ -108,6 +108,18 @@ void log_certificate(const http::tls_identity& identity, const gateway_options& 
   }
 }
 
+// What SIGHUP has read again.
+std::vector<std::filesystem::path> files_to_reload(const gateway_options& options) {
+  std::vector<std::filesystem::path> result;
+  for (const auto& file :
+       {options.tls_cert_file, options.tls_key_file, options.api_key_file, options.key_limits_file}) {
+    if (!file.empty()) {
+      result.emplace_back(file);
+    }
+  }
+  return result;
+}
+
 } // namespace
 
 std::shared_ptr<const http::tls_identity> read_tls_identity(const gateway_options& options) {
@@ -130,6 +142,7 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
                                  const std::string& instruction_set,
                                  std::shared_ptr<metrics::registry> families, reload_signal& reload)
     : site_(site) {
+  auto watched = reload_signal::look_at(files_to_reload(options)); // before they are read
   http_server_config config;
   config.host = options.host;
   config.port = static_cast<uint16_t>(options.port);
@@ -223,13 +236,6 @@ gateway_service::gateway_service(const service_site& site, const model_source& s
     }));
   }
   if (options.reload_interval_s > 0) {
-    std::vector<std::filesystem::path> watched;
-    for (const auto& file :
-         {options.tls_cert_file, options.tls_key_file, options.api_key_file, options.key_limits_file}) {
-      if (!file.empty()) {
-        watched.emplace_back(file);
-      }
-    }
     reload.watch(std::move(watched), std::chrono::seconds{options.reload_interval_s});
   }
 }

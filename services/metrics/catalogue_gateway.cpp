@@ -146,10 +146,10 @@ std::vector<family_spec> gateway_entries() {
        nullptr,
        "with `--tls-cert-file`"},
 
-      // Files that are read again at SIGHUP.
+      // Files that are read again while it serves.
       {"last_reload_successful",
        gauge,
-       "1 when the last reading of files at SIGHUP was well, or none has been",
+       "1 when the last reading of files while serving was well, or none has been",
        {}},
       {"last_reload_success_timestamp_seconds",
        gauge,

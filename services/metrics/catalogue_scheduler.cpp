@@ -30,7 +30,8 @@ std::vector<family_spec> scheduler_entries() {
       {"kv_cache_used_tokens", gauge, "Tokens of these caches in use, as the workers have last said"},
       {"kv_cache_total_tokens", gauge, "Tokens that these caches hold"},
       {"expected_answer_tokens", gauge,
-       "New tokens that a request without a limit is expected to get (`--admission-quantile`)"},
+       "New tokens that a request without a limit is expected to get (`--admission-quantile`; says nothing "
+       "where that is 1)"},
       {"request_queue_time_seconds",
        histogram,
        "From a request's arrival at the scheduler to its place",

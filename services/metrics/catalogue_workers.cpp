@@ -66,9 +66,9 @@ std::vector<family_spec> attention_entries() {
       {"expert_hedges_total", counter,
        "Expert batches sent to a replica as well, because the first host was slow"},
       {"expert_hedges_refused_total", counter,
-       "Expert batches that were as slow and not sent to a replica, because hedges are at most a tenth of "
-       "all "
-       "batches; grows while all hosts are overloaded"},
+       "Expert batches that were as slow and not sent to a replica at once, because hedges are at most a "
+       "tenth "
+       "of all batches; grows while all hosts are overloaded"},
   };
 }
 

@@ -164,8 +164,8 @@ void gateway_options::declare(option_parser& parser) {
               &key_limits_file);
   parser.number("reload-interval",
                 "seconds between two looks whether one of the files of --tls-cert-file, --tls-key-file, "
-                "--api-key-file and "
-                "--key-limits has changed; then all is done that SIGHUP does; 0: at SIGHUP alone",
+                "--api-key-file and --key-limits has changed; then all is done that SIGHUP does; 0: at "
+                "SIGHUP alone",
                 &reload_interval_s, 0, 86400);
   parser.text("chat-template", "FILE", "Jinja chat template to use instead of the model's",
               &chat_template_file);

@@ -18,7 +18,7 @@ sigset_t reload_signals() {
   return set;
 }
 
-// Which file it is and when it was last written; empty where there is none.
+// Which file it is and when it was last changed; empty where there is none.
 std::string stamp(const std::filesystem::path& file) {
   struct stat found {};
 
@@ -26,8 +26,8 @@ std::string stamp(const std::filesystem::path& file) {
     return {};
   }
   return std::to_string(found.st_dev) + ' ' + std::to_string(found.st_ino) + ' '
-         + std::to_string(found.st_size) + ' ' + std::to_string(found.st_mtim.tv_sec) + '.'
-         + std::to_string(found.st_mtim.tv_nsec);
+         + std::to_string(found.st_size) + ' ' + std::to_string(found.st_ctim.tv_sec) + '.'
+         + std::to_string(found.st_ctim.tv_nsec);
 }
 
 // What sigtimedwait() gives once `interval` has passed: -1.
@@ -68,14 +68,19 @@ void reload_signal::tell(std::function<void(bool good)> told) {
   told_ = std::move(told);
 }
 
-void reload_signal::watch(std::vector<std::filesystem::path> files, std::chrono::milliseconds interval) {
+std::vector<reload_signal::watched_file>
+reload_signal::look_at(const std::vector<std::filesystem::path>& files) {
+  std::vector<watched_file> result;
+  for (const auto& file : files) {
+    result.push_back({file, stamp(file)});
+  }
+  return result;
+}
+
+void reload_signal::watch(std::vector<watched_file> files, std::chrono::milliseconds interval) {
   {
     const std::lock_guard lock(mutex_);
     files_ = std::move(files);
-    stamps_.clear();
-    for (const auto& file : files_) {
-      stamps_.push_back(stamp(file));
-    }
     interval_ = files_.empty() ? std::chrono::milliseconds{0} : interval;
   }
   begins_to_watch_ = true;
@@ -85,10 +90,10 @@ void reload_signal::watch(std::vector<std::filesystem::path> files, std::chrono:
 bool reload_signal::files_changed() {
   const std::lock_guard lock(mutex_);
   bool changed = false;
-  for (size_t i = 0; i < files_.size(); ++i) {
-    auto now = stamp(files_[i]);
-    changed = changed || now != stamps_[i];
-    stamps_[i] = std::move(now);
+  for (auto& file : files_) {
+    auto now = stamp(file.path);
+    changed = changed || now != file.stamp;
+    file.stamp = std::move(now);
   }
   return changed;
 }

@@ -43,10 +43,20 @@ class reload_signal {
   /// another one replaces it. Thread-safe.
   void tell(std::function<void(bool good)> told);
 
-  /// From now on also acts as at SIGHUP when one of `files` has become another: written, replaced, removed,
-  /// or, where a link leads to it, as in a mounted Secret of Kubernetes, its link turned. Looks every
-  /// `interval`. Thread-safe; another call replaces the files.
-  void watch(std::vector<std::filesystem::path> files, std::chrono::milliseconds interval);
+  /// A file as it was at some time.
+  struct watched_file {
+    std::filesystem::path path;
+    std::string stamp; ///< of its place on disk, its size and its last change; empty: there was none
+  };
+
+  /// For `watch`, before the files are read: what changes between the two is noticed.
+  static std::vector<watched_file> look_at(const std::vector<std::filesystem::path>& files);
+
+  /// From now on also acts as at SIGHUP when one of `files` is another than it was: written, replaced,
+  /// removed, or, where a link leads to it, as in a mounted Secret of Kubernetes, its link turned. Looks
+  /// every `interval`. A reading that has failed is repeated when a file changes again. Thread-safe; another
+  /// call replaces the files.
+  void watch(std::vector<watched_file> files, std::chrono::milliseconds interval);
 
  private:
   void wait_for_signals();
@@ -58,8 +68,7 @@ class reload_signal {
   std::mutex mutex_;
   std::list<std::function<void()>> callbacks_;
   std::function<void(bool good)> told_;
-  std::vector<std::filesystem::path> files_;
-  std::vector<std::string> stamps_;       ///< of files_, when they were last looked at
+  std::vector<watched_file> files_;
   std::chrono::milliseconds interval_{0}; ///< 0: no file is watched
   std::atomic<bool> begins_to_watch_{false};
   std::atomic<bool> stopping_{false};

@@ -114,7 +114,7 @@ void fetch_rest(caf::event_based_actor* self, const settings& how, const expert_
     return;
   }
   const auto now = std::min(left, how.message_mb << 20);
-  self->request(expert, caf::infinite, caf::get_atom_v, now)
+  self->request(expert, patience, caf::get_atom_v, now)
       .then([self, &how, expert, left, now,
              &over](const batch&) { fetch_rest(self, how, expert, left - now, over); },
             [](const caf::error&) { std::abort(); });
@@ -138,7 +138,10 @@ void measure(const settings& how, const std::string& endpoint) {
   tokens(here, expert, how, 50, never);
   std::atomic<bool> warm{false};
   fetch(how.message_mb << 20, warm);
-  eventually([&] { return warm.load(); });
+  if (!eventually([&] { return warm.load(); })) {
+    std::fprintf(stderr, "lanes_bench: the first weights have not come\n");
+    std::abort();
+  }
   for (int round = 0; round < how.rounds; ++round) {
     std::atomic<bool> over{false};
     const auto begin = clock_type::now();
@@ -153,7 +156,7 @@ void measure(const settings& how, const std::string& endpoint) {
               "\"beside_p50_ms\":%.3f,\"beside_p99_ms\":%.3f,\"weights_mb_per_s\":%.0f}\n",
               how.lanes ? "lanes" : "one-lane", disturbed.size(), quantile(quiet, 0.5), quantile(quiet, 0.99),
               quantile(disturbed, 0.5), quantile(disturbed, 0.99),
-              1000.0 * how.rounds * static_cast<double>(how.weights_mb) / weights_ms);
+              1000.0 * how.rounds * static_cast<double>(how.weights_mb << 20) / 1e6 / weights_ms);
 }
 
 int usage(const char* program) {
@@ -194,6 +197,8 @@ int run(int argc, char** argv) {
     return 1;
   // Before there are threads.
   const auto pid = ::fork();
+  if (pid < 0)
+    return 1;
   if (pid == 0) {
     ::close(end_pipe[1]);
     std::_Exit(serve(how, endpoint_pipe[1], end_pipe[0]));

@@ -112,7 +112,7 @@ class CommandLines(unittest.TestCase):
             'weightsCache.type="emptyDir"', 'metrics.prefix="vllm:"',
             'gateway.config={"maxConnections": 4096, "templateProcesses": 3, "allowedOrigins": ["a", "b"],'
             ' "trustRequestChatTemplate": true}',
-            'scheduler.config={"replicas": 2, "expertWorkers": 3, "maxQueuedBytes": "1G", "maxNumQueuedReqs": 7, "maxQueueWait": 9,'
+            'scheduler.config={"replicas": 2, "expertWorkers": 3, "maxQueuedBytes": "1G", "maxNumQueuedReqs": 7, "maxQueueWait": 9, "admissionQuantile": 0.7,'
             ' "allowInexact": true, "history": "/h.json"}',
             'attention.config={"device": "cpu", "threads": 0, "cores": "any", "cpuIsa": "avx2", "kernelPlan": "default", "maxNumSeqs": 8,'
             ' "maxNumBatchedTokens": 16, "microBatches": 2, "kvCacheMemory": 1073741824}',
@@ -129,7 +129,7 @@ class CommandLines(unittest.TestCase):
             "--allowed-origins=a", "--allowed-origins=b", "--trust-request-chat-template", "--net-devices=eth0"])
         self.assertEqual(args["scheduler"], [
             "--state-dir=/var/lib/troupe", "--replicas=2", "--expert-workers=3", "--max-queued-bytes=1G",
-            "--max-num-queued-reqs=7", "--max-queue-wait=9", "--allow-inexact", "--history=/h.json", "--served-model-name=m", *cluster, *scraped])
+            "--max-num-queued-reqs=7", "--max-queue-wait=9", "--admission-quantile=0.7", "--allow-inexact", "--history=/h.json", "--served-model-name=m", *cluster, *scraped])
         cached = ["--weights-cache=/var/cache/troupe", "--weights-memory=copied"]
         self.assertEqual(args["attention"], [
             *model, *cached, "--device=cpu", "--threads=0", "--cores=any", "--cpu-isa=avx2", "--kernel-plan=default", "--max-num-seqs=8",

@@ -4,6 +4,8 @@
 #include "actors/transport/caf/transport_core.hpp"
 
 #include <cstdio>
+#include <exception>
+#include <stdexcept>
 #include <utility>
 
 #include <caf/actor_registry.hpp>
@@ -24,6 +26,11 @@ namespace troupe {
 namespace {
 
 using wire::frame_kind;
+
+/// For log lines.
+std::string name_of(const wire::introduction& peer) {
+  return peer.endpoint.empty() ? "a peer that does not listen" : peer.endpoint;
+}
 
 void answer_with_error(const caf::strong_actor_ptr& requester, caf::message_id response, caf::error reason) {
   if (requester)
@@ -252,7 +259,7 @@ void transport::core::on_unknown_kind(const wire::peer_connection_ptr& peer, con
                                       const std::string& kinds, const caf::strong_actor_ptr& sender) {
   unknown_.fetch_add(1, std::memory_order_relaxed);
   if (unknown_kinds_.is_news(kinds))
-    log_("unknown-message", "from " + peer->peer.endpoint + ": this version does not know " + kinds
+    log_("unknown-message", "from " + name_of(peer->peer) + ": this version does not know " + kinds
                                 + "; such messages are counted and dropped");
   const caf::message_id mid{header.message_id};
   auto refusal = make_error(transport_error::unknown_kind, kinds);
@@ -267,7 +274,7 @@ void transport::core::compare_versions(const wire::peer_connection_ptr& peer) {
   auto unreadable = unreadable_kinds(options_.kinds, other.kinds);
   if (other.versions == wire::protocol_versions() && unreadable.empty())
     return;
-  auto text = other.endpoint + " speaks " + to_string(other.versions) + " of the protocol, this process "
+  auto text = name_of(other) + " speaks " + to_string(other.versions) + " of the protocol, this process "
               + to_string(wire::protocol_versions());
   for (const auto& kind : unreadable)
     text += (kind == *unreadable.begin() ? "; not sent to it: " : ", ") + kind;

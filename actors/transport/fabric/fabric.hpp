@@ -80,8 +80,9 @@ struct fabric_level {
   std::chrono::microseconds slowest_round_trip{0};
 };
 
-/// One process's connections to its peers. Frames to one peer arrive once and in the order they were
-/// submitted, as long as the connection lives; of those that are under way when it ends, the last are lost.
+/// One process's connections to its peers. Frames to one peer arrive once and, within a lane, in the order
+/// they were submitted, as long as the connection lives; of those that are under way when it ends, the last
+/// are lost.
 class fabric {
  public:
   /// Hears what happens, on the progress thread and without any lock held.

@@ -22,6 +22,8 @@ constexpr auto socket_interval = 1ms;
 
 // How long a process that leaves waits for its last frames.
 constexpr auto leave_deadline = 500ms;
+/// What of it is left for connections to close, however much there was to send.
+constexpr auto close_deadline = 100ms;
 
 } // namespace
 
@@ -208,13 +210,14 @@ void ucx_fabric::tick(clock::time_point now) {
 void ucx_fabric::leave() {
   may_keep_jobs_ = false;
   ears_.hand_over_jobs();
-  const auto deadline = clock::now() + leave_deadline;
-  const auto progress_until = [this, deadline](auto done) {
+  const auto begun = clock::now();
+  const auto progress_until = [this](clock::time_point deadline, auto done) {
     while (clock::now() < deadline) {
       {
         std::lock_guard guard{worker_mutex_};
         drain_queue();
         progress_workers();
+        collect_fetched();
         for (auto& lane : closing_lanes_)
           lane->worker->progress();
         if (done())
@@ -223,22 +226,26 @@ void ucx_fabric::leave() {
       deliver();
     }
   };
-  progress_until([this] {
+  progress_until(begun + leave_deadline - close_deadline, [this] {
     move_pieces();
     return operations_ == 0 && queued_ == 0
-           && std::all_of(by_token_.begin(), by_token_.end(),
-                          [](const auto& entry) { return entry.second->bulk.outgoing.empty(); });
+           && std::all_of(by_token_.begin(), by_token_.end(), [](const auto& entry) {
+                return entry.second->bulk.outgoing.empty() || !entry.second->failure.empty();
+              });
   });
   const auto peers = peers_;
   for (const auto& peer : peers)
     fail(peer, "this process is leaving");
-  progress_until([this] {
+  progress_until(begun + leave_deadline, [this] {
     return !workers_closing() && std::all_of(closing_lanes_.begin(), closing_lanes_.end(), [](auto& x) {
       return x->worker->idle();
     });
   });
   meetings_.reset();
   std::lock_guard guard{worker_mutex_};
+  for (const auto& [token, peer] : by_token_)
+    for (auto& lane : peer->lanes)
+      lane.waiting.clear(); // slots hold their peer
   by_token_.clear();
   lanes_.clear();
   spare_lanes_.clear();

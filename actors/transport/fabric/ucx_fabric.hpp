@@ -154,7 +154,7 @@ class ucx_fabric : public fabric, private ucx_worker::handler, private rendezvou
   bool away_for(clock::time_point since, const std::function<void()>& work);
   void allow_jobs();
 
-  // -- the progress thread (fabric.cpp) -----------------------------------------
+  // -- the progress thread (ucx_fabric.cpp) -------------------------------------
   bool run();
   bool progress_worker(bool may_arm, bool& armed);
   void bury_broken();

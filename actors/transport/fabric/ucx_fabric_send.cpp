@@ -1,7 +1,6 @@
 // The sending half of the fabric: layout, credits, and who posts.
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <unistd.h>

@@ -6,11 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "actors/transport/fabric/clock.hpp"
 #include "actors/transport/fabric/peer_connection.hpp"
+#include "actors/transport/fabric/poller.hpp"
 #include "actors/transport/fabric/rendezvous.hpp"
+#include "actors/transport/fabric/socket.hpp"
 #include "actors/transport/fabric/ucx_worker.hpp"
 #include "actors/transport/wire/frame.hpp"
 #include "actors/transport/wire/payload.hpp"
+#include "actors/transport/wire/record.hpp"
+#include "actors/transport/wire/window.hpp"
 
 namespace troupe::wire {
 

@@ -111,6 +111,7 @@
 {{- include "troupe.flag" (list "--max-queued-bytes" $config.maxQueuedBytes) -}}
 {{- include "troupe.flag" (list "--max-num-queued-reqs" $config.maxNumQueuedReqs) -}}
 {{- include "troupe.flag" (list "--max-queue-wait" $config.maxQueueWait) -}}
+{{- include "troupe.flag" (list "--admission-quantile" $config.admissionQuantile) -}}
 {{- include "troupe.switch" (list "--allow-inexact" $config.allowInexact) -}}
 {{- include "troupe.flag" (list "--history" $config.history) -}}
 {{- include "troupe.flag" (list "--served-model-name" (.root.Values.model.servedName | default (base (include "troupe.modelDir" .root)))) -}}

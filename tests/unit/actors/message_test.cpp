@@ -299,6 +299,11 @@ std::map<std::string, std::map<int, std::string>> agreed_layouts() {
   return result;
 }
 
+TEST(message_test, names_of_kinds_fit_into_an_introduction) {
+  for (const auto& kind : message_kinds())
+    EXPECT_LE(kind.name.size(), 64U) << kind.name;
+}
+
 wire::version_range versions_of(const std::string& name) {
   for (const auto& kind : message_kinds())
     if (kind.name == name)

@@ -48,10 +48,11 @@ TEST(reload_signal_test, a_changed_file_is_read_again_without_a_signal) {
     read.push_back(text);
     (read.size() == 1 ? other : read.size() == 2 ? gone : back).set_value();
   });
-  reload.watch({folder / "data/keys"}, std::chrono::milliseconds{1});
-  // As Kubernetes renews a mounted Secret: the name leads to another folder.
+  auto files = reload_signal::look_at({folder / "data/keys"});
+  // As Kubernetes renews a mounted Secret: the name leads to another folder. Here, before anybody watches.
   std::filesystem::create_directory_symlink("second", folder / "next");
   std::filesystem::rename(folder / "next", folder / "data");
+  reload.watch(std::move(files), std::chrono::milliseconds{1});
   other.get_future().wait();
   std::filesystem::remove(folder / "second/keys");
   gone.get_future().wait();

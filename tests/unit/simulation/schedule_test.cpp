@@ -31,7 +31,7 @@ TEST_P(fault_test, costs_no_request) {
   for (uint64_t seed = 1; seed <= 20 && !HasFailure(); ++seed) {
     const auto result = run_schedule({.seed = seed, .num_faults = 3, .kinds = {GetParam()}});
     EXPECT_EQ(result.violations, std::vector<std::string>{}) << "seed " << seed;
-    EXPECT_GE(result.num_requests, 2U);
+    EXPECT_GE(result.num_requests, 4U) << "three, and the last one";
   }
 }
 

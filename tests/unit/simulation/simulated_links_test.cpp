@@ -123,7 +123,7 @@ TEST_F(simulated_links_test, a_reset_loses_the_end_of_what_is_under_way_and_noth
   EXPECT_EQ(downs_.size(), 1U);
 }
 
-TEST_F(simulated_links_test, a_killed_process_is_seen_at_once_and_a_lost_machine_by_silence) {
+TEST_F(simulated_links_test, a_killed_process_is_seen_at_once) {
   const auto began = around_.elapsed();
   around_.end("there", ending::killed);
   around_.run_for(100ms);
