@@ -1,9 +1,10 @@
 {{/* Command lines. Each flag here is one of the program's --help; tests/helm compares. */}}
 
-{{/* (list "--flag" value): an item of args, or nothing where there is no value. Numbers of values files are floats. */}}
+{{/* (list "--flag" value): an item of args, or nothing where there is no value. Every number of a values file is a float;
+     a whole one is written without an exponent. */}}
 {{- define "troupe.flag" -}}
 {{- $value := index . 1 -}}
-{{- if kindIs "float64" $value -}}{{- $value = int64 $value -}}{{- end -}}
+{{- if and (kindIs "float64" $value) (eq $value (floor $value)) -}}{{- $value = int64 $value -}}{{- end -}}
 {{- $text := ternary "" (toString $value) (kindIs "invalid" $value) -}}
 {{- if $text }}
 - {{ printf "%s=%s" (index . 0) $text | quote }}
