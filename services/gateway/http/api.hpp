@@ -13,6 +13,7 @@
 #include "services/gateway/http/health.hpp"
 #include "services/gateway/http/http_server.hpp"
 #include "services/gateway/http/key_usage.hpp"
+#include "services/gateway/http/recent_refusals.hpp"
 #include "services/gateway/http/tls_identity.hpp"
 #include "services/gateway/metrics.hpp"
 #include "services/gateway/openai/api_error.hpp"
@@ -33,6 +34,7 @@ struct api {
   std::atomic<bool> draining{false};        ///< not ready any more: who asks should go elsewhere
   current_value<api_keys> keys{config.keys};
   key_usage usage{config.key_limits, config.keys.names(), metrics, config.key_clock};
+  recent_refusals refusals{config.limits.refusal_holds};
   std::atomic<size_t> gathered_bytes{0};       ///< of the answers in progress that do not stream
   current_value<tls_identity> tls{config.tls}; ///< null: there is none
 };

@@ -43,11 +43,12 @@ int64_t draw_seed() {
 class run {
  public:
   run(exchange& client, api& shared, generation_plan plan, std::string model, key_permit& permit,
-      clock::time_point arrival, uint64_t trace)
+      size_t body_bytes, clock::time_point arrival, uint64_t trace)
       : client_(client),
         shared_(shared),
         plan_(std::move(plan)),
         permit_(permit),
+        body_bytes_(body_bytes),
         arrival_(arrival),
         trace_(trace),
         writer_(client.incoming().id, std::move(model), std::time(nullptr), plan_, *shared.codec),
@@ -311,6 +312,8 @@ class run {
       const ec code = event.what == kind::error ? event.code : ec::cancelled;
       shared_.metrics->rejected(reason_of(code));
       error_ = api_error_of(code, event.text);
+      if (code == ec::overloaded && !has_begun_)
+        shared_.refusals.add(permit_.name(), body_bytes_, *error_, shared_.config.key_clock());
       return;
     }
     const uint32_t index = event.job * num_choices() + event.choice;
@@ -458,6 +461,7 @@ class run {
   api& shared_;
   const generation_plan plan_;
   key_permit& permit_;
+  const size_t body_bytes_; // of the request
   const clock::time_point arrival_;
   const uint64_t trace_; // the request's key in the timeline; 0: it is not traced
   const openai::response_writer writer_;
@@ -477,6 +481,17 @@ class run {
   clock::time_point next_ping_ = clock::time_point::max(); // of a stream
   std::optional<api_error> error_;
 };
+
+/// Refuses a request as the cluster has just refused others of its key. One that names a priority may go
+/// before those that wait, and asks.
+void refuse_as_others(const exchange& client, api& shared, const key_permit& permit) {
+  const std::string& body = client.incoming().body;
+  const auto refusal = shared.refusals.find(permit.name(), body.size(), shared.config.key_clock());
+  if (!refusal || body.find("\"priority\"") != std::string::npos)
+    return;
+  shared.metrics->rejected(reason_of(ec::overloaded));
+  throw api_error(*refusal);
+}
 
 /// Tells the operator of arguments that were replaced; the client's answer does not show it.
 void warn_of_arguments(const openai::conversation& chat, const std::string& request_id, const api& shared) {
@@ -498,6 +513,7 @@ task<void> generate(exchange& client, api& shared, bool chat) {
   if (trace != 0)
     timeline::name_request(trace, context, 0);
   key_permit permit = shared.usage.admit(client.incoming().key_name);
+  refuse_as_others(client, shared, permit);
   std::string model;
   // The body can be megabytes: reading it is no work for an I/O thread either.
   generation_plan plan =
@@ -516,6 +532,7 @@ task<void> generate(exchange& client, api& shared, bool chat) {
         model = served_model(shared, asked.options.model);
         return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
       });
+  const size_t body_bytes = client.incoming().body.size();
   client.drop_body();
   size_t prompt_tokens = 0;
   for (const auto& prompt : plan.prompts)
@@ -523,7 +540,7 @@ task<void> generate(exchange& client, api& shared, bool chat) {
   permit.take_prompt(prompt_tokens);
   if (!permit.may_go_first())
     plan.options.priority = std::max(0, plan.options.priority);
-  run answering{client, shared, std::move(plan), std::move(model), permit, arrival, trace};
+  run answering{client, shared, std::move(plan), std::move(model), permit, body_bytes, arrival, trace};
   co_await answering.execute();
 }
 

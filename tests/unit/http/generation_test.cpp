@@ -263,6 +263,7 @@ TEST_F(generation_test, what_the_cluster_refuses_has_its_status) {
 
   ec code = ec::none;
   play = [&code](fake_job& job) { job.fail(code, "this is why"); };
+  config.limits.refusal_holds = std::chrono::milliseconds{0};
   serve();
   for (const auto& one : cases) {
     code = one.code;
