@@ -55,7 +55,8 @@ cluster::cluster(world& around, cluster_shape shape, teller tell)
 }
 
 std::vector<std::string> cluster::machines() const {
-  std::vector<std::string> result{"scheduler", "gateway"};
+  auto result = scheduler_machines();
+  result.emplace_back("gateway");
   for (uint32_t i = 0; i < shape_.num_workers; ++i)
     result.push_back("attention-" + std::to_string(i));
   for (uint32_t i = 0; i < shape_.num_hosts; ++i)
@@ -64,6 +65,7 @@ std::vector<std::string> cluster::machines() const {
 }
 
 void cluster::end() {
+  waiting_.clear();
   for (const auto& machine : machines())
     end(machine, ending::killed);
 }
@@ -73,10 +75,10 @@ void cluster::end(const std::string& machine, ending how) {
     return;
   // Handles must not outlive their actor system.
   sites_.erase(machine);
-  if (machine == "scheduler") {
-    scheduler_ = nullptr;
-    rebalancer_ = nullptr;
-  } else if (machine == "gateway") {
+  leaders_.erase(machine);
+  if (machine == lease_.machine)
+    lease_.has_lock = how == ending::lost;
+  if (machine == "gateway") {
     gateway_ = nullptr;
     sessions_.clear();
     drains_ = false;
@@ -213,9 +215,10 @@ bool cluster::wait_until_whole(duration limit) {
   const auto everybody = shape_.num_hosts + shape_.num_workers + 1;
   for (const auto deadline = world_.elapsed() + limit; world_.elapsed() < deadline;) {
     world_.run_for(look_every);
-    if (!is_up("scheduler"))
+    const auto leading = leading_machine();
+    if (leading.empty())
       continue;
-    if (const auto status = ask<scheduler_status>("scheduler", scheduler_, status_atom_v);
+    if (const auto status = ask<scheduler_status>(leading, leaders_[leading].scheduler, status_atom_v);
         status && status->ready && status->workers.size() == everybody)
       return true;
   }
@@ -250,7 +253,10 @@ std::vector<std::string> cluster::leftovers() {
         expect_none(status->queued_rows, "rows of " + machine + " are");
     }
   }
-  const auto status = ask<scheduler_status>("scheduler", scheduler_, status_atom_v);
+  const auto leading = leading_machine();
+  const auto status = leading.empty()
+                          ? std::nullopt
+                          : ask<scheduler_status>(leading, leaders_[leading].scheduler, status_atom_v);
   if (!status) {
     result.push_back("the scheduler does not say its status");
     return result;
@@ -261,43 +267,44 @@ std::vector<std::string> cluster::leftovers() {
 }
 
 void cluster::move_everything() {
-  if (!is_up("scheduler"))
+  const auto leading = leading_machine();
+  if (leading.empty())
     return;
   // Asked from within the scheduler's process, by its own clock; what it says then decides.
-  world_.find("scheduler")
-      ->ask<scheduler_status>(
-          [this, gate = world_.find("scheduler")->gate()](const caf::expected<scheduler_status>& said) {
-            if (!said || !said->ready || gate->is_dead())
+  world_.find(leading)->ask<scheduler_status>(
+      [this, gate = lease_.gate,
+       rebalancer = leaders_[leading].rebalancer](const caf::expected<scheduler_status>& said) {
+        if (!said || !said->ready || gate->is_dead())
+          return;
+        const auto& status = *said;
+        std::map<worker_id, std::string> names;
+        for (const auto& one : status.workers)
+          if (one.address.role == worker_role::expert)
+            names[one.address.id] = one.address.name;
+        placement_command all;
+        all.action = placement_action::assign;
+        for (uint32_t layer = 0; layer < status.experts.layers.size(); ++layer)
+          for (uint32_t index = 0; index < status.experts.layers[layer]->experts.size(); ++index) {
+            auto hosts = status.experts.layers[layer]->experts[index].hosts;
+            if (hosts.empty())
               return;
-            const auto& status = *said;
-            std::map<worker_id, std::string> names;
-            for (const auto& one : status.workers)
-              if (one.address.role == worker_role::expert)
-                names[one.address.id] = one.address.name;
-            placement_command all;
-            all.action = placement_action::assign;
-            for (uint32_t layer = 0; layer < status.experts.layers.size(); ++layer)
-              for (uint32_t index = 0; index < status.experts.layers[layer]->experts.size(); ++index) {
-                auto hosts = status.experts.layers[layer]->experts[index].hosts;
-                if (hosts.empty())
-                  return;
-                for (const auto& [id, name] : names)
-                  if (std::find(hosts.begin(), hosts.end(), id) == hosts.end()) {
-                    hosts[world_.random().below(static_cast<uint32_t>(hosts.size()))] = id;
-                    break;
-                  }
-                named_hosts wanted{{layer, index}, {}};
-                for (const auto id : hosts) {
-                  const auto found = names.find(id);
-                  if (found == names.end())
-                    return;
-                  wanted.hosts.push_back(found->second);
-                }
-                all.experts.push_back(std::move(wanted));
+            for (const auto& [id, name] : names)
+              if (std::find(hosts.begin(), hosts.end(), id) == hosts.end()) {
+                hosts[world_.random().below(static_cast<uint32_t>(hosts.size()))] = id;
+                break;
               }
-            caf::anon_send(rebalancer_, std::move(all));
-          },
-          scheduler_, status_atom_v);
+            named_hosts wanted{{layer, index}, {}};
+            for (const auto id : hosts) {
+              const auto found = names.find(id);
+              if (found == names.end())
+                return;
+              wanted.hosts.push_back(found->second);
+            }
+            all.experts.push_back(std::move(wanted));
+          }
+        caf::anon_send(rebalancer, std::move(all));
+      },
+      leaders_[leading].scheduler, status_atom_v);
 }
 
 } // namespace troupe::simulation

@@ -20,6 +20,7 @@
 #include "actors/scheduler/scheduler.hpp"
 #include "load/simulation/client.hpp"
 #include "load/simulation/memory_storage.hpp"
+#include "load/simulation/process_gate.hpp"
 #include "load/simulation/world.hpp"
 
 namespace troupe::simulation {
@@ -31,11 +32,14 @@ struct cluster_shape {
   uint32_t num_replicas = 1;
   uint32_t num_with_files = 2; ///< expert hosts that can read weights; the others get theirs from them
   bool keeps_state = true;     ///< the scheduler has a disk
+  bool has_standby = false;    ///< a second scheduler waits for the lease; needs keeps_state
   uint32_t num_seats = 4;      ///< sequences that an attention worker runs at once
   uint32_t kv_blocks = 64;     ///< of an attention worker; 16 hold the longest sequence, and no second one
 };
 
-/// Machines: "scheduler", "gateway", "attention-N", "expert-N".
+/// Machines: "scheduler", "standby" where there is one, "gateway", "attention-N", "expert-N". The standby is
+/// the machine; which of the two has the scheduler changes. The other one has no process: all that it would
+/// do is look at the lease.
 class cluster {
  public:
   /// Something worth telling, as it happens.
@@ -59,6 +63,9 @@ class cluster {
   // -- processes --------------------------------------------------------------
 
   bool is_up(const std::string& machine) { return world_.find(machine) != nullptr; }
+
+  /// The machine of the scheduler for one that waits to be it; any other as it is.
+  std::string with_process(const std::string& machine) const;
 
   /// On a machine that has none.
   void start(const std::string& machine);
@@ -99,8 +106,30 @@ class cluster {
     caf::strong_actor_ptr worker;
   };
 
+  /// The actors of a process that is, or has been, the scheduler.
+  struct leader {
+    scheduler_actor scheduler;
+    rebalancer_actor rebalancer;
+  };
+
+  /// Who has the right to be the scheduler.
+  struct scheduler_lease {
+    std::string machine{};
+    process_gate_ptr gate{};
+    bool has_lock = true; ///< its machine has not told that the process has ended
+  };
+
   static hash_model small_model();
-  void start_scheduler(process& here);
+  std::vector<std::string> scheduler_machines() const;
+  std::vector<std::string> scheduler_endpoints() const;
+  bool is_lease_free(const std::string& machine) const;
+  /// Begins as the scheduler, or waits until it may.
+  void start_scheduler(const std::string& machine);
+  void await_lease(const std::string& machine);
+  void lead(process& here);
+  void step_down(const std::string& machine, const process_gate_ptr& gate);
+  /// Where the scheduler is that holds the lease; empty while none does.
+  std::string leading_machine() const;
   void start_gateway(process& here, site& added);
   void start_worker(process& here, site& added);
   void start_host(process& here, site& added);
@@ -124,8 +153,9 @@ class cluster {
   simulated_costs costs_;
   std::shared_ptr<scheduler_disk> disk_ = std::make_shared<scheduler_disk>();
   std::map<std::string, site> sites_;
-  scheduler_actor scheduler_;
-  rebalancer_actor rebalancer_;
+  std::map<std::string, leader> leaders_; ///< by machine, as long as their processes live
+  scheduler_lease lease_;
+  std::set<std::string> waiting_; ///< machines that wait for the lease
   gateway_actor gateway_;
   bool drains_ = false;                             ///< the gateway takes nothing new
   std::map<std::string, process_gate_ptr> leaving_; ///< by machine

@@ -1,5 +1,6 @@
 // How the processes of a simulated cluster begin: which actors each has.
 
+#include <algorithm>
 #include <utility>
 
 #include <caf/send.hpp>
@@ -9,36 +10,11 @@
 #include "actors/expert/expert_host.hpp"
 #include "actors/expert/weights_fetcher.hpp"
 #include "actors/expert/weights_sender.hpp"
-#include "actors/history/history.hpp"
-#include "actors/scheduler/scheduler_metrics.hpp"
 #include "load/simulation/cluster.hpp"
 
 namespace troupe::simulation {
 
 namespace {
-
-const std::string scheduler_machine = "scheduler";
-
-/// Tells what the scheduler tells operators.
-struct told_metrics : scheduler_metrics {
-  explicit told_metrics(cluster::teller to) : tell(std::move(to)) {}
-
-  void on_requests(size_t, uint64_t, size_t) override {}
-
-  void on_admitted(std::chrono::nanoseconds) override {}
-
-  void on_refused(ec) override {}
-
-  void on_published(const placement&, bool) override {}
-
-  void on_fenced(fence_reason) override {}
-
-  void on_event(const char* name, const std::string& text) override {
-    tell(std::string{"the scheduler says "} + name + ": " + text);
-  }
-
-  cluster::teller tell;
-};
 
 uint32_t index_of(const std::string& machine) {
   return static_cast<uint32_t>(std::stoul(machine.substr(machine.rfind('-') + 1)));
@@ -54,12 +30,15 @@ caf::strong_actor_ptr strong(const Handle& handle) {
 void cluster::start(const std::string& machine) {
   if (is_up(machine))
     return;
+  if (const auto known = scheduler_machines();
+      std::find(known.begin(), known.end(), machine) != known.end()) {
+    start_scheduler(machine);
+    return;
+  }
   const bool has_model = machine.find('-') != std::string::npos;
   auto& here = world_.start(machine, has_model ? model_.shape.fingerprint : std::string{});
   auto& added = sites_[machine];
-  if (machine == scheduler_machine)
-    start_scheduler(here);
-  else if (machine == "gateway")
+  if (machine == "gateway")
     start_gateway(here, added);
   else if (machine.starts_with("attention-"))
     start_worker(here, added);
@@ -80,40 +59,17 @@ std::shared_ptr<simulated_device> cluster::add_device(process& here) {
 void cluster::join(process& here, site& added, worker_role role) {
   member_config config;
   config.role = role;
-  config.scheduler_endpoints = {network::endpoint_of(scheduler_machine)};
+  config.scheduler_endpoints = scheduler_endpoints();
   config.directory = here.peers().actor();
   config.worker = added.worker;
   config.seed = world_.random().next();
   added.member = caf::actor_cast<caf::actor>(here.add(spawn_member(here.system(), std::move(config))));
 }
 
-void cluster::start_scheduler(process& here) {
-  scheduler_config config;
-  config.num_replicas = shape_.num_replicas;
-  config.min_expert_workers = shape_.num_hosts;
-  config.metrics = std::make_shared<told_metrics>(tell_);
-  if (shape_.keeps_state) {
-    auto storage = spawn_memory_storage(here.system(), disk_);
-    here.add(storage.writer);
-    here.add(storage.keeper);
-    config.term = disk_->term;
-    scheduler_ = here.add(spawn_scheduler(here.system(), std::move(config), std::move(storage)));
-  } else {
-    scheduler_ = here.add(spawn_scheduler(here.system(), std::move(config)));
-  }
-  const auto history = here.add(spawn_history(here.system(), {}));
-  rebalancer_config planning;
-  planning.is_automatic = false; // the schedule says what moves
-  rebalancer_ = here.add(spawn_rebalancer(here.system(), fleet_of(scheduler_), history, std::move(planning)));
-  here.peers().publish("history", history);
-  here.peers().publish("rebalancer", rebalancer_);
-  here.peers().publish("scheduler", scheduler_);
-}
-
 void cluster::start_gateway(process& here, site& added) {
   gateway_config config;
   config.address = address_of(here, worker_role::gateway);
-  config.scheduler_endpoints = {network::endpoint_of(scheduler_machine)};
+  config.scheduler_endpoints = scheduler_endpoints();
   config.directory = here.peers().actor();
   gateway_ = here.add(spawn_gateway(here.system(), std::move(config)));
   added.worker = strong(gateway_);

@@ -25,6 +25,7 @@ constexpr std::array descriptions{
     description{fault_kind::lose, "lose", 20ms, 3s},
     description{fault_kind::restart, "restart", 20ms, 420ms},
     description{fault_kind::stop, "stop", 20ms, 5s},
+    description{fault_kind::depose, "depose", 2s, 6s},
     description{fault_kind::hang, "hang", 100ms, 40s},
     description{fault_kind::slow_engine, "slow-engine", 100ms, 3s},
     description{fault_kind::cut, "cut", 20ms, 5s},
@@ -140,6 +141,8 @@ std::string in_words(const fault& what) {
     return what.one + " leaves in order, and starts again " + again + " after it has ended";
   case fault_kind::stop:
     return what.one + " is stopped, and goes on after " + again;
+  case fault_kind::depose:
+    return what.one + " is stopped for longer than its lease, and goes on after " + again;
   case fault_kind::hang:
     return "the engine of " + what.one + " hangs for " + again;
   case fault_kind::slow_engine:
@@ -181,6 +184,8 @@ std::vector<fault> draw_faults(dice& random, const cluster& of, uint32_t count,
     next.factor = 2U << random.below(5);
     next.one =
         next.kind == fault_kind::hang || next.kind == fault_kind::slow_engine ? any(engines) : any(machines);
+    if (next.kind == fault_kind::depose)
+      next.one = "scheduler";
     if (is_of_two(next.kind))
       do
         next.other = any(machines);
@@ -192,6 +197,12 @@ std::vector<fault> draw_faults(dice& random, const cluster& of, uint32_t count,
   return result;
 }
 
+fault aimed_at_process(const cluster& to, fault what) {
+  if (!is_of_two(what.kind))
+    what.one = to.with_process(what.one);
+  return what;
+}
+
 bool apply(cluster& to, const fault& what) {
   switch (what.kind) {
   case fault_kind::kill:
@@ -201,6 +212,7 @@ bool apply(cluster& to, const fault& what) {
   case fault_kind::restart:
     return restart(to, what);
   case fault_kind::stop:
+  case fault_kind::depose:
     return stop(to, what);
   case fault_kind::hang:
     return trouble_engine(

@@ -16,6 +16,7 @@ enum class fault_kind : uint8_t {
   lose,        ///< a machine is gone without a word, and comes back
   restart,     ///< a process leaves in order, and starts again
   stop,        ///< a process is stopped and goes on (SIGSTOP, SIGCONT)
+  depose,      ///< the scheduler is stopped for longer than its lease, and goes on
   hang,        ///< an engine computes nothing, while its process answers
   slow_engine, ///< an engine takes several times as long
   cut,         ///< nothing gets from one machine to another, the other way it does
@@ -47,6 +48,9 @@ std::string in_words(const fault& what);
 /// Draws faults of these kinds within `within`.
 std::vector<fault> draw_faults(dice& random, const cluster& of, uint32_t count,
                                const std::vector<fault_kind>& kinds, duration within);
+
+/// What is done to a scheduler that only waits is done to the one that leads.
+fault aimed_at_process(const cluster& to, fault what);
 
 /// Does it to the cluster, and plans that it is mended.
 /// @returns false when it cannot be done now: a process that is dead is not killed again

@@ -1,4 +1,5 @@
-// What a simulated scheduler's disk keeps when its process ends.
+// The disk of a simulated scheduler, or of several that share it: what it keeps when their processes end, and
+// which of them holds the lease.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +9,19 @@
 #include <caf/actor_system.hpp>
 
 #include "actors/scheduler/scheduler_storage.hpp"
+#include "load/simulation/agenda.hpp"
 
 namespace troupe::simulation {
 
 struct scheduler_disk {
-  uint64_t term = 0;
-  std::optional<stored_cluster> stored;
+  uint64_t term = 0; ///< of the lease's holder; 0: nobody has had it yet
+  time_point touched{};
+  std::optional<stored_cluster> stored{};
 };
 
-/// The actors that keep a scheduler's state on `disk`, in a term above that of all who had it before.
-scheduler_storage spawn_memory_storage(caf::actor_system& system,
-                                       const std::shared_ptr<scheduler_disk>& disk);
+/// Takes the lease in a term above that of all who had it before, and spawns the actors that keep it and a
+/// scheduler's state on `disk`. They fail with ec::stale_term once another one has taken it.
+scheduler_storage spawn_memory_storage(caf::actor_system& system, const std::shared_ptr<scheduler_disk>& disk,
+                                       const agenda& time);
 
 } // namespace troupe::simulation

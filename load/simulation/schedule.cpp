@@ -37,6 +37,7 @@ cluster_shape draw_shape(dice& random) {
   result.keeps_state = random.one_in(2);
   result.kv_blocks = 16U << random.below(4);
   result.num_seats = 1 + random.below(4);
+  result.has_standby = result.keeps_state && random.one_in(2);
   return result;
 }
 
@@ -85,7 +86,8 @@ class run {
     } at_the_end{all};
 
     tell("a cluster of " + std::to_string(shape.num_workers) + " attention workers and "
-         + std::to_string(shape.num_hosts) + " expert hosts begins");
+         + std::to_string(shape.num_hosts) + " expert hosts"
+         + (shape.has_standby ? ", with a standby scheduler," : "") + " begins");
     if (!all.wait_until_whole(whole_within)) {
       violate("the cluster does not begin");
       return;
@@ -104,8 +106,8 @@ class run {
       mended = std::max(mended, fault.at + fault.lasts);
       world_.plans().after(fault.at, [this, &all, fault] {
         world_.run_some(fault.depth);
-        if (apply(all, fault))
-          tell(in_words(fault));
+        if (const auto aimed = aimed_at_process(all, fault); apply(all, aimed))
+          tell(in_words(aimed));
       });
     }
     world_.run_for(std::max<duration>(mended + 1s, late_requests_within));
