@@ -6,12 +6,13 @@
 
 #include <caf/actor_system.hpp>
 #include <caf/detail/type_list.hpp>
+#include <caf/string_view.hpp>
 
 namespace troupe {
 
 /// A number in an actor system's configuration. With it, a simulated process has the same node id in every
 /// run; without it, node ids are random.
-inline constexpr const char* simulated_node_key = "transport.simulated-node";
+inline constexpr caf::string_view simulated_node_key = "transport.simulated-node";
 
 } // namespace troupe
 
