@@ -1,0 +1,90 @@
+// How far the choices of one answer are, when that happened, and what metrics and the access log say of it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "services/gateway/http/access_record.hpp"
+#include "services/gateway/metrics.hpp"
+#include "services/gateway/openai/choice.hpp"
+#include "services/gateway/openai/plan.hpp"
+#include "services/gateway/openai/response.hpp"
+#include "services/gateway/openai/text_codec.hpp"
+
+namespace troupe::http {
+
+/// The prompts of an answer are its jobs; job j has the choices [j · n, (j + 1) · n).
+class answer_progress {
+ public:
+  using time_point = std::chrono::steady_clock::time_point;
+
+  /// A choice, what it has gained, and when.
+  struct track {
+    explicit track(openai::choice fresh) : state(std::move(fresh)) {}
+
+    openai::choice state;
+    bool opened = false; ///< its first chunk is out
+    bool ended = false;
+    std::optional<time_point> first_token{};
+    time_point last_token{};
+  };
+
+  /// @param plan, codec, metrics  must outlive it
+  answer_progress(const openai::generation_plan& plan, const openai::text_codec& codec,
+                  gateway_metrics& metrics, time_point arrival);
+
+  size_t num_choices() const { return tracks_.size(); }
+
+  track& of(uint32_t choice) { return *tracks_[choice]; }
+
+  const track& of(uint32_t choice) const { return *tracks_[choice]; }
+
+  /// The cluster has begun with one of its jobs.
+  void job_placed(time_point at);
+
+  /// New tokens of a choice have come.
+  void tokens_came(uint32_t choice, time_point at, size_t num_tokens);
+
+  void choice_ended(uint32_t choice, time_point at);
+
+  /// Jobs that the cluster has begun with.
+  size_t num_placed() const { return num_placed_; }
+
+  /// Jobs of which all choices have ended.
+  size_t num_ended_jobs() const { return num_ended_jobs_; }
+
+  bool job_ended(size_t job) const;
+
+  bool all_ended() const { return num_ended_ == tracks_.size(); }
+
+  openai::token_usage usage() const;
+
+  /// Tokens, times and reasons, for the access log.
+  void describe(access_record& record) const;
+
+ private:
+  uint32_t choices_of_a_job() const { return plan_.options.num_choices; }
+
+  /// New tokens of the longest choice.
+  uint32_t longest_choice() const;
+
+  const openai::generation_plan& plan_;
+  gateway_metrics& metrics_;
+  const time_point arrival_;
+  std::vector<std::unique_ptr<track>> tracks_; // [jobs × n]
+  size_t num_placed_ = 0;
+  std::optional<time_point> first_placed_;
+  size_t num_ended_ = 0;
+  size_t num_ended_jobs_ = 0;
+};
+
+/// Echo without new tokens: the engine computes one, which is dropped.
+inline bool drops_new_tokens(const openai::generation_plan& plan) {
+  return plan.options.max_tokens == 0;
+}
+
+} // namespace troupe::http
