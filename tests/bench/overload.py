@@ -15,7 +15,9 @@ overload is below 90 % of that of the peak, when the 99th percentile of the time
 beyond the objective, when the processes together take --memory more than after the peak, when a refusal is no 429 or 503, or names
 no time to come again, or when 5 s after the overload a request fails or waits as long as twice before and 100 ms more.
 
-The clients run at a lower priority (nice 10), since theirs would be other machines; CPU is printed in seconds of the processes' time.
+The clients run at a lower priority (nice 10), since theirs would be other machines. On one machine they take processors from the cluster all
+the same, the more the more requests they send: the last lines print whose processor time the load was, and how many tokens the cluster made of
+a second of its own, against the peak. What is missing there is what refusals cost.
 """
 import argparse
 import collections
@@ -101,30 +103,58 @@ class Phase:
 
 
 def run(cluster, options, folder, name, seconds, **flags):
-    load = Load(options.build / "bin", cluster.port, folder / f"{name}.json", num_prompts=10_000_000, duration=seconds,
+    load = Load(options.build / "bin", cluster.port, folder / f"{name}.json", num_prompts=300_000, duration=seconds,
                 random_input_len="8:32", random_output_len="32:64", random_vocab_size=256, timeout=120, seed=len(name), **flags)
     os.setpriority(os.PRIO_PROCESS, load.process.pid, 10)
     return load
 
 
+class ProcessorTime:
+    """What the cluster's processes and the clients of one load have computed, in seconds."""
+
+    def __init__(self, cluster):
+        self.cluster, self.begin, self.waited = cluster, cpu_of(cluster.pids()), clients_time()
+        self.of, self.clients = {}, 0.0
+
+    def cluster_is_done(self):
+        self.of = {name: seconds - self.begin.get(name, 0) for name, seconds in cpu_of(self.cluster.pids()).items()}
+
+    def clients_are_done(self):
+        self.clients = clients_time() - self.waited
+
+    def total(self):
+        return sum(self.of.values())
+
+
+def clients_time():
+    """@returns seconds that clients have computed which have ended"""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def measure(options, folder):
-    """@returns {phase: Phase}, requests/s at the peak, memory after it, Watch of the overload, CPU seconds in it"""
+    """@returns {phase: Phase}, requests/s at the peak, memory after it, Watch of the overload, ProcessorTime of peak and overload"""
     flags = ["--expert-workers", "2", "--max-queue-wait", str(options.queue_wait), "--access-log", "off", "--planner", "off"]
     with Cluster(options.build / "bin", "up", options.model, *flags, run_dir=folder / "run", log=folder / "up.log") as cluster:
         limit = 20 * options.seconds + 120
+        cpu = {"peak": ProcessorTime(cluster)}
         peak = run(cluster, options, folder, "peak", options.peak, max_concurrency=SEATS).report(limit)
+        cpu["peak"].cluster_is_done()
+        cpu["peak"].clients_are_done()
         phases = {"peak": Phase(peak, START, options.peak, options.objective)}
         ends = [start + took for start, took, error in zip(peak["start_times"], peak["latencies"], peak["errors"]) if not error]
         rate = sum(START <= end < options.peak for end in ends) / (options.peak - START)
         before = run(cluster, options, folder, "before", options.peak, request_rate=rate / 2).report(limit)
         phases["before"] = Phase(before, START, options.peak, options.objective)
         memory = memory_of(cluster.pids().values())
-        watch, cpu = Watch(cluster), cpu_of(cluster.pids())
+        watch = Watch(cluster)
+        cpu["overload"] = ProcessorTime(cluster)
         overload = run(cluster, options, folder, "overload", options.seconds, request_rate=options.times * rate)
         time.sleep(options.seconds)
-        cpu = {name: seconds - cpu.get(name, 0) for name, seconds in cpu_of(cluster.pids()).items()}
+        cpu["overload"].cluster_is_done()
         after = run(cluster, options, folder, "after", options.peak, request_rate=rate / 2)
         phases["overload"] = Phase(overload.report(limit), START, options.seconds, options.objective)
+        cpu["overload"].clients_are_done()
         watch.stop()
         phases["after"] = Phase(after.report(limit), RECOVERY, options.peak, options.objective)
         return phases, rate, memory, watch, cpu
@@ -151,7 +181,14 @@ def main():
     for name, phase in phases.items():
         median = percentile(phase.first, 50) if phase.first else float("nan")
         print(f"| {name} | {phase.sent} | {phase.served} | {phase.goodput:.0f} | {median:.3f} | {phase.p99():.3f} |")
-    print("\nCPU in the overload, s:", ", ".join(f"{name} {seconds:.1f}" for name, seconds in cpu.items()))
+    print()
+    made = {}
+    for name, seconds in (("peak", options.peak), ("overload", options.seconds)):
+        made[name] = phases[name].goodput * seconds / cpu[name].total()
+        print(f"processor time, {name}, s: " + ", ".join(f"{who} {time:.1f}" for who, time in cpu[name].of.items())
+              + f", clients {cpu[name].clients:.1f}; {made[name]:.0f} tokens of a second of the cluster's")
+    print(f"goodput is {100 * phases['overload'].goodput / phases['peak'].goodput:.0f} % of the peak's; of a second of its own the cluster makes"
+          f" {100 * made['overload'] / made['peak']:.0f} % of the peak's tokens")
     print("errors of the overload:", *(f"\n  {count} times {text}" for text, count in phases["overload"].errors.most_common(5)))
     print("a client beside it was told:", ", ".join(f"{status} (Retry-After {after}): {count}" for (status, after), count in watch.told.items()))
     if options.json:
