@@ -19,7 +19,7 @@ packages_run=(
 )
 packages_test=(
   clang clang-format clang-tidy debootstrap iproute2 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev
-  nginx-light nodejs npm openssl prometheus python3-matplotlib python3-numpy python3-torch python3-yaml
+  nginx-light nodejs npm openssl procps prometheus python3-matplotlib python3-numpy python3-torch python3-yaml
 )
 # OpenBLAS: with Debian's reference BLAS, PyTorch trains some fifty times slower.
 packages_train=(

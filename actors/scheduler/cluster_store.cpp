@@ -54,6 +54,16 @@ class line_reader {
       fail("expected '" + key + "'");
   }
 
+  /// Whether the next line starts with `key`.
+  bool is_next(const std::string& key) {
+    const auto here = lines_.tellg();
+    std::string found;
+    lines_ >> found;
+    lines_.clear();
+    lines_.seekg(here);
+    return found == key;
+  }
+
   uint64_t number() {
     uint64_t value = 0;
     if (!(line_ >> value))
@@ -127,6 +137,8 @@ std::string render(const stored_cluster& cluster) {
       out << '\n';
     }
   }
+  if (cluster.traced_ppm)
+    out << "traced " << *cluster.traced_ppm << '\n';
   return with_checksum(out.str());
 }
 
@@ -167,6 +179,10 @@ stored_cluster parse_stored_cluster(const std::string& text) {
         hosts.push_back({in.number()});
     }
     result.experts.layers.push_back(std::make_shared<const layer_placement>(std::move(layer)));
+  }
+  if (in.is_next("traced")) {
+    in.enter("traced");
+    result.traced_ppm = in.count();
   }
   return result;
 }

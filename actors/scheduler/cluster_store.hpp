@@ -15,6 +15,8 @@ struct stored_cluster {
   model_identity identity;
   placement experts;
   std::vector<worker_address> workers; ///< all but gateways
+  /// Millionths of the requests that an operator wants traced; nothing: none has said so.
+  std::optional<uint32_t> traced_ppm{};
   bool operator==(const stored_cluster&) const = default;
 };
 

@@ -49,6 +49,8 @@ void scheduler_state::start(pointer actor, scheduler_config settings, scheduler_
     return;
   members_.restore(storage.stored->identity);
   adopt_model();
+  if (storage.stored->traced_ppm)
+    told_before_ = trace_command{*storage.stored->traced_ppm};
   expected_ = std::move(storage.stored->workers);
   knows_workers_ = !expected_.empty();
   if (knows_workers_)
@@ -145,6 +147,7 @@ caf::result<worker_welcome> scheduler_state::join(const worker_hello& hello,
   entry = contact{};
   entry.member = caf::actor_cast<member_actor>(sender);
   self_->monitor(entry.member);
+  recall_trace(hello);
   trace_as_told(entry.member);
   adopt_model();
   if (hello.address.role == worker_role::attention) {

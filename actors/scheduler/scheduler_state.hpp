@@ -117,6 +117,9 @@ struct scheduler_state {
 
   /// A member that joins traces as those that are here.
   void trace_as_told(const member_actor& joined);
+  /// What the scheduler before was told holds on as soon as somebody of its cluster is back; a cluster that
+  /// is started anew begins with its flags.
+  void recall_trace(const worker_hello& hello);
 
   /// Gives up whom is still missed when it is time.
   void give_up_missed();
@@ -219,7 +222,9 @@ struct scheduler_state {
   std::set<worker_id> welcomed_;  ///< in this term
   hang_policy hangs_;
   std::optional<trace_command> tracing_; ///< what an operator has said
-  std::set<worker_id> told_hung_;        ///< the operator knows; until they join
+  std::optional<trace_command>
+      told_before_;               ///< likewise, to the scheduler before; until the first publication
+  std::set<worker_id> told_hung_; ///< the operator knows; until they join
 
   std::map<request_id, caf::typed_response_promise<assignment>> waiting_;
   std::map<request_id, ownership> owners_; ///< of requests that wait or have a place

@@ -57,6 +57,7 @@ void scheduler_state::act() {
 void scheduler_state::publish() {
   view_changed_ = false;
   last_publication_ = now();
+  told_before_.reset(); // whoever remembers it would be back
   const auto routing = rollout_.route(term_, ++epoch_);
   const auto ready = rollout_.is_complete() && members_.count(worker_role::attention) > 0;
   if (ready != published_.ready)

@@ -86,6 +86,8 @@ void scheduler_state::save() {
   is_unsaved_ = false;
   saving_since_ = now();
   stored_cluster stored{members_.identity(), published_.experts, {}};
+  if (tracing_)
+    stored.traced_ppm = tracing_->share_ppm;
   for (const auto& worker : published_.workers)
     if (worker.role != worker_role::gateway)
       stored.workers.push_back(worker);

@@ -155,10 +155,12 @@ transport_stats transport::stats() const {
   result.fetched_frames = totals.fetched_frames;
   result.wake_ups = totals.wake_ups;
   result.peers_lost = totals.peers_lost;
-  const auto level = core_->network().level();
-  result.bytes_under_way = level.bytes_under_way;
+  auto level = core_->network().level();
+  for (const auto bytes : level.bytes_under_way)
+    result.bytes_under_way += bytes;
+  result.bulk_bytes_under_way = level.bytes_under_way[static_cast<std::size_t>(wire::lane::bulk)];
   result.peers = level.peers;
-  result.slowest_round_trip = level.slowest_round_trip;
+  result.round_trips_by_role = std::move(level.round_trips_by_role);
   result.messages_withheld = core_->messages_withheld();
   result.messages_unknown = core_->messages_unknown();
   result.requests_pending = core_->requests_pending();

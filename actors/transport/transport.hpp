@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include <caf/timespan.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/transport/fabric/round_trips.hpp"
 #include "actors/transport/fabric/ucx_repairs.hpp"
 #include "actors/transport/wire/message_kind.hpp"
 #include "actors/transport/wire/payload.hpp"
@@ -41,6 +43,8 @@ struct transport_options {
   /// The kinds of messages that this process knows, for peers of other versions; empty: peers are not told,
   /// and every kind is sent to them.
   std::vector<wire::message_kind> kinds;
+  /// What kind of process this is, such as "gateway", for figures of its peers. At most 64 bytes.
+  std::string role;
   /// UCX data ports "LO-HI" (UCX_TCP_PORT_RANGE), empty: ephemeral.
   std::string data_ports;
   /// UCX network devices (UCX_NET_DEVICES), empty: UCX chooses.
@@ -136,12 +140,14 @@ struct transport_stats {
   std::uint64_t messages_unknown = 0;
   /// Gauge: bytes sent that the receiving actors have not handled, over all peers.
   std::uint64_t bytes_under_way = 0;
+  /// Gauge: those of them in the bulk lane.
+  std::uint64_t bulk_bytes_under_way = 0;
   /// Gauge: requests to peers that wait for an answer.
   std::uint64_t requests_pending = 0;
   /// Gauge: processes that this one is connected to.
   std::uint64_t peers = 0;
-  /// Gauge: to the peer that is farthest away, as the kernel measures it.
-  std::chrono::microseconds slowest_round_trip{0};
+  /// Gauge: how far away the peers of each role are, as they call it.
+  std::map<std::string, wire::round_trips> round_trips_by_role;
 };
 
 /// To be called on the configuration before the actor system is made: registers types and errors and gives

@@ -107,8 +107,8 @@ wire::fabric_level simulated_fabric::level() const {
   wire::fabric_level result;
   result.peers = peers_.size();
   for (const auto& peer : peers_)
-    for (const auto& lane : peer->lanes)
-      result.bytes_under_way += lane.window.bytes_under_way();
+    for (size_t i = 0; i < wire::num_lanes; ++i)
+      result.bytes_under_way[i] += peer->lanes[i].window.bytes_under_way();
   return result;
 }
 

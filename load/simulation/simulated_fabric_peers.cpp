@@ -33,7 +33,8 @@ wire::introduction simulated_fabric::introduce(uint64_t token) const {
           {},
           {},
           wire::protocol_versions(),
-          settings_.kinds};
+          settings_.kinds,
+          settings_.role};
 }
 
 simulated_peer_ptr simulated_fabric::make_peer() {

@@ -42,7 +42,7 @@ int run(const std::vector<std::string>& arguments) {
   model_source source = open_model(model);
   log_clamped(model, source, log);
   auto queue = make_compute_queue(model, source.plan, log); // outlives the actors
-  cluster_process process(cluster, source.fingerprint, log);
+  cluster_process process(cluster, "attention", source.fingerprint, log);
   auto families = process.make_families(cluster.metrics_prefix, model.model_name(), source.numerics_class);
   attention_service attention(process.site(worker_role::attention), source, queue, model, options,
                               std::make_shared<metrics::attention_families>(

@@ -60,7 +60,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   auto queue = make_compute_queue(model, source.plan, log); // outlives the actors
   // Without a fingerprint, which goes with any: until the scheduler has told it.
-  cluster_process process(cluster, source.fingerprint, log);
+  cluster_process process(cluster, "expert", source.fingerprint, log);
   auto site = process.site(worker_role::expert);
   if (origin == weight_origin::peers) {
     auto known = ask_cluster_model(site);

@@ -43,7 +43,7 @@ int run(const std::vector<std::string>& arguments) {
   model_source source = open_model(model, plan_use::opens);
   log_ignored(source, log);
   log_clamped(model, source, log);
-  cluster_process process(cluster, source.fingerprint, log);
+  cluster_process process(cluster, "gateway", source.fingerprint, log);
   auto families = process.make_families(options.metrics_prefix, model.model_name(), "");
   gateway_service gateway(process.site(worker_role::gateway), source, model, options, "none",
                           std::move(families), reload);

@@ -17,6 +17,10 @@ family_spec process_figure(const char* name, family_type type, const char* help)
   return result;
 }
 
+std::vector<label_spec> peer_roles() {
+  return {{"peer", {"gateway", "scheduler", "attention", "expert", "other"}}};
+}
+
 } // namespace
 
 std::vector<family_spec> common_entries() {
@@ -83,13 +87,13 @@ std::vector<family_spec> common_entries() {
       {"transport_peers_lost_total", counter, "Connections to peers that have ended", {}, nullptr, of_peers},
       {"transport_unacknowledged_bytes",
        gauge,
-       "Bytes sent that the receiving actors have not handled, over all peers",
-       {},
+       "Bytes sent that the receiving actors have not handled, over all peers, by the lane that they wait in",
+       {{"lane", {"urgent", "bulk"}}},
        nullptr,
        of_peers},
       {"transport_unacknowledged_bytes_limit",
        gauge,
-       "What may be sent to one peer and not be handled, in both lanes together",
+       "What may be sent to one peer, in each lane, and not be handled",
        {},
        nullptr,
        of_peers},
@@ -99,12 +103,12 @@ std::vector<family_spec> common_entries() {
        {},
        nullptr,
        of_peers},
-      {"transport_slowest_round_trip_seconds",
-       gauge,
-       "Round trip to the slowest peer, as the kernel measures it on the connection",
-       {},
-       nullptr,
-       of_peers},
+      {"transport_slowest_round_trip_seconds", gauge,
+       "Round trip to the slowest peer of a role, as the kernel measures it on the connection; 0: there is "
+       "none",
+       peer_roles(), nullptr, of_peers},
+      {"transport_mean_round_trip_seconds", gauge, "Mean of these round trips over the peers of a role",
+       peer_roles(), nullptr, of_peers},
       {"transport_wake_ups_total",
        counter,
        "Times that the thread of the network went to sleep",

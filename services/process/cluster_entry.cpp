@@ -48,8 +48,8 @@ std::string read_secret(const std::string& file) {
   return secret;
 }
 
-transport_options make_transport_options(const cluster_options& options, const std::string& fingerprint,
-                                         const process_log& log) {
+transport_options make_transport_options(const cluster_options& options, const std::string& role,
+                                         const std::string& fingerprint, const process_log& log) {
   host_port listen = parse_host_port(options.listen, "--listen");
   if (!options.advertise.empty()) {
     parse_host_port(options.advertise, "--advertise");
@@ -60,6 +60,7 @@ transport_options make_transport_options(const cluster_options& options, const s
   result.listen = options.listen;
   result.advertise = options.advertise;
   result.secret = read_secret(options.secret_file);
+  result.role = role;
   result.fingerprint = fingerprint;
   result.kinds = message_kinds();
   result.data_ports = options.data_ports;

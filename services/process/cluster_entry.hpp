@@ -12,8 +12,8 @@ namespace troupe {
 
 /// @param fingerprint  of the model; empty for a scheduler
 /// @throws option_error for an unusable flag or secret file
-transport_options make_transport_options(const cluster_options& options, const std::string& fingerprint,
-                                         const process_log& log);
+transport_options make_transport_options(const cluster_options& options, const std::string& role,
+                                         const std::string& fingerprint, const process_log& log);
 
 /// The cluster secret: the file's bytes without trailing white space.
 /// @throws option_error when the file cannot be read, holds fewer than 16 bytes, or is readable by others

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "actors/transport/wire/frame.hpp"
 #include "actors/type_ids.hpp"
 #include "services/metrics/process_figures.hpp"
 #include "services/process/cluster_entry.hpp"
@@ -19,12 +18,12 @@ caf::actor_system_config& cluster_process::configured(caf::actor_system_config& 
   return config;
 }
 
-cluster_process::cluster_process(const cluster_options& cluster, const std::string& fingerprint,
-                                 process_log log)
+cluster_process::cluster_process(const cluster_options& cluster, const std::string& role,
+                                 const std::string& fingerprint, process_log log)
     : cluster_(cluster),
       log_(std::move(log)),
       system_(configured(config_)),
-      peers_(system_, make_transport_options(cluster_, fingerprint, log_)) {}
+      peers_(system_, make_transport_options(cluster_, role, fingerprint, log_)) {}
 
 service_site cluster_process::site(worker_role role) {
   if (cluster_.schedulers.empty()) {
@@ -42,7 +41,7 @@ std::shared_ptr<metrics::registry> cluster_process::make_families(const std::str
                                                                   const std::string& model_name,
                                                                   const std::string& numerics) const {
   auto families = metrics::make_registry(prefix, model_name, numerics);
-  show_transport(*families, peers_, wire::num_lanes * transport_options{}.window_bytes);
+  show_transport(*families, peers_, transport_options{}.window_bytes);
   return families;
 }
 

@@ -20,9 +20,11 @@ namespace troupe {
 /// Starts an actor system and the transport on construction; services on it must be gone before it is.
 class cluster_process {
  public:
+  /// @param role         "gateway", "scheduler", "attention" or "expert", as metrics call it
   /// @param fingerprint  of the model; empty for a scheduler
   /// @throws option_error for an unusable flag or secret file, std::runtime_error when the address is in use
-  cluster_process(const cluster_options& cluster, const std::string& fingerprint, process_log log);
+  cluster_process(const cluster_options& cluster, const std::string& role, const std::string& fingerprint,
+                  process_log log);
   cluster_process(const cluster_process&) = delete;
   cluster_process& operator=(const cluster_process&) = delete;
 

@@ -44,7 +44,7 @@ int run(const std::vector<std::string>& arguments) {
   process_log log(cluster.name);
   const trace_writer tracing(traces, log);
   log_unread_variables(parser, log);
-  cluster_process process(cluster, "", log);
+  cluster_process process(cluster, "scheduler", "", log);
   auto families = process.make_families(cluster.metrics_prefix, cluster.served_model_name, "");
   // A standby is up, and found by nobody: it publishes no scheduler yet.
   auto waits = std::make_shared<std::atomic<bool>>(options.standby);

@@ -86,6 +86,8 @@ class Files(unittest.TestCase):
                                'expert.pools=[{"name": "a", "config": {"kvCacheMemory": "1G"}}]': ("pools", "kvCacheMemory"),
                                'attention.pools=[{"name": "A_b"}]': ("attention", "pools", "name"),
                                "attention.pools=[]": ("attention", "pools"),
+                               "tracing.sample=2": ("tracing", "sample", "1"),
+                               'tracing.otlpEndpoint="collector:4318"': ("tracing", "otlpEndpoint", "http"),
                                'antiAffinity="soft"': ("antiAffinity",)}.items():
             with self.assertRaises(chart.Refused, msg=setting) as refused:
                 render(settings=[setting])
@@ -110,6 +112,7 @@ class CommandLines(unittest.TestCase):
             ' "activationQuant": "int8", "kvCacheDtype": "int8", "weightCoding": "none", "weightsMemory": "copied",'
             ' "maxModelLen": 1000000}', 'model.servedName="m"', 'model.path="a/b"', 'network.netDevices="mlx5_0:1"',
             'weightsCache.type="emptyDir"', 'metrics.prefix="vllm:"',
+            'tracing={"enabled": true, "sample": 0.25, "maxBytes": "1G", "mountPath": "/t", "otlpEndpoint": "http://c:4318"}',
             'gateway.config={"maxConnections": 4096, "templateProcesses": 3, "allowedOrigins": ["a", "b"],'
             ' "trustRequestChatTemplate": true}',
             'scheduler.config={"replicas": 2, "expertWorkers": 3, "maxQueuedBytes": "1G", "maxNumQueuedReqs": 7, "maxQueueWait": 9, "admissionQuantile": 0.7,'
@@ -122,10 +125,11 @@ class CommandLines(unittest.TestCase):
                  "--dtype=bfloat16", "--expert-quant=int4", "--int4-group=64", "--dense-quant=int8",
                  "--activation-quant=int8", "--kv-cache-dtype=int8", "--weight-coding=none", "--max-model-len=1000000"]
         cluster = ["--listen=$(POD_IP):7000", "--name=$(POD_NAME)", "--secret-file=/etc/troupe/cluster/secret",
-                   "--data-ports=7100-7199", "--net-devices=mlx5_0:1", "--metrics-prefix=vllm:"]
+                   "--data-ports=7100-7199", "--net-devices=mlx5_0:1", "--metrics-prefix=vllm:", "--trace=/t",
+                   "--trace-sample=0.25", "--trace-max-bytes=1G"]
         scraped = ["--metrics-host=0.0.0.0", "--metrics-port=7080", "--net-devices=eth0"]
         self.assertEqual(args["gateway"], [
-            *model, "--management-host=0.0.0.0", "--management-port=7080", *cluster, "--host=0.0.0.0", "--port=8000", "--reload-interval=30", "--max-connections=4096", "--template-processes=3",
+            *model, "--management-host=0.0.0.0", "--management-port=7080", *cluster, "--host=0.0.0.0", "--port=8000", "--reload-interval=30", "--max-connections=4096", "--otlp-endpoint=http://c:4318", "--template-processes=3",
             "--allowed-origins=a", "--allowed-origins=b", "--trust-request-chat-template", "--net-devices=eth0"])
         self.assertEqual(args["scheduler"], [
             "--state-dir=/var/lib/troupe", "--replicas=2", "--expert-workers=3", "--max-queued-bytes=1G",
@@ -151,6 +155,22 @@ class CommandLines(unittest.TestCase):
             args = chart.container(workload)["args"]
             self.assertIn("--listen=[$(POD_IP)]:7000", args)
             self.assertIn("--host=::" if role_of(workload) == "gateway" else "--metrics-host=::", args)
+
+    def test_tracing(self):
+        words = [word for workload in chart.workloads(render()) for word in chart.container(workload)["args"]]
+        self.assertEqual([word for word in words if "trace" in word or "otlp" in word], [])
+        for name, volume, mount in (
+                ("public", {"emptyDir": {"sizeLimit": "32Mi"}}, {}),
+                ("oci", {"persistentVolumeClaim": {"claimName": "traces"}}, {"subPath": "november"})):
+            for workload in chart.workloads(render(name)):
+                container, spec = chart.container(workload), workload["spec"]["template"]["spec"]
+                self.assertLessEqual({"--trace=/var/lib/troupe-trace", "--trace-sample=0"}, set(container["args"]))
+                self.assertIn({"name": "trace", **volume}, spec["volumes"])
+                self.assertIn({"name": "trace", "mountPath": "/var/lib/troupe-trace", **mount}, container["volumeMounts"])
+                self.assertEqual("--otlp-endpoint=http://collector.monitoring:4318" in container["args"],
+                                 (name, role_of(workload)) == ("oci", "gateway"))
+        with self.assertRaisesRegex(chart.Refused, "tracing.existingClaim.name: name the claim"):
+            render(settings=["tracing.enabled=true", 'tracing.type="existingClaim"'])
 
     def test_standby(self):
         args = [word for workload in chart.workloads(render()) for word in chart.container(workload)["args"]]

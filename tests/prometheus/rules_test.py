@@ -15,7 +15,11 @@ import unittest
 
 import yaml
 
+import runbook_entries
+import shortened_rules
 from promql import family_of, of_panels, selectors
+from runbook_faults import FAULTS, UNTRIED
+
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "deploy" / "prometheus" / "rules").glob("*.yml"))
@@ -104,9 +108,61 @@ class Rules(unittest.TestCase):
                 if family in known and family != name:
                     self.assertEqual(known[family]["type"], "histogram", f"{where}: {name}")
 
+    def test_every_family_is_shown(self):
+        asked = [rule["expr"] for rule in rules("record")]
+        asked += [one for path in DASHBOARDS for _, one in of_panels(json.loads(path.read_text(encoding="utf-8")))]
+        shown = {name for expression in asked for name, _ in selectors(expression)}
+        shown |= {family_of(name) for name in shown}
+        self.assertEqual(set(catalogue()) - shown, set(), "no panel shows them")
+
     def test_selectors_are_found(self):
         self.assertEqual([s for _, s in selectors('sum by (le, job) (rate(a_bucket{x=~"(b}|c)?", le="2.5"}[5m])) / on (job) c:d{} > bool 1.5e3 or time() - e')],
                          ['a_bucket{x=~"(b}|c)?", le="2.5"}', "c:d{}", "e"])
+
+
+class Runbooks(unittest.TestCase):
+    def setUp(self):
+        self.runbooks = runbook_entries.Runbooks()
+
+    def test_commands_are_shell_and_know_their_variables(self):
+        alert_labels = {"INSTANCE", "ROLE", "JOB"}
+        for preamble in self.runbooks.preambles.values():
+            functions = set(re.findall(r"^(\w+)\(\)", preamble, re.MULTILINE))
+            self.assertLessEqual({"logs", "restart", "replace", "reload", "gone", "ask"}, functions)
+        for entry in self.runbooks.entries:
+            look, do = self.runbooks.commands(entry)
+            self.assertTrue(look and do, f"{entry}: no commands")
+            script = self.runbooks.preamble("troupe up") + "".join(look + do)
+            done = subprocess.run(["bash", "-n", "-c", script], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), entry)
+            commands = "".join(look + do)
+            known = self.runbooks.variables | alert_labels | set(re.findall(r"^(\w+)=", commands, re.MULTILINE))
+            self.assertLessEqual(set(re.findall(r"\$\{?([A-Z_]+)", re.sub(r"'[^']*'", "", commands))), known, entry)
+
+    def test_panels_that_they_name_are_there(self):
+        titles = set()
+        for path in DASHBOARDS:
+            board = json.loads(path.read_text(encoding="utf-8"))
+            titles |= {board["title"].removeprefix("Troupe: "), *(panel["title"] for panel in board["panels"])}
+        titles.add("Sizing")  # a section of operations.md
+        for name in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", re.sub(r"^```\n.*?^```$", "", RUNBOOKS, flags=re.MULTILINE | re.DOTALL)):
+            name = " ".join(name.split())
+            self.assertTrue(any(title == name or title.startswith(f"{name} (") for title in titles), name)
+
+    def test_each_alert_is_tried_or_said_not_to_be(self):
+        tried = set(FAULTS) | {other for _, also, _ in FAULTS.values() for other in also} | set(UNTRIED)
+        self.assertEqual(tried, {rule["alert"] for rule in rules("alert")})
+
+    def test_rules_with_short_times_are_rules(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shortened = [pathlib.Path(folder) / path.name for path in RULES]
+            for path, short in zip(RULES, shortened):
+                short.write_text(shortened_rules.shorten(path.read_text(encoding="utf-8")), encoding="utf-8")
+            status, said = promtool("check", "rules", *shortened)
+            self.assertEqual(status, 0, said)
+        self.assertEqual(shortened_rules.shorten_expression("rate(a[5m]) > b[3d]"), "rate(a[5s]) > b[20s]")
+        with self.assertRaises(KeyError):
+            shortened_rules.shorten_expression("rate(a[7m])")
 
 
 class Dashboards(unittest.TestCase):

@@ -7,7 +7,6 @@ The same for the expressions that vLLM's dashboards use, of a cluster with `--me
 usage: prometheus_test.py BINARIES MODEL_DIR WORK_DIR
 Skipped (77) where there is no prometheus. It runs as a child with a folder of its own, not as a service.
 """
-import contextlib
 import http.client
 import json
 import pathlib
@@ -15,12 +14,11 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-import urllib.parse
 
 import yaml
 
-from cluster import Cluster, free_port, run_all, wait_for
+from cluster import Cluster, run_all, wait_for
+from prometheus_server import PATIENCE, Prometheus
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "prometheus"))
 from promql import of_panels, selectors  # noqa: E402  (beside the tests of the rules)
@@ -29,74 +27,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "deploy" / "prometheus" / "rules").glob("*.yml"))
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 VLLM = ROOT / "tests" / "prometheus" / "vllm_expressions.txt"
-MISSING = {"troupe_tls_certificate_not_after_seconds": "this cluster has no certificates"}
+MISSING = {"troupe_tls_certificate_not_after_seconds": "this cluster has no certificates",
+           "troupe_tls_handshake_failures_total": "nor handshakes"}
 KEYS = "alice key-of-alice-0123456789\nbob key-of-bob-0123456789\n"
 LIMITS = {"keys": {"bob": {"requests_per_minute": 1}}}
-PATIENCE = 120  # seconds until Prometheus must have an answer: some scrapes, and the rules after them
-
-
-class Prometheus:
-    """A child that scrapes the processes of a run directory every half second."""
-
-    def __init__(self, run_dir, work):
-        self.port = free_port()
-        shutil.copytree(ROOT / "deploy" / "prometheus" / "rules", work / "rules")
-        (work / "prometheus.yml").write_text(json.dumps({
-            "global": {"scrape_interval": "500ms", "evaluation_interval": "1s"}, "rule_files": [str(work / "rules" / "*.yml")],
-            "scrape_configs": [{"job_name": "troupe", "file_sd_configs": [{"files": [str(run_dir / "prometheus-targets.json")]}]}]}))
-        self.log = open(work / "prometheus.log", "w", encoding="utf-8")
-        self.process = subprocess.Popen(
-            ["prometheus", f"--config.file={work / 'prometheus.yml'}", f"--storage.tsdb.path={work / 'data'}",
-             f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=warn"],
-            stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
-
-    def __enter__(self):
-        wait_for("Prometheus is ready", self.is_ready, PATIENCE)
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(60)
-        self.log.close()
-
-    def is_ready(self):
-        assert self.process.poll() is None, "prometheus has ended: see prometheus.log"
-        with contextlib.suppress(OSError):
-            return self.get("/-/ready")[0] == 200
-        return False
-
-    def get(self, path):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
-
-    def query(self, expression):
-        """@returns the samples [{"metric", "value"}] now"""
-        status, body = self.get("/api/v1/query?" + urllib.parse.urlencode({"query": expression}))
-        answer = json.loads(body)
-        assert status == 200 and answer["status"] == "success", f"{expression}: {answer}"
-        return answer["data"]["result"]
-
-    def value(self, expression):
-        """The one sample of an expression, 0 where there is none."""
-        samples = self.query(expression)
-        return float(samples[0]["value"][1]) if samples else 0.0
-
-    def wait_for_all(self, expressions):
-        """Asks until each of [(where, expression)] has a sample."""
-        left = list(dict.fromkeys(expressions))
-        end = time.monotonic() + PATIENCE
-        while left := [(where, one) for where, one in left if not self.query(one)]:
-            assert time.monotonic() < end, "no sample of\n" + "\n".join(f"{where}: {one}" for where, one in left)
-            time.sleep(0.5)  # until the next scrape
-
-    def rule_health(self):
-        groups = json.loads(self.get("/api/v1/rules")[1])["data"]["groups"]
-        return {rule["name"]: (rule["health"], rule.get("lastError", "")) for group in groups for rule in group["rules"]}
 
 
 def targets_of(run_dir):
@@ -207,7 +141,7 @@ def ours(binaries, model, work):
     with Cluster(binaries, "up", model, "--served-model-name", "m", "--expert-workers", "2", "--replicas", "2",
                  "--api-key-file", str(keys), "--key-limits", str(limits), "--expert-memory", "256M",
                  "--max-num-queued-reqs", "100", run_dir=work / "run", log=work / "up.log") as cluster, \
-            Prometheus(work / "run", work) as prometheus:
+            Prometheus(work / "run", work, RULES) as prometheus:
         assert {role for role, _, _ in targets_of(work / "run")} == {"gateway", "scheduler", "attention", "expert"}
         assert cluster.said(r"ready: expert-0 \S+, metrics at http://127\.0\.0\.1:\d+/metrics")
         prometheus.wait_for_all([("all processes", 'count(up == 1) == 5')])
@@ -239,7 +173,9 @@ def ours(binaries, model, work):
             ('troupe_cluster_workers{member="expert"}', "== 2"),
             ("troupe_expert_copies / troupe_experts_placed", "== 2"),
             ("min(troupe_transport_peers)", ">= 1"),
-            ("min(troupe_transport_slowest_round_trip_seconds)", "> 0"),
+            ('troupe_transport_slowest_round_trip_seconds{role="attention",peer="expert"}', "> 0"),
+            ('troupe_transport_mean_round_trip_seconds{role="expert",peer="scheduler"}', "> 0"),
+            ('count(troupe_transport_slowest_round_trip_seconds{peer="other"} > 0) or vector(0)', "== 0"),
             ("troupe_kv_cache_capacity_tokens / troupe_kv_cache_blocks", ">= 1"),
             ("troupe_num_requests_waiting_limit", "== 100"),
             ("max(troupe_expert_memory_limit_bytes)", f"== {256 << 20}"))])
@@ -250,7 +186,7 @@ def ours(binaries, model, work):
 def vllms(binaries, model, work):
     expressions = [line for line in VLLM.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     with Cluster(binaries, "up", model, "--served-model-name", "m", "--expert-workers", "1", "--metrics-prefix", "vllm:",
-                 run_dir=work / "run", log=work / "up.log") as cluster, Prometheus(work / "run", work) as prometheus:
+                 run_dir=work / "run", log=work / "up.log") as cluster, Prometheus(work / "run", work, RULES) as prometheus:
         load(cluster, 8)
         prometheus.wait_for_all([("vLLM", expression) for expression in expressions])
     print(f"{len(expressions)} expressions of vLLM's dashboards have samples")

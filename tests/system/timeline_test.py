@@ -166,6 +166,11 @@ def check_started_by_hand(binaries, model, work):
         assert status == 0 and {line.split(":")[0] for line in out.splitlines()} == \
             {"scheduler", "gateway-0", "attention-0", "expert-0", "expert-1"}, (out, errors)
         stream(cluster, 2, {"X-Request-Id": "meanwhile"})
+        cluster.kill("scheduler-0")
+        wait_for("the next scheduler traces as the one before was told",
+                 lambda: cluster.said("tracing: traces 1000000 of a million requests, as the scheduler before was told"))
+        wait_for("the next scheduler serves", lambda: cluster.request("GET", "/ready")[0] == 200)
+        stream(cluster, 4, {"X-Request-Id": "with-the-next-scheduler"})
         status, out, errors = troupe(binaries, "trace", "stop", "--url", url)
         assert status == 0, (out, errors)
         stream(cluster, 3, {"X-Request-Id": "behind"})
@@ -173,7 +178,10 @@ def check_started_by_hand(binaries, model, work):
         assert status == 400 and "'action' must be 'start' or 'stop'" in raw.decode(), raw
     trace = merged(binaries, work / "run2" / "trace")
     ids = {event["args"]["request_id"] for event in trace["traceEvents"] if event["name"] == "request" and event["ph"] == "b"}
-    assert ids == {"meanwhile"}, ids
+    assert ids == {"meanwhile", "with-the-next-scheduler"}, ids
+    trace_ids = {event["args"]["trace_id"] for event in trace["traceEvents"]
+                 if event["name"] == "request" and event["ph"] == "b" and event["args"]["request_id"] == "with-the-next-scheduler"}
+    assert {"admit", "queue"} <= events_of(trace, *trace_ids)["scheduler-0"], trace_ids
 
 
 def check_without_folder(binaries, model, work):

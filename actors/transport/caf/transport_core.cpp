@@ -71,6 +71,7 @@ wire::fabric_settings fabric_settings_for(caf::actor_system& sys, const transpor
   result.secret = options.secret;
   result.fingerprint = options.fingerprint;
   result.kinds = options.kinds;
+  result.role = options.role;
   result.node = node_bytes(sys);
   result.window = {options.window_bytes, options.window_messages};
   result.max_frame_bytes = options.max_message_bytes;

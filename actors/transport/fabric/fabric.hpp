@@ -2,10 +2,12 @@
 // UCX (ucx_fabric.hpp); a simulation puts links of its own below the same CAF half.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,6 +16,7 @@
 #include "actors/transport/fabric/clock.hpp"
 #include "actors/transport/fabric/faults.hpp"
 #include "actors/transport/fabric/peer_connection.hpp"
+#include "actors/transport/fabric/round_trips.hpp"
 #include "actors/transport/wire/frame.hpp"
 #include "actors/transport/wire/payload.hpp"
 #include "actors/transport/wire/window.hpp"
@@ -48,6 +51,8 @@ struct fabric_settings {
   std::string fingerprint;
   /// The kinds of messages that peers are told of.
   std::vector<message_kind> kinds;
+  /// Likewise: what kind of process this is.
+  std::string role;
   /// Names this incarnation; never two at once.
   std::string node;
   send_window::limits window;
@@ -76,8 +81,8 @@ struct fabric_counters {
 /// What there is now.
 struct fabric_level {
   std::size_t peers = 0;
-  std::uint64_t bytes_under_way = 0; ///< sent and not handled, over all peers
-  std::chrono::microseconds slowest_round_trip{0};
+  std::array<std::uint64_t, num_lanes> bytes_under_way{}; ///< sent and not handled, over all peers, by lane
+  std::map<std::string, round_trips> round_trips_by_role; ///< of the peers, as they call themselves
 };
 
 /// One process's connections to its peers. Frames to one peer arrive once and, within a lane, in the order

@@ -264,9 +264,10 @@ fabric_level ucx_fabric::level() const {
   fabric_level result;
   result.peers = peers_.size();
   for (const auto& peer : peers_) {
-    for (const auto& lane : peer->lanes)
-      result.bytes_under_way += lane.window.bytes_under_way();
-    result.slowest_round_trip = std::max(result.slowest_round_trip, round_trip_of(peer->socket));
+    for (std::size_t i = 0; i < num_lanes; ++i)
+      result.bytes_under_way[i] += peer->lanes[i].window.bytes_under_way();
+    const auto round_trip = round_trip_of(peer->socket);
+    result.round_trips_by_role[peer->peer.role].add({1, round_trip, round_trip});
   }
   return result;
 }

@@ -50,7 +50,7 @@ introduction ucx_fabric::introduce() {
   by_token_.emplace(token, std::move(peer));
   return {settings_.node,         settings_.fingerprint,   endpoint_,          token,
           settings_.window.bytes, settings_.window.frames, worker_->address(), std::move(local_address),
-          protocol_versions(),    settings_.kinds};
+          protocol_versions(),    settings_.kinds,         settings_.role};
 }
 
 void ucx_fabric::forget_token(std::uint64_t token) {

@@ -16,6 +16,7 @@ constexpr std::size_t max_worker_address = 32768;
 constexpr std::size_t max_refusal_text = 4096;
 constexpr std::size_t max_kinds = 512;
 constexpr std::size_t max_kind_name = 64;
+constexpr std::size_t max_role = 64;
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span{text});
@@ -39,6 +40,7 @@ byte_writer encode_introduction(const introduction& x) {
     out.put16(kind.versions.oldest);
     out.put16(kind.versions.newest);
   }
+  out.put_string(x.role);
   return out;
 }
 
@@ -69,6 +71,8 @@ bool parse_introduction(std::span<const std::byte> bytes, introduction& x) {
   x.versions.oldest = in.take16();
   x.versions.newest = in.take16();
   x.kinds = take_kinds(in);
+  if (!in.rest().empty()) // the first builds of this version end here
+    x.role = in.take_string(max_role);
   // What follows is of a later version.
   return !in.failed() && !x.node.empty() && !x.worker_address.empty();
 }
@@ -110,6 +114,7 @@ handshake::handshake(role who, std::string secret, introduction self)
   if (self_.fingerprint.size() > max_fingerprint || self_.endpoint.size() > max_endpoint
       || self_.node.size() > max_node || self_.worker_address.size() > max_worker_address
       || self_.shared_memory_address.size() > max_worker_address || self_.kinds.size() > max_kinds
+      || self_.role.size() > max_role
       || std::any_of(self_.kinds.begin(), self_.kinds.end(),
                      [](const auto& kind) { return kind.name.size() > max_kind_name; }))
     throw std::runtime_error("transport: a field of the introduction is too long");

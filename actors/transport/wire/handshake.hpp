@@ -52,6 +52,8 @@ struct introduction {
   version_range versions = protocol_versions();
   /// The kinds of messages that it knows; empty: it does not say.
   std::vector<message_kind> kinds{};
+  /// What kind of process it is, such as "gateway"; empty: it does not say.
+  std::string role{};
 
   friend bool operator==(const introduction&, const introduction&) = default;
 };

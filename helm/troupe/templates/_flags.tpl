@@ -46,6 +46,15 @@
 {{- include "troupe.flag" (list "--metrics-port" .Values.metrics.port) -}}
 {{- end }}
 
+{{- define "troupe.traceFlags" -}}
+{{- $tracing := .Values.tracing -}}
+{{- if $tracing.enabled -}}
+{{- include "troupe.flag" (list "--trace" $tracing.mountPath) -}}
+{{- include "troupe.flag" (list "--trace-sample" $tracing.sample) -}}
+{{- include "troupe.flag" (list "--trace-max-bytes" $tracing.maxBytes) -}}
+{{- end -}}
+{{- end }}
+
 {{/* What the model is, the same for all who read it. */}}
 {{- define "troupe.modelFlags" -}}
 {{- $config := .Values.model.config -}}
@@ -82,6 +91,7 @@
 {{- include "troupe.flag" (list "--management-host" (include "troupe.anyAddress" .root)) -}}
 {{- include "troupe.flag" (list "--management-port" .root.Values.metrics.port) -}}
 {{- include "troupe.clusterFlags" .root -}}
+{{- include "troupe.traceFlags" .root -}}
 {{- include "troupe.flag" (list "--host" (include "troupe.anyAddress" .root)) -}}
 {{- include "troupe.flag" (list "--port" .spec.port) -}}
 {{- if include "troupe.apiKeysName" .root -}}
@@ -96,6 +106,7 @@
 {{- include "troupe.flag" (list "--chat-template" "/etc/troupe/chat-template/chat_template.jinja") -}}
 {{- end -}}
 {{- include "troupe.flag" (list "--max-connections" $config.maxConnections) -}}
+{{- include "troupe.flag" (list "--otlp-endpoint" .root.Values.tracing.otlpEndpoint) -}}
 {{- include "troupe.flag" (list "--template-processes" $config.templateProcesses) -}}
 {{- range $config.allowedOrigins -}}
 {{- include "troupe.flag" (list "--allowed-origins" .) -}}
@@ -117,6 +128,7 @@
 {{- include "troupe.flag" (list "--history" $config.history) -}}
 {{- include "troupe.flag" (list "--served-model-name" (.root.Values.model.servedName | default (base (include "troupe.modelDir" .root)))) -}}
 {{- include "troupe.clusterFlags" .root -}}
+{{- include "troupe.traceFlags" .root -}}
 {{- include "troupe.metricsFlags" .root -}}
 {{- include "troupe.switch" (list "--standby" .spec.standby.enabled) -}}
 {{- end }}
@@ -131,6 +143,7 @@
 {{- include "troupe.flag" (list "--micro-batches" $config.microBatches) -}}
 {{- include "troupe.flag" (list "--kv-cache-memory" $config.kvCacheMemory) -}}
 {{- include "troupe.clusterFlags" .root -}}
+{{- include "troupe.traceFlags" .root -}}
 {{- include "troupe.metricsFlags" .root -}}
 {{- end }}
 
@@ -142,6 +155,7 @@
 {{- include "troupe.flag" (list "--expert-memory" $config.expertMemory) -}}
 {{- include "troupe.flag" (list "--expert-linger-us" $config.expertLingerUs) -}}
 {{- include "troupe.clusterFlags" .root -}}
+{{- include "troupe.traceFlags" .root -}}
 {{- include "troupe.metricsFlags" .root -}}
 {{- end }}
 

@@ -174,6 +174,15 @@ spec:
 {{- if include "troupe.cachesWeights" . }}
 - {name: weights-cache, mountPath: {{ $values.weightsCache.mountPath }}}
 {{- end }}
+{{- if $values.tracing.enabled }}
+- name: trace
+  mountPath: {{ $values.tracing.mountPath }}
+  {{- if eq $values.tracing.type "existingClaim" }}
+  {{- with $values.tracing.existingClaim.subPath }}
+  subPath: {{ . | quote }}
+  {{- end }}
+  {{- end }}
+{{- end }}
 {{- if eq .role "gateway" }}
 {{- if include "troupe.apiKeysName" .root }}
 - {name: api-keys, mountPath: /etc/troupe/api-keys, readOnly: true}
@@ -205,6 +214,15 @@ spec:
   persistentVolumeClaim: {claimName: {{ include "troupe.stateClaimName" .root }}}
   {{- else }}
   emptyDir: {}
+  {{- end }}
+{{- end }}
+{{- if $values.tracing.enabled }}
+- name: trace
+  {{- if eq $values.tracing.type "emptyDir" }}
+  emptyDir: { {{- with $values.tracing.emptyDir.sizeLimit }}sizeLimit: {{ . }}{{ end -}} }
+  {{- else }}
+  persistentVolumeClaim:
+    claimName: {{ required "tracing.existingClaim.name: name the claim" $values.tracing.existingClaim.name }}
   {{- end }}
 {{- end }}
 {{- if include "troupe.readsModel" . }}

@@ -20,7 +20,8 @@ stored_cluster sample_cluster() {
   return {.identity = {"model \"a\"", "cpu/float32", "cuda/float32", {2, 0}},
           .experts = {3, 4, {shared_layer({(3ULL << 32U) + 4, {{{{11}, {12}}}, {}}}), shared_layer({1, {}})}},
           .workers = {{{11}, worker_role::expert, "expert-0", "10.0.0.1:7000"},
-                      {{1}, worker_role::attention, "attention-0", ""}}};
+                      {{1}, worker_role::attention, "attention-0", ""}},
+          .traced_ppm = 10'000};
 }
 
 std::string read(const std::string& path) {

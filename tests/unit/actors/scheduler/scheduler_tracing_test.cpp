@@ -1,5 +1,9 @@
-// An operator's word on tracing reaches all members, also those that join later.
+// An operator's word on tracing reaches all members, also those that join later, and holds for the next
+// scheduler.
+#include <filesystem>
+
 #include "actors/cluster/trace_control.hpp"
+#include "actors/scheduler/cluster_store.hpp"
 #include "tests/unit/actors/scheduler/scheduler_fixture.hpp"
 
 namespace troupe {
@@ -33,6 +37,65 @@ TEST_F(scheduler_tracing_test, tells_those_that_join_later) {
   EXPECT_EQ(join(expert_hello(19)).log->traced, std::vector<trace_command>{{10'000}});
   ASSERT_TRUE(tell(0));
   EXPECT_EQ(join(expert_hello(20)).log->traced, std::vector<trace_command>{{0}});
+}
+
+/// What the next scheduler finds on the disk.
+class tracing_kept_test : public scheduler_tracing_test {
+ protected:
+  void SetUp() override {
+    scheduler_tracing_test::SetUp();
+    directory = ::testing::TempDir() + "troupe-tracing-"
+                + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(directory);
+    start_ready(2, {.state_dir = directory});
+    EXPECT_TRUE(tell(10'000));
+    settle();
+  }
+
+  void TearDown() override {
+    scheduler_tracing_test::TearDown();
+    std::filesystem::remove_all(directory);
+  }
+
+  void restart() {
+    kill(scheduler);
+    start({.state_dir = directory});
+    for (auto& one : peers)
+      one.log->traced.clear();
+  }
+
+  std::string directory;
+};
+
+TEST_F(tracing_kept_test, holds_for_the_next_scheduler_once_somebody_is_back) {
+  restart();
+  EXPECT_TRUE(join(expert_hello(18)).log->traced.empty()) << "nobody says yet that this is the same cluster";
+  join_again(peers[0]);
+  EXPECT_EQ(metrics->count("tracing"), 1U);
+  join_again(peers[1]);
+  for (const auto* one : {&peers[0], &peers[1], &peers[3]})
+    EXPECT_EQ(one->log->traced, std::vector<trace_command>{{10'000}});
+}
+
+TEST_F(tracing_kept_test, a_stop_holds_as_well) {
+  EXPECT_TRUE(tell(0));
+  settle();
+  restart();
+  join_again(peers[0]);
+  EXPECT_EQ(peers[0].log->traced, std::vector<trace_command>{{0}});
+}
+
+TEST_F(tracing_kept_test, ends_with_its_cluster) {
+  restart();
+  peers.clear();
+  join(attention_hello(2));
+  join(expert_hello(18));
+  pass(defaults::recovery_limit);
+  EXPECT_TRUE(peers[0].log->is_ready());
+  auto late = expert_hello(19);
+  late.term = 1; // as one of the cluster before
+  EXPECT_TRUE(join(std::move(late)).log->traced.empty());
+  EXPECT_FALSE(cluster_store{directory}.load().cluster->traced_ppm);
 }
 
 } // namespace

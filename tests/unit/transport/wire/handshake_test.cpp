@@ -138,6 +138,7 @@ TEST(handshake_test, neighbouring_versions_go_together_and_know_of_each_other) {
   auto newer = someone("berta");
   newer.versions = {own, static_cast<std::uint16_t>(own + 1)};
   newer.kinds = {{"first", {1, 2}}, {"second", {3, 3}}};
+  newer.role = "expert";
   handshake client{role::client, "secret", older};
   handshake server{role::server, "secret", newer};
   converse(client, server);
@@ -168,7 +169,9 @@ TEST(handshake_test, versions_without_one_in_common_are_named_on_both_sides) {
   EXPECT_EQ(other_server.feed(other_client.take_output()), state::refused);
 }
 
-TEST(handshake_test, what_a_later_version_says_behind_our_fields_is_skipped) {
+/// What a server makes of a client whose introduction, as this version writes it, is longer or shorter by so
+/// many bytes.
+handshake met_with(std::ptrdiff_t more_bytes) {
   const nonce theirs{};
   handshake server{role::server, "secret", someone("berta")};
   std::vector<std::byte> hello(theirs.begin(), theirs.end());
@@ -177,18 +180,39 @@ TEST(handshake_test, what_a_later_version_says_behind_our_fields_is_skipped) {
   const auto challenge = server.take_output();
   const auto own = std::span{challenge}.subspan(record_head_bytes);
   handshake client{role::client, "secret", someone("anna")};
-  // An introduction as this version writes it, with bytes behind it.
   client.take_output();
   client.feed(challenge);
   const auto proof = client.take_output();
   std::vector<std::byte> claim(proof.begin() + record_head_bytes + sizeof(digest), proof.end());
-  claim.resize(claim.size() + 7, std::byte{42});
+  claim.resize(static_cast<size_t>(std::ssize(claim) + more_bytes), std::byte{42});
   const std::string label = "client";
   const auto mac = hmac_sha256("secret", {std::as_bytes(std::span{label}), theirs, own, claim});
   std::vector<std::byte> body(mac.begin(), mac.end());
   body.insert(body.end(), claim.begin(), claim.end());
-  ASSERT_EQ(server.feed(encode_record(record_type::proof, body)), state::deciding) << server.error();
+  server.feed(encode_record(record_type::proof, body));
+  return server;
+}
+
+TEST(handshake_test, what_a_later_version_says_behind_our_fields_is_skipped) {
+  const auto server = met_with(7);
+  ASSERT_EQ(server.current(), state::deciding) << server.error();
   EXPECT_EQ(server.peer(), someone("anna"));
+}
+
+TEST(handshake_test, a_peer_need_not_say_its_role) {
+  const auto server = met_with(-2); // the length of an empty one
+  ASSERT_EQ(server.current(), state::deciding) << server.error();
+  EXPECT_EQ(server.peer(), someone("anna"));
+}
+
+TEST(handshake_test, a_role_that_is_cut_off_is_malformed) {
+  EXPECT_EQ(met_with(-1).current(), state::failed);
+}
+
+TEST(handshake_test, a_role_has_a_bound) {
+  auto self = someone("anna");
+  self.role = std::string(65, 'r');
+  EXPECT_THROW((handshake{role::client, "secret", self}), std::runtime_error);
 }
 
 TEST(handshake_test, a_list_of_kinds_has_a_bound) {
