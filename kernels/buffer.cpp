@@ -29,8 +29,9 @@ constexpr std::size_t least_in_huge_pages = std::size_t{64} << 10;
 
 enum class place { lines, shared_pages, own_pages };
 
-// Whole pages of its own would cost a matrix of 2 MiB and its scales twice its size. What they would waste
-// more than a thirty-second of shares pages with others, unless it is larger than what these lie in.
+// A buffer that would waste more than a thirty-second of its huge pages shares pages with others, unless it
+// is larger than the regions of shared pages: a matrix of 2 MiB and its scales would take twice its size
+// alone.
 place place_of(std::size_t num_bytes) {
   const std::size_t wasted = round_up(num_bytes, huge_page) - num_bytes;
   const bool fills_pages = num_bytes >= huge_page && wasted <= num_bytes / 32;

@@ -94,29 +94,19 @@ bool covers(std::size_t rows, const bucket& b) {
   return rows >= b.most || (b.most == any_number && rows == any_number);
 }
 
+/// Two kernels that are the same code, perhaps of two sets, have the same.
+std::pair<const void*, product_kernel> identity_of(const product_regime& regime, product_kind kind) {
+  return {code_of(table_of(regime.set), regime.kernel, kind), regime.kernel};
+}
+
 /// What could run for a number of rows: of each set each kernel, the default's first.
 std::vector<product_regime> choices(const kernel_plan& standard, product_kind kind, const bucket& b,
                                     std::span<const isa> sets) {
   std::vector<product_regime> found{standard.regime(kind, b.measured, 1024)};
-  std::vector<std::pair<const void*, product_kernel>> seen{
-      {code_of(table_of(found[0].set), found[0].kernel, kind), found[0].kernel}};
-  for (const isa set : sets) {
-    if (set == isa::portable && sets.size() > 1)
-      continue; // a reference, not a choice
-    const kernel_table& table = table_of(set);
-    for (std::size_t i = 0; i < num_product_kernels; ++i) {
-      const auto kernel = static_cast<product_kernel>(i);
-      if (!covers(most_rows_of(table, kernel, kind), b) || b.measured < least_rows_of(kernel))
-        continue;
-      if (kernel == product_kernel::integers && table.quant.integer_streams != nullptr)
-        continue; // what processors without dot products of bytes have
-      const std::pair id{code_of(table, kernel, kind), kernel};
-      if (std::find(seen.begin(), seen.end(), id) != seen.end())
-        continue;
-      seen.push_back(id);
-      found.push_back(default_regime(table, kernel, kind, b.most));
-    }
-  }
+  for (const product_regime& other : kernels_for(kind, sets))
+    if (covers(other.most_rows, b) && b.measured >= least_rows_of(other.kernel)
+        && identity_of(other, kind) != identity_of(found.front(), kind))
+      found.push_back(default_regime(table_of(other.set), other.kernel, kind, b.most));
   return found;
 }
 
@@ -366,6 +356,30 @@ class calibration {
 };
 
 } // namespace
+
+std::vector<product_regime> kernels_for(product_kind kind, std::span<const isa> sets) {
+  std::vector<product_regime> found;
+  for (const isa set : sets) {
+    if (set == isa::portable && sets.size() > 1)
+      continue; // a reference, not a choice
+    const kernel_table& table = table_of(set);
+    for (std::size_t i = 0; i < num_product_kernels; ++i) {
+      const auto kernel = static_cast<product_kernel>(i);
+      const std::size_t most = most_rows_of(table, kernel, kind);
+      if (most == 0)
+        continue;
+      if (kernel == product_kernel::integers && table.quant.integer_streams != nullptr)
+        continue; // what processors without dot products of bytes have
+      const product_regime regime = default_regime(table, kernel, kind, most);
+      const bool is_known = std::any_of(found.begin(), found.end(), [&](const product_regime& other) {
+        return identity_of(other, kind) == identity_of(regime, kind);
+      });
+      if (!is_known)
+        found.push_back(regime);
+    }
+  }
+  return found;
+}
 
 calibration_result calibrate(thread_pool& pool, std::span<const calibration_weights> weights,
                              const calibration_options& options) {

@@ -75,6 +75,11 @@ struct calibration_result {
   bool is_incomplete = false;
 };
 
+/// Each kernel that a plan may name for such weights, for as many rows as it takes; once where sets share its
+/// code.
+/// @param sets  supported ones, worst first
+std::vector<product_regime> kernels_for(product_kind kind, std::span<const isa> sets);
+
 /// Runs products of the model's shapes with every kernel that could, in turn, and takes for each number of
 /// rows what is faster than the default by more than chance.
 /// @threads the pool's, and the caller; nothing else should compute meanwhile

@@ -5,12 +5,13 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/packed_matrix.hpp"
+
 namespace troupe::kernels {
 
 namespace {
 
 constexpr std::size_t columns = 16;
-constexpr std::size_t block_k = 32;
 constexpr std::size_t group_k = 8;
 constexpr std::size_t line_bytes = 64;
 constexpr std::uint32_t num_codes = 16;

@@ -28,7 +28,7 @@ inline constexpr std::size_t coded_block_bytes = 768;
 inline constexpr std::size_t coded_group_bytes = 192; // of 8 k
 inline constexpr std::size_t exponent_table_bytes = 64;
 
-/// Behind the last exception. Its position lies behind every panel.
+/// Behind the last exception. As a position it is beyond the end of every panel.
 inline constexpr std::uint32_t no_exception = 0xffffffff;
 
 /// Bytes for a panel's exceptions.

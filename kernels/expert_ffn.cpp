@@ -141,8 +141,8 @@ void activate_part(context& ctx, const pass_memory& memory, const tile& t, const
                          .rows = rows,
                          .column = column,
                          .columns = columns};
-  // Whoever has the last columns fills the last block of 32 with zeros: it is K of the next product, and
-  // scratch holds anything. Zero weights alone do not help against NaN.
+  // Columns are K of the next product. The tile with the last ones pads K to blocks of 32 with zeros: scratch
+  // may hold NaN there, and NaN times a weight of zero is NaN.
   block.end = column + columns == weights.ffn() ? (weights.ffn() + 31) / 32 * 32 : column + columns;
   if (waits_for_scale(map)) {
     block.row_stride = staged_stride(weights.down);

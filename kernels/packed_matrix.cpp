@@ -13,7 +13,6 @@ namespace troupe::kernels {
 
 namespace {
 
-constexpr std::size_t block_k = 32;
 constexpr std::size_t quantized_block_k = 64; // an int8 tile of AMX
 
 // A row of weights as FP32, which holds every type exactly.

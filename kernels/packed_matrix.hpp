@@ -18,6 +18,11 @@ namespace troupe::kernels {
 /// Columns of a panel.
 inline constexpr std::size_t panel_columns = 16;
 
+/// Inputs (K) of a block: what the order of a BF16 product is defined for (gemm.hpp), and 1 KiB of a panel in
+/// BF16.
+inline constexpr std::size_t block_k = 32;
+inline constexpr std::size_t pair_block_bytes = block_k * panel_columns * 2;
+
 /// How the panels of a packed matrix are laid out. Values go into files: never renumber.
 ///
 /// A panel holds 16 output columns over all of K; panels follow one another, each 64-byte aligned. Missing

@@ -91,7 +91,7 @@ part_asan_system() {
 part_tsan() { build tsan --preset tsan --target tsan_tests -- -k 0 && UCX_MEM_MMAP_HOOK_MODE=none run_ctest --test-dir build/tsan -j "$jobs" --output-on-failure -L tsan --no-tests=error; }
 
 # All of it with clang++, warnings as errors. Part 'asan' is the same with sanitizers.
-part_clang() { build clang --preset clang -- -k 0; }
+part_clang() { build clang --preset clang -- -k 0 && run_ctest --test-dir build/clang --output-on-failure -R instruction_sets_share_no_code --no-tests=error; }
 
 # One fuzzer for $fuzz_seconds, from its seeds and whatever earlier runs here have found. Prints one line, or the
 # failure, whose input stays in build/clang.

@@ -132,7 +132,7 @@ class run_order {
   __attribute__((always_inline)) run_order(const tile_product& p, std::size_t blocks)
       : p_(p), blocks_(blocks), header_(coded_header_bytes(p.blocks)), panel_(p.panel), left_(p.panels) {}
 
-  /// The run whose turn it is; of none, one of no blocks that can be fetched.
+  /// The current run; at the end one without blocks, at an address that may still be fetched from.
   inline __attribute__((always_inline)) coded_run run() const {
     return {panel_, panel_ + header_ + first_ * coded_block_bytes, first_,
             left_ == 0 ? 0 : smaller(blocks_, p_.blocks - first_)};

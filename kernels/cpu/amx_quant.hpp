@@ -22,30 +22,11 @@ TROUPE_INLINE void unpack_int4_tile(const quant_panel& panel, std::size_t k, std
       far += 64;
     }
   };
-  const std::byte* from = panel.int4_block(k / block_k);
-  for (std::size_t b = k / block_k; b < (k + step_k) / block_k; ++b) {
-    if (!panel.has_groups()) {
-      const __m512i eight = _mm512_set1_epi8(8);
-#pragma GCC unroll 4
-      for (std::size_t i = 0; i < block_k; i += 8, from += 64, out += 128) {
-        fetch(from);
-        const __m512i bytes = _mm512_loadu_si512(from);
-        _mm512_store_si512(out, _mm512_sub_epi8(low_half_bytes(bytes), eight));
-        _mm512_store_si512(out + 64, _mm512_sub_epi8(high_half_bytes(bytes), eight));
-      }
-      continue;
-    }
-    const group_multiplier g(panel.group_scales_of(b));
-#pragma GCC unroll 4
-    for (std::size_t i = 0; i < block_k; i += 8, from += 64, out += 128) {
-      fetch(from);
-      const __m512i bytes = _mm512_loadu_si512(from);
-      _mm512_store_si512(out, g.low(bytes));
-      _mm512_store_si512(out + 64, g.high(bytes));
-    }
-  }
+  const std::byte* behind = nullptr;
+  for (std::size_t b = k / block_k; b < (k + step_k) / block_k; ++b, out += 2 * int4_block_bytes)
+    behind = unpack_int4_block<0>(panel, b, out, fetch);
   if constexpr (Streamed)
-    weight_fetcher::fetch_behind<step_bytes(packed_format::int4_channel)>(from);
+    weight_fetcher::fetch_behind<step_bytes(packed_format::int4_channel)>(behind);
 }
 
 constexpr std::size_t int8_tile_k = step_k;

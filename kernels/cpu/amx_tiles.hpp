@@ -166,8 +166,8 @@ TROUPE_INLINE void multiply_row_tile(const tile_product& p, const weight_fetcher
   }
 }
 
-// What register `t` holds is not needed any more. One that is zeroed takes none of those that the processor
-// has, and on a core that others use too there are few to rename to (docs/kernels/amx.md, "Tile registers").
+// Zeroes register `t`, whose content is not needed any more: a zeroed tile occupies no physical register, and
+// a core that other programs use too has few to rename to (docs/kernels/amx.md, "Tile registers").
 #define TROUPE_RELEASE_TILE(t) _tile_zero(t)
 
 // Register `t` begins the sums of row tile `i`: what is in `c`, or zeros. What it held goes to `before`.

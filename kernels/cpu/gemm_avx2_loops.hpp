@@ -10,7 +10,7 @@
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
-// A loop that is a function of its own: among others the compiler finds no registers for its sums.
+// Not inlined: in one function with other loops, the compiler does not keep the sums in registers.
 #define TROUPE_LOOP static __attribute__((noinline))
 
 /// sum += x · w. In place, by an instruction of its own: the compiler would write some sums over x or w

@@ -12,8 +12,8 @@
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
 constexpr std::size_t half_block = 16; // pairs of k in a block
-constexpr std::size_t block_k = 2 * half_block;
-constexpr std::size_t panel_block_bytes = half_block * 16 * 4;
+static_assert(block_k == 2 * half_block);
+constexpr std::size_t panel_block_bytes = pair_block_bytes;
 
 // Rows per register block. 6 × 16 columns fill AVX2's registers (12 sums, 2
 // weights, 1 broadcast); AVX-512 has twice as many of twice the width.

@@ -1,7 +1,7 @@
 // int4 weights with group scales as bytes. Included by kernels of AVX-512 and AMX only.
 #pragma once
 
-#include "kernels/cpu/simd.hpp"
+#include "kernels/cpu/quant_integer_kernels.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
@@ -47,5 +47,34 @@ struct group_multiplier {
                                      0x28); // (a ^ b) & c
   }
 };
+
+/// A block of 32 of K of an int4 panel as bytes, in the order of int8's panels: q · g + `Added`, where g is 1
+/// without groups. Calls `at_line(from)` before each line of 64 bytes is read. @returns what follows the
+/// block
+template <int Added, class AtLine>
+TROUPE_INLINE const std::byte* unpack_int4_block(const quant_panel& panel, std::size_t b, std::byte* out,
+                                                 const AtLine& at_line) {
+  const std::byte* from = panel.int4_block(b);
+  if (!panel.has_groups()) {
+    const __m512i offset = _mm512_set1_epi8(Added - 8);
+#pragma GCC unroll 4
+    for (std::size_t line = 0; line < int4_block_bytes; line += 64, from += 64, out += 128) {
+      at_line(from);
+      const __m512i bytes = _mm512_loadu_si512(from);
+      _mm512_store_si512(out, _mm512_add_epi8(low_half_bytes(bytes), offset));
+      _mm512_store_si512(out + 64, _mm512_add_epi8(high_half_bytes(bytes), offset));
+    }
+    return from;
+  }
+  const group_multiplier g(panel.group_scales_of(b), Added);
+#pragma GCC unroll 4
+  for (std::size_t line = 0; line < int4_block_bytes; line += 64, from += 64, out += 128) {
+    at_line(from);
+    const __m512i bytes = _mm512_loadu_si512(from);
+    _mm512_store_si512(out, g.low(bytes));
+    _mm512_store_si512(out + 64, g.high(bytes));
+  }
+  return from;
+}
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

@@ -74,10 +74,10 @@ enum class row_layout : std::uint8_t {
   bf16,
 };
 
-/// Fetches panels into L2 while others are multiplied, evenly over the steps of that: 256 bytes of each panel
-/// in turn, since one stream does not reach half of the bandwidth. More at a time would hold up what is
-/// loaded between. The last turn of a panel may end behind it. Always inlined: units of several instruction
-/// sets use it.
+/// Prefetches the panels that are multiplied next into L2, evenly over the `steps` of the present product:
+/// 256 bytes of each panel in turn. One panel after the other would reach less than half of the bandwidth,
+/// and larger pieces would delay the loads of the product. The last piece of a panel may end behind the
+/// panel. Always inlined: units of several instruction sets use it.
 struct panel_fetch {
   const std::byte* at = nullptr;
   std::size_t stride = 0; // bytes between panels

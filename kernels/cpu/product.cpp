@@ -9,9 +9,6 @@ namespace troupe::kernels::cpu {
 
 namespace {
 
-constexpr std::size_t block_k = 32;
-constexpr std::size_t block_bytes = 1024; // a panel's 32 of K in BF16
-
 // K of a panel chunk, widened or unpacked: 16 KiB of L1.
 constexpr std::size_t chunk_blocks = 8;
 constexpr std::size_t chunk_k = chunk_blocks * block_k;
@@ -61,7 +58,7 @@ void multiply_decoded(const kernel_table& table, const panel_range& range, const
                          .a_stride = product_stride(weight.inputs()),
                          .rows = rows,
                          .panel = decoded,
-                         .panel_stride = count * block_bytes,
+                         .panel_stride = count * pair_block_bytes,
                          .panels = 1,
                          .blocks = count,
                          .c = c + p * rows * panel_columns});
@@ -87,11 +84,11 @@ void multiply_bf16(const kernel_table& table, const panel_range& range, bool wid
     const std::size_t count = std::min(chunk_blocks, blocks - b);
     const bool last = b + count == blocks;
     for (std::size_t p = 0; p < panels; ++p) {
-      table.expand_bf16(weight.panel(first + p) + b * block_bytes, count, expanded);
-      fetch_chunk(p + 1 < panels ? weight.panel(first + p + 1) + b * block_bytes
+      table.expand_bf16(weight.panel(first + p) + b * pair_block_bytes, count, expanded);
+      fetch_chunk(p + 1 < panels ? weight.panel(first + p + 1) + b * pair_block_bytes
                   : last         ? next.first
-                                 : weight.panel(first) + (b + count) * block_bytes,
-                  count * block_bytes);
+                                 : weight.panel(first) + (b + count) * pair_block_bytes,
+                  count * pair_block_bytes);
       table.bf16_expanded(a + b * block_k, stride, rows, expanded, count, c + p * rows * panel_columns,
                           panel_columns);
     }
@@ -122,7 +119,7 @@ void multiply_f32(const kernel_table& table, const packed_matrix& weight, std::s
 // Bytes of a panel that is unpacked whole.
 std::size_t unpacked_panel_bytes(const packed_matrix& weight) {
   return is_quantized(weight.format()) ? int8_row_sums(weight.inputs()) * panel_columns
-                                       : weight.shape().padded_inputs() / block_k * block_bytes;
+                                       : weight.shape().padded_inputs() / block_k * pair_block_bytes;
 }
 
 std::size_t unpacked_size(const product_regime& regime, const packed_matrix& weight) {
@@ -180,8 +177,8 @@ void begin_panels(const tile_work& work, const panel_range& panels, const panel_
       fetch.begin(next.weight->panel(next.first), shape.panel_bytes(),
                   std::min(shape.panel_bytes(), coded_bytes_ahead), count, work.rows);
     } else {
-      // A step for each product of tiles, and one for each row that is finished. Unpacked weights make only
-      // the latter: a part of what is next is not fetched then.
+      // Steps are products of tiles and finished rows. Products with unpacked weights make no steps of their
+      // own, so that a part of the next panels is not fetched then.
       const std::size_t blocks =
           ceil_div(weight.inputs(), work.regime.kernel == product_kernel::integer_tiles ? 64 : 32);
       fetch.begin(next.weight->panel(next.first), shape.panel_bytes(), shape.panel_bytes(), count,

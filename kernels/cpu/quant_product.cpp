@@ -6,11 +6,6 @@ namespace troupe::kernels::cpu {
 
 namespace {
 
-constexpr std::size_t block_k = 32;
-
-// A block of 32 of K of a panel as BF16 pairs; of 16 rows in tiles it is as much.
-constexpr std::size_t pair_block_bytes = 1024;
-
 // Panels that a matrix unit multiplies a tile of rows with at a time.
 constexpr std::size_t unpacked_panels = 4;
 

@@ -74,9 +74,22 @@ struct int4_group_scale {
   float error = 0.0F;
 };
 
-/// Where things lie in a row of int8 values ("row for integer products"): K values padded to 64, then int32
-/// −8 Σ x of every 32 of K, what half bytes that are q + 8 add too much; at `int8_row_scale` the row's scale
-/// (f32), and behind it Σ x of the row (int32).
+/// A row of int8 values ("row for integer products"), where K is padded to 64. What each instruction set has:
+///
+///     at               type    what
+///     0                int8    the K values
+///     int8_row_sums    int32   for each 32 of K: −8 Σ x, the correction for int4 weights, which are stored
+///     as
+///                              q + 8 (AVX2 keeps the low 16 bits only)
+///     int8_row_scale   f32     the row's scale
+///     the same + 4     int32   Σ x of the row
+///
+/// What AVX2 has besides (`narrow_rows.hpp`):
+///
+///     int8_row_narrow  int8    the K values, some fours of K cut to ±64
+///     int8_row_wide    uint32  the number of such fours
+///     the same + 4     uint32, 4 × int8   of each: where its weights are in a panel (bytes), and what was
+///     cut off
 [[gnu::always_inline]] constexpr std::size_t int8_row_sums(std::size_t k) {
   return (k + 63) / 64 * 64;
 }
@@ -85,10 +98,6 @@ struct int4_group_scale {
   return int8_row_sums(k) + int8_row_sums(k) / 32 * sizeof(std::int32_t);
 }
 
-/// AVX2 keeps only the low 16 bits of each −8 Σ x, and alone adds to such a row (`narrow_rows.hpp`): the K
-/// values once more, padded, but those of some fours of K cut to ±64; and at `int8_row_wide` how many such
-/// fours there are (uint32), then of each where its weights are in a panel (uint32, bytes) and what was cut
-/// off (4 bytes).
 [[gnu::always_inline]] constexpr std::size_t int8_row_narrow(std::size_t k) {
   return (int8_row_scale(k) + 2 * sizeof(float) + 63) / 64 * 64;
 }

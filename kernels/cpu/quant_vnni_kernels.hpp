@@ -6,9 +6,8 @@
 // bytes.
 #pragma once
 
-#include <utility>
-
 #include "kernels/cpu/quant_any_kernels.hpp"
+#include "kernels/cpu/row_blocks.hpp"
 #include "kernels/cpu/vnni_unpacked_kernels.hpp"
 #include "kernels/cpu/weight_fetch.hpp"
 
@@ -45,8 +44,8 @@ TROUPE_VNNI static void vnni_int8(const std::byte* a, std::size_t a_stride, cons
 }
 
 /// Sums of a block of 32 of K of `Panels` ≤ 2 panels. A group's sum of 32 products, |q · x| ≤ 8 · 127 each,
-/// fits 16 bits: multiplying it with the group's scale and adding up is one instruction, of which the upper
-/// halves of the lanes are told to be worth nothing.
+/// fits 16 bits: one instruction multiplies it with the group's scale and adds it up. That instruction
+/// multiplies pairs of 16 bits; scales are masked to their lower halves, so that the upper halves add 0.
 /// @param far  of each panel where lines to fetch begin, `far_offset` further on
 template <std::size_t Rows, std::size_t Panels, class Fetcher>
 TROUPE_VNNI TROUPE_INLINE void
@@ -150,12 +149,10 @@ constexpr std::size_t vnni_pass_rows(std::size_t panels) {
 template <std::size_t Panels, class Fetcher>
 static void vnni_pass(const std::byte* a, std::size_t a_stride, std::size_t rows, const quant_panel& first,
                       const Fetcher& fetcher, std::size_t k, float* c, std::size_t c_stride) {
-  [&]<std::size_t... Less>(std::index_sequence<Less...>) {
-    // One of them: as many rows as there are.
-    ((rows == Less + 1 ? vnni_block<Less + 1, Panels>(a, a_stride, first, fetcher, k, c, c_stride) : void()),
-     ...);
-  }
-  (std::make_index_sequence<vnni_pass_rows(Panels)>{});
+  with_row_count<vnni_pass_rows(Panels)>(
+      rows, [&]<std::size_t Rows>() __attribute__((always_inline)) {
+        vnni_block<Rows, Panels>(a, a_stride, first, fetcher, k, c, c_stride);
+      });
 }
 
 /// Neighbouring panels, and any number of rows.

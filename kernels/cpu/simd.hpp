@@ -32,8 +32,8 @@
 
 #define TROUPE_INLINE static inline __attribute__((always_inline))
 
-/// A kernel that takes everything it calls into itself: what is done to 16 elements at a time stands there
-/// twice, for whole blocks and for the rest of a row, and would otherwise be a call that tests which it is.
+/// Inlines everything that the kernel calls: the body for 16 elements exists twice, for whole blocks and for
+/// the rest of a row, and must not become a call.
 #define TROUPE_FLAT __attribute__((flatten)) static
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {

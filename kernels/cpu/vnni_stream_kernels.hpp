@@ -2,9 +2,8 @@
 // way to read: AMD's processors. Included by avx512_bf16_kernels.cpp only.
 #pragma once
 
-#include <utility>
-
 #include "kernels/cpu/quant_vnni_kernels.hpp"
+#include "kernels/cpu/row_blocks.hpp"
 
 namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE {
 
@@ -74,10 +73,9 @@ static void integer_one_stream(const std::byte* a, std::size_t a_stride, std::si
       vnni_int4_row(a, first.next(p), k, c + p * 16);
     return;
   }
-  [&]<std::size_t... Less>(std::index_sequence<Less...>) {
-    ((rows == Less + 1 ? vnni_int8_stream<Less + 1>(a, a_stride, first, panels, k, c) : void()), ...);
-  }
-  (std::make_index_sequence<int8_stream_rows>{});
+  with_row_count<int8_stream_rows>(
+      rows, [&]<std::size_t Rows>()
+                __attribute__((always_inline)) { vnni_int8_stream<Rows>(a, a_stride, first, panels, k, c); });
 }
 
 } // namespace troupe::kernels::cpu::TROUPE_ISA_NAMESPACE

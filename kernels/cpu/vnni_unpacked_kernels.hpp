@@ -2,10 +2,9 @@
 // Included by AVX-512's kernels only.
 #pragma once
 
-#include <utility>
-
 #include "kernels/cpu/group_multiplier.hpp"
 #include "kernels/cpu/quant_integer_kernels.hpp"
+#include "kernels/cpu/row_blocks.hpp"
 #include "kernels/cpu/weight_fetch.hpp"
 
 #define TROUPE_VNNI __attribute__((target("avx512vnni")))
@@ -20,26 +19,8 @@ constexpr std::size_t unpacked_pass_rows = 8; // rows whose sums registers hold
 
 /// `count` blocks of 32 of K of a panel from block `begin` on, as int8's panels lie, each byte 128 more.
 static void unpack_unsigned(const quant_panel& panel, std::size_t begin, std::size_t count, std::byte* out) {
-  for (std::size_t b = begin; b < begin + count; ++b) {
-    const std::byte* from = panel.int4_block(b);
-    if (!panel.has_groups()) {
-      const __m512i offset = _mm512_set1_epi8(128 - 8);
-#pragma GCC unroll 4
-      for (std::size_t line = 0; line < int4_block_bytes; line += 64, from += 64, out += 128) {
-        const __m512i bytes = _mm512_loadu_si512(from);
-        _mm512_store_si512(out, _mm512_add_epi8(low_half_bytes(bytes), offset));
-        _mm512_store_si512(out + 64, _mm512_add_epi8(high_half_bytes(bytes), offset));
-      }
-      continue;
-    }
-    const group_multiplier g(panel.group_scales_of(b), 128);
-#pragma GCC unroll 4
-    for (std::size_t line = 0; line < int4_block_bytes; line += 64, from += 64, out += 128) {
-      const __m512i bytes = _mm512_loadu_si512(from);
-      _mm512_store_si512(out, g.low(bytes));
-      _mm512_store_si512(out + 64, g.high(bytes));
-    }
-  }
+  for (std::size_t b = begin; b < begin + count; ++b, out += 2 * int4_block_bytes)
+    unpack_int4_block<128>(panel, b, out, [](const std::byte*) {});
 }
 
 /// What follows the weights that are multiplied now, fetched into L2 a few lines at a time.
@@ -134,14 +115,11 @@ static void vnni_unpacked(const std::byte* a, std::size_t a_stride, std::size_t 
     std::size_t line = 0;
     for (std::size_t row = 0; row < rows; row += unpacked_pass_rows) {
       const std::size_t some = rows - row < unpacked_pass_rows ? rows - row : unpacked_pass_rows;
-      [&]<std::size_t... Less>(std::index_sequence<Less...>) {
-        // One of them: as many rows as there are.
-        ((some == Less + 1 ? vnni_unpacked_rows<Less + 1, Panels>(
-              a + row * a_stride + begin, a_stride, weights, count, c + row * 16, c_stride, following, line)
-                           : void()),
-         ...);
-      }
-      (std::make_index_sequence<unpacked_pass_rows>{});
+      with_row_count<unpacked_pass_rows>(
+          some, [&]<std::size_t Rows>() __attribute__((always_inline)) {
+            vnni_unpacked_rows<Rows, Panels>(a + row * a_stride + begin, a_stride, weights, count,
+                                             c + row * 16, c_stride, following, line);
+          });
     }
   }
   for (std::size_t p = 0; p < Panels; ++p)

@@ -84,8 +84,8 @@ class weight_fetcher {
                      : "m"(*far), "m"(from[bytes_ahead_in_l1]), "m"(*reinterpret_cast<const int*>(from)));
   }
 
-  /// The same for the line behind a step of int4, from L2: a line of scales may lie there, so that what the
-  /// lines of a step fetch is a line less than a later step reads.
+  /// Fetches one line more after each step of int4, from L2: a line of scales may follow the step, and a
+  /// later step then reads one line more than `fetch_line` has fetched for it.
   template <std::size_t /*StepBytes*/>
   static inline __attribute__((always_inline)) void fetch_behind(const std::byte* from) {
     _mm_prefetch(reinterpret_cast<const char*>(from + bytes_ahead_in_l1), _MM_HINT_T0);

@@ -35,17 +35,18 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
   return result;
 }
 
-/// Throws where reading a tensor's bytes would give zeros or end the process.
-/// @param file           that it is in
-/// @param is_cut_short   whether that has fewer bytes by now than when it was opened
-/// @param has_pages      whether the pages that are wanted of the tensor are there
-void require_readable(const std::filesystem::path& file, const std::string& tensor, bool is_cut_short,
-                      bool has_pages) {
-  if (is_cut_short || !has_pages)
-    throw model_error(file.string() + ": tensor '" + tensor + "' cannot be read: "
-                      + (is_cut_short
-                             ? "the file has been cut short since it was opened"
-                             : "the file has been cut short or replaced in place, or its disk fails"));
+/// Throws where reading a tensor's bytes would give others than were there, or end the process.
+/// @param file       that it is in
+/// @param has_pages  whether the pages that are wanted of the tensor are there
+void require_readable(const mapped_file& file, const std::string& tensor, bool has_pages) {
+  const char* why = file.is_cut_short() ? "the file has been cut short since it was opened"
+                    : !has_pages ? "the file has been cut short or replaced in place, or its disk fails"
+                    : file.is_written_to()
+                        ? "the file has been written to since it was opened: put a new file in the "
+                          "place of an old one by renaming, and start again"
+                        : nullptr;
+  if (why != nullptr)
+    throw model_error(file.path().string() + ": tensor '" + tensor + "' cannot be read: " + why);
 }
 
 } // namespace
@@ -108,9 +109,8 @@ const tensor_ref& checkpoint::read(const std::string& name) const {
     return tensor.data >= bytes.data() && tensor.data < bytes.data() + bytes.size();
   };
   const auto found = std::ranges::find_if(shards_, holds);
-  require_readable(found == shards_.end() ? folder_ : (*found)->file.path(), name,
-                   found != shards_.end() && (*found)->file.is_cut_short(),
-                   populate_pages({tensor.data, tensor.num_bytes}));
+  if (found != shards_.end()) // a tensor without bytes needs none
+    require_readable((*found)->file, name, populate_pages({tensor.data, tensor.num_bytes}));
   return tensor;
 }
 
@@ -141,12 +141,11 @@ std::string checkpoint::fingerprint(const model_config& config) const {
     // Fine-tunes of one model share every header, and may share most tensors: some values of each tell them
     // apart. All values would take reading the whole model, also where a worker wants a few experts of it.
     constexpr std::size_t most_sampled = 1024;
-    const bool is_cut_short = s->file.is_cut_short();
     for (const auto& entry : s->entries) {
       const auto data = bytes.subspan(entry.begin, entry.end - entry.begin);
       const std::size_t size = std::min(most_sampled, data.size());
       const auto sample = data.subspan((data.size() - size) / 2, size);
-      require_readable(s->file.path(), entry.name, is_cut_short, populate_sample(sample));
+      require_readable(s->file, entry.name, populate_sample(sample));
       add_bytes(sample);
     }
   }

@@ -5,7 +5,6 @@
 #include "kernels/quantize.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -25,9 +24,6 @@ void quantize_embeddings(const tensor_ref& tensor, embedding_rows& out) {
   const auto row_bytes = hidden * element_bytes(tensor.type);
   for (std::size_t r = 0; r < vocab; ++r) {
     const auto values = to_floats({tensor.type, {}, tensor.data + r * row_bytes, row_bytes});
-    if (!std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }))
-      throw model_error(std::string{"tensor '"} + embeddings_name + "', row " + std::to_string(r)
-                        + " is not finite and cannot be quantized");
     scales[r] =
         kernels::quantize_int8(values, reinterpret_cast<std::int8_t*>(out.storage.data() + r * stride));
   }

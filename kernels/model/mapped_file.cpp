@@ -28,6 +28,10 @@ struct descriptor {
   throw model_error(path.string() + ": " + std::strerror(errno));
 }
 
+std::int64_t time_of(const struct stat& status) {
+  return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
 /// The pages that a part of a mapped file touches.
 std::span<std::byte> pages_of(std::span<const std::byte> mapped) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -53,6 +57,7 @@ mapped_file::mapped_file(const std::filesystem::path& path) : path_(path) {
   num_bytes_ = static_cast<std::size_t>(status.st_size);
   device_ = status.st_dev;
   inode_ = status.st_ino;
+  modified_ = time_of(status);
   auto* mapped = ::mmap(nullptr, num_bytes_, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (mapped == MAP_FAILED)
     fail(path);
@@ -64,7 +69,8 @@ mapped_file::mapped_file(mapped_file&& other) noexcept
       data_(std::exchange(other.data_, nullptr)),
       num_bytes_(std::exchange(other.num_bytes_, 0)),
       device_(other.device_),
-      inode_(other.inode_) {}
+      inode_(other.inode_),
+      modified_(other.modified_) {}
 
 mapped_file::~mapped_file() {
   if (data_ != nullptr)
@@ -82,6 +88,13 @@ bool mapped_file::is_cut_short() const noexcept {
 
   return ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == inode_
          && static_cast<std::size_t>(status.st_size) < num_bytes_;
+}
+
+bool mapped_file::is_written_to() const noexcept {
+  struct stat status {};
+
+  return ::stat(path_.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == inode_
+         && time_of(status) != modified_;
 }
 
 bool populate_pages(std::span<const std::byte> mapped) noexcept {

@@ -11,9 +11,10 @@ namespace troupe::model {
 /// A whole file mapped read-only. Pages are read when first touched and belong to the page cache, so several
 /// processes on one host share them.
 ///
-/// A file that is cut short *after* it was opened makes a later read of the missing pages end the process
-/// (SIGBUS), as it does for every program that maps weights: replace model folders by renaming, never by
-/// rewriting in place. While weights are loaded it is an error (`populate_pages`).
+/// So replace model files by renaming, never by writing into them. A file that is cut short after it was
+/// opened makes a later read of the missing pages end the process (SIGBUS), and one that is written to may
+/// change what was read before: pages that the system has taken back come with the new bytes. While weights
+/// are loaded both are errors (`populate_pages`, `is_written_to`); afterwards nobody looks.
 class mapped_file {
  public:
   /// @errors  model_error when the file cannot be opened, is empty or is not a regular file
@@ -32,6 +33,10 @@ class mapped_file {
   /// process. It is not seen where the path names another file by now.
   bool is_cut_short() const noexcept;
 
+  /// Whether the file has been written to since it was opened, as its time of modification tells. It is not
+  /// seen where the path names another file by now.
+  bool is_written_to() const noexcept;
+
   /// Whether the path names another file by now: somebody has put one in the place of this one.
   bool is_replaced() const noexcept;
 
@@ -41,6 +46,7 @@ class mapped_file {
   std::size_t num_bytes_ = 0;
   std::uint64_t device_ = 0; // this and the inode are the file; nobody gets them while it is mapped
   std::uint64_t inode_ = 0;
+  std::int64_t modified_ = 0; // nanoseconds, by the file system's clock
 };
 
 /// Asks for the pages of a part of a mapped file, all at once; returns when they are there.

@@ -93,7 +93,9 @@ std::span<const std::byte> packed_source::read(const packed_extent& extent, exte
   if (!populate_pages(bytes))
     fail(extent.name, "cannot be read: the file has been cut short since it was opened, or its disk fails");
   if (checksum_of(bytes) != extent.checksum)
-    fail(extent.name, "is damaged: its checksum differs");
+    fail(extent.name,
+         std::string{"is damaged: its checksum differs"}
+             + (file_.is_written_to() ? "; the file has been written to since it was opened" : ""));
   return bytes;
 }
 

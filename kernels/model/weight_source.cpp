@@ -2,6 +2,7 @@
 
 #include "kernels/model/weights.hpp"
 
+#include <string>
 #include <utility>
 
 namespace troupe::model {
@@ -20,8 +21,21 @@ std::string tensor_source::description() const {
   return std::to_string(tensors_->num_tensors()) + " tensors";
 }
 
-std::vector<float> tensor_source::floats(const std::string& name) const {
+const tensor_ref& tensor_source::read(const std::string& name) const {
   const auto& tensor = tensors_->read(name);
+  const bool is_matrix = tensor.shape.size() > 1;
+  const auto as = is_matrix ? type() : kernels::dtype::f32; // vectors stay as they are
+  if (const auto at = first_not_finite(tensor, as)) {
+    const auto columns = tensor.shape.empty() ? std::size_t{1} : tensor.shape.back();
+    throw model_error(folder().string() + ": tensor '" + name + "', row " + std::to_string(*at / columns)
+                      + ", column " + std::to_string(*at % columns) + " is not a finite number in "
+                      + kernels::name_of(as) + ": the checkpoint is damaged, or its training failed");
+  }
+  return tensor;
+}
+
+std::vector<float> tensor_source::floats(const std::string& name) const {
+  const auto& tensor = read(name);
   auto result = to_floats(tensor);
   release_pages({tensor.data, tensor.num_bytes});
   return result;

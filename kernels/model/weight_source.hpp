@@ -58,8 +58,9 @@ class tensor_source final : public weight_source {
   const std::filesystem::path& folder() const noexcept { return tensors_->folder(); }
 
   /// A tensor with all of its pages read. It lies in a mapped file: `release_pages` when it has been packed.
-  /// @errors  model_error when its file has been cut short or cannot be read
-  const tensor_ref& read(const std::string& name) const { return tensors_->read(name); }
+  /// @errors  model_error when its file has been cut short, has been written to or cannot be read, and for a
+  ///          value that is not finite: a matrix's in the type that the model computes in, a vector's in f32
+  const tensor_ref& read(const std::string& name) const;
 
   /// All values of a vector, exact; its pages are given back to the page cache.
   /// @errors  as `read`

@@ -3,7 +3,9 @@
 #include "kernels/bfloat16.hpp"
 
 #include <bit>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 
 namespace troupe::model {
 
@@ -34,6 +36,28 @@ void copy_floats(const tensor_ref& tensor, float* out) {
   case storage_dtype::other: // refused by checkpoint::match
     return;
   }
+}
+
+/// The first value whose bits without the sign are at least `least`.
+template <class Bits>
+std::optional<std::size_t> first_from(const tensor_ref& tensor, Bits least) {
+  constexpr Bits without_sign = std::numeric_limits<Bits>::max();
+  constexpr std::size_t block = 64; // of a fixed size, so that it becomes vector instructions
+  const auto count = tensor.num_bytes / sizeof(Bits);
+  std::size_t i = 0;
+  for (; i + block <= count; i += block) {
+    Bits values[block];
+    std::memcpy(values, tensor.data + i * sizeof(Bits), sizeof values);
+    Bits found = 0;
+    for (const Bits value : values)
+      found = static_cast<Bits>(found | static_cast<Bits>((value & without_sign) >= least));
+    if (found != 0)
+      break;
+  }
+  for (; i < count; ++i)
+    if ((load_at<Bits>(tensor.data, i) & without_sign) >= least)
+      return i;
+  return std::nullopt;
 }
 
 } // namespace
@@ -69,6 +93,21 @@ std::vector<float> to_floats(const tensor_ref& tensor) {
   std::vector<float> result(tensor.num_bytes / element_bytes(tensor.type));
   copy_floats(tensor, result.data());
   return result;
+}
+
+std::optional<std::size_t> first_not_finite(const tensor_ref& tensor, kernels::dtype type) {
+  switch (tensor.type) {
+  case storage_dtype::float32:
+    // From half way between the largest BF16 number and the next power of two on, BF16 has infinity.
+    return first_from<std::int32_t>(tensor, type == kernels::dtype::bf16 ? 0x7f7f8000 : 0x7f800000);
+  case storage_dtype::float16:
+    return first_from<std::int16_t>(tensor, 0x7c00);
+  case storage_dtype::bfloat16:
+    return first_from<std::int16_t>(tensor, 0x7f80);
+  case storage_dtype::other: // refused by checkpoint::match
+    break;
+  }
+  return std::nullopt;
 }
 
 kernels::packed_matrix pack_rows(kernels::packed_format format, std::span<const tensor_ref> parts,

@@ -6,6 +6,8 @@
 #include "kernels/model/checkpoint.hpp"
 #include "kernels/packed_matrix.hpp"
 
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,6 +31,11 @@ class weight_rows {
 
 /// All values of a tensor, exact.
 std::vector<float> to_floats(const tensor_ref& tensor);
+
+/// The first value that is no finite number where a model computes in `type`: NaN, an infinity, or, for bf16,
+/// what rounds to an infinity. Nothing where all are finite.
+/// @param type  f32 or bf16
+std::optional<std::size_t> first_not_finite(const tensor_ref& tensor, kernels::dtype type);
 
 /// Packs [N, K] matrices with equal K as one: the first one's outputs come first.
 /// @param set  as `packed_matrix::pack`

@@ -1,4 +1,5 @@
 // troupe-expert: an expert worker of a cluster.
+#include <memory>
 #include <optional>
 
 #include "actors/defaults.hpp"
@@ -53,12 +54,13 @@ int run(const std::vector<std::string>& arguments) {
   log_unread_variables(parser, log);
   const auto origin = origin_of(model, options);
   model_source source;
+  std::shared_ptr<compute_queue> queue; // outlives the actors
   if (origin != weight_origin::peers) {
     source = open_model(model);
+    queue = make_compute_queue(model, source.plan, log);
   } else {
     model::load_config(model.model_dir); // a folder without even that is told of at once
   }
-  auto queue = make_compute_queue(model, source.plan, log); // outlives the actors
   // Without a fingerprint, which goes with any: until the scheduler has told it.
   cluster_process process(cluster, "expert", source.fingerprint, log);
   auto site = process.site(worker_role::expert);
@@ -68,6 +70,7 @@ int run(const std::vector<std::string>& arguments) {
       return stop_signal::exit_status();
     }
     source = open_model_of_peers(model, known->fingerprint, known->numerics_class);
+    queue = make_compute_queue(model, source.plan, log);
     log.line("weights-from-peers",
              model.model_dir + " has no weights; model " + known->fingerprint + ", " + known->numerics_class);
   }

@@ -32,8 +32,8 @@ choose_device(const model_options& options,
 /// @param ctx  computes where that is the CPU: a compute queue's; outlives what the backend makes
 std::unique_ptr<model::compute_backend> make_backend(const model_source& source, kernels::context& ctx);
 
-/// Starts the threads, with the kernels of a plan or, where the model is not known yet, those that
-/// --kernel-plan asks for without measuring; logs the instruction set, and what was refused.
+/// Starts the threads, with the kernels of a plan or, where a GPU has the model, those that --kernel-plan
+/// asks for without measuring; logs the instruction set, and what was refused.
 /// @throws option_error as `choose_isa` and `choose_plan`
 std::shared_ptr<compute_queue> make_compute_queue(const model_options& options,
                                                   const std::optional<kernels::kernel_plan>& plan,

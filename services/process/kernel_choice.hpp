@@ -54,7 +54,7 @@ enum class plan_use {
 kernels::kernel_plan choose_plan(const model_options& options, const kernel_demand& demand, plan_use use,
                                  const process_log& log);
 
-/// The plan of a file, or the default: where nothing is known of the model yet.
+/// The plan of a file, or the default: what is known without a model.
 /// @throws option_error as `choose_plan`
 kernels::kernel_plan plan_without_model(const model_options& options);
 

@@ -217,6 +217,9 @@ model_source open_model_of_peers(const model_options& options, const std::string
   source.generation = model::load_generation_config(options.model_dir, source.config);
   source.cpu_weights = std::make_shared<const model::peer_weights>(source.config, parts->type, parts->quant,
                                                                    fingerprint, options.model_dir);
+  // Experts come coded or plain, as whoever sends them has them.
+  source.plan = choose_plan(options, demand_of(options, source.config, *source.cpu_weights, true),
+                            plan_use::computes, process_log("kernels"));
   source.weights = source.cpu_weights;
   source.type = parts->type;
   source.kv_type = parts->kv_type;

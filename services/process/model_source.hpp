@@ -32,9 +32,8 @@ struct model_source {
   kernels::dtype kv_type = kernels::dtype::f32; ///< of the KV cache
   std::string fingerprint;
   std::string numerics_class;
-  std::optional<kernels::kernel_plan>
-      plan;                                ///< of the CPU; none where the model was not there to be looked at
-  std::vector<std::string> unused_tensors; ///< in the checkpoint, and not needed
+  std::optional<kernels::kernel_plan> plan; ///< of the CPU; none on a GPU
+  std::vector<std::string> unused_tensors;  ///< in the checkpoint, and not needed
 };
 
 /// One line that names what the model folder holds and nothing here looks at: fields of config.json and
@@ -65,7 +64,8 @@ kernel_demand demand_of(const model_options& options, const model::model_config&
 /// @throws model::model_error, option_error
 model_source open_model(const model_options& options, plan_use use = plan_use::computes);
 
-/// Opens a folder that has config.json and no weights, which other workers of the cluster have.
+/// Opens a folder that has config.json and no weights, which other workers of the cluster have, and chooses
+/// the kernels for them.
 /// @param fingerprint     of the cluster's model
 /// @param numerics_class  of its expert workers; flags that ask for another one are an error
 /// @throws model::model_error, option_error

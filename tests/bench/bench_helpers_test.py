@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What the benches of placement reckon: gaps between tokens, ratios with intervals, and the placements that they ask for."""
+"""What the benches reckon: gaps between tokens, ratios with intervals, the placements that they ask for, and plans' cells."""
 import pathlib
 import random
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from placement_control import expected_busiest, half_moved, oracle_placement
+from plan_cells import AUTOMATIC, BEGIN, END, row_of, still_asked, table_of, variants_of, with_tables
 from token_times import gaps_between, percentile, ratio_of_percentiles, tokens_of
 
 REPORT = {
@@ -72,6 +73,34 @@ def test_oracle():
     assert host_of[0] != host_of[1] and host_of[2] != host_of[3], found
     assert expected_busiest(windows, 0, host_of, workers) == 1
     assert expected_busiest(windows, 0, dict(enumerate(["expert-0"] * 2 + ["expert-1"] * 2)), workers) == 1.6
+
+
+def test_variants():
+    names = {"avx2", "amx", "bf16.avx2 fma", "bf16_coded.amx tiles", "int8_int8.amx integer_tiles"}
+    found = variants_of("16 bit", names, "troupe kernel plan 1\nset amx\ncoded_weights yes\n", "amx")
+    assert list(found)[0] == AUTOMATIC and found[AUTOMATIC] == ("coded", "mapped", AUTOMATIC), found
+    assert found["automatic, plain"] == ("plain", "mapped", AUTOMATIC) and "automatic, coded" not in found
+    assert found["avx2 fma, plain"] == ("plain", "mapped", "bf16.avx2 fma") and "avx2 fma, coded" not in found
+    assert found["amx tiles, coded"] == ("coded", "mapped", "bf16_coded.amx tiles")
+    assert found["avx2, plain"] == ("plain", "mapped", "avx2") and found["avx2, coded"] == ("coded", "mapped", "avx2")
+    assert found["amx, plain, copied"] == ("plain", "copied", "amx") and found["automatic, coded, copied"][:2] == ("coded", "copied")
+    found = variants_of("int8", names, "troupe kernel plan 1\nset amx\ncoded_weights yes\n", "amx")
+    assert list(found) == [AUTOMATIC, "amx", "avx2", "amx integer_tiles", "automatic, copied", "amx, copied"], list(found)
+
+
+def test_still_asked():
+    assert still_asked({AUTOMATIC: [1.0], "a": [2.0], "b": [1.5], "c": [1.6, 1.0]}) == [AUTOMATIC, "a", "c"]
+
+
+def test_tables():
+    cell = {"cell": "prefill 512", "automatic": 90.0, "best": 100.0, "best_name": "amx tiles", "ratio": 0.9, "floor": 180.0}
+    assert row_of("int8", cell, None) == "| int8, prefill 512 | 90.0 | 100.0 (amx tiles) | **0.90** | 180 | 50 % | – | – |"
+    assert row_of("int8", cell, {"rate": 60.0}).endswith("| 60.0 | **1.50** |")
+    result = {"processor": "X", "threads": 2, "model": "m", "commit": "c", "rounds": 3, "date": "d", "quick": False,
+              "columns": [{"column": "int8", "cells": [cell]}]}
+    document = with_tables(f"a\n{BEGIN}\nold\n{END}\nb\n", [table_of(result)])
+    assert document.startswith(f"a\n{BEGIN}\n\nX, 2 threads, m, c, 3 rounds, d:\n") and document.endswith(f"|\n\n{END}\nb\n")
+    assert "old" not in document and with_tables(document, [table_of(result)]) == document
 
 
 for name, test in list(globals().items()):

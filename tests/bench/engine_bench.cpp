@@ -2,17 +2,22 @@
 // `troupe serve` computes with, so that what actors and HTTP cost is the difference. Takes the model flags of
 // serve.
 //
-//   engine_bench MODEL_DIR [--limits-only] [--threads N] [--dtype …] [--expert-quant …] [--dense-quant …]
-//   [--activation-quant …]
+//   engine_bench MODEL_DIR [--limits-only] [--plans DIR] [--threads N] [--dtype …] [--expert-quant …]
+//   [--dense-quant …] [--activation-quant …]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "kernels/calibration.hpp"
 #include "kernels/growing_rows.hpp"
+#include "kernels/model/error.hpp"
+#include "kernels/model/plan_store.hpp"
 #include "kernels/self_test.hpp"
 #include "services/options/role_options.hpp"
 #include "services/process/compute.hpp"
@@ -38,11 +43,11 @@ class own_engine final : public workload_engine {
   explicit own_engine(const model_options& options)
       : source_(open_model(options)),
         pool_({.threads = options.num_threads()}),
-        ctx_(pool_, plan_of(options, source_)),
+        ctx_(std::in_place, pool_, plan_of(options, source_)),
         attention_(
-            make_backend(source_, ctx_)
+            make_backend(source_, *ctx_)
                 ->load_attention({.max_positions = workload_limits::max_tokens, .kv_type = source_.kv_type})),
-        experts_(make_backend(source_, ctx_)->make_experts()),
+        experts_(make_backend(source_, *ctx_)->make_experts()),
         pass_(attention_->make_pass()) {
     for (std::size_t layer = 0; layer < source_.config.num_layers(); ++layer)
       if (const auto* moe = source_.config.layers[layer].moe())
@@ -60,6 +65,20 @@ class own_engine final : public workload_engine {
   void clear() override {} // a sequence that starts again overwrites its blocks
 
   void truncate(std::uint32_t /*tokens*/) override {}
+
+  /// The weights stay where they are: they have one layout for all kernels.
+  std::string follow_plan(const std::string& file) override {
+    try {
+      const kernels::kernel_plan plan = model::read_plan(file);
+      for (const kernels::isa set : plan.sets())
+        if (const auto op = kernels::self_test(set))
+          return std::string(kernels::name_of(set)) + " gives other bits than the reference in " + *op;
+      ctx_.emplace(pool_, plan); // at the same address, which the backends know
+    } catch (const model::model_error& error) {
+      return error.what();
+    }
+    return {};
+  }
 
   void step(const std::vector<workload_row>& rows) override {
     std::vector<model::batch_row> batch;
@@ -88,7 +107,7 @@ class own_engine final : public workload_engine {
   }
 
   std::string description() const {
-    return std::string(kernels::name_of(ctx_.instruction_set())) + ", " + std::to_string(pool_.threads())
+    return std::string(kernels::name_of(ctx_->instruction_set())) + ", " + std::to_string(pool_.threads())
            + " threads, " + source_.numerics_class;
   }
 
@@ -125,7 +144,7 @@ class own_engine final : public workload_engine {
 
   model_source source_;
   kernels::thread_pool pool_;
-  kernels::context ctx_;
+  std::optional<kernels::context> ctx_;
   std::unique_ptr<model::attention_backend> attention_;
   std::unique_ptr<model::expert_backend> experts_;
   std::unique_ptr<model::attention_pass> pass_;
@@ -149,6 +168,40 @@ std::string limits_of(kernels::thread_pool& pool) {
   return out.str();
 }
 
+/// Regimes in which one kernel takes all rows that it can, with the sizes that suit so many.
+std::vector<kernels::product_regime> regimes_of(const kernels::product_regime& kernel,
+                                                kernels::product_kind kind) {
+  std::vector<kernels::product_regime> found;
+  for (const std::size_t rows : {std::size_t{12}, std::size_t{16}, kernel.most_rows})
+    if (rows <= kernel.most_rows && (found.empty() || rows > found.back().most_rows))
+      found.push_back(kernels::default_regime(kernels::table_of(kernel.set), kernel.kernel, kind, rows));
+  return found;
+}
+
+/// Writes plans: SET.txt is the default of a set; KIND.SET KERNEL.txt has that kernel for all rows of such
+/// weights that it takes, and is the best set's default elsewhere.
+void write_plans(const model_options& options, const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  const auto sets = allowed_sets(options);
+  for (const kernels::isa set : sets)
+    if (set != kernels::isa::portable || sets.size() == 1)
+      model::write_plan(folder / (std::string(kernels::name_of(set)) + ".txt"), kernels::default_plan(set));
+  for (std::size_t i = 0; i < kernels::num_product_kinds; ++i) {
+    const auto kind = static_cast<kernels::product_kind>(i);
+    for (const kernels::product_regime& kernel : kernels::kernels_for(kind, sets)) {
+      kernels::kernel_plan plan = kernels::default_plan(sets.back());
+      auto regimes = regimes_of(kernel, kind);
+      if (kernel.most_rows != kernels::any_number)
+        regimes.insert(regimes.end(), plan.of(kind).begin(), plan.of(kind).end());
+      plan.of(kind) = regimes;
+      model::write_plan(folder
+                            / (std::string(kernels::name_of(kind)) + "." + kernels::name_of(kernel.set) + " "
+                               + kernels::name_of(kernel.kernel) + ".txt"),
+                        plan);
+    }
+  }
+}
+
 /// Answers each line of stdin with what the machine can do.
 int serve_limits(unsigned threads) {
   kernels::thread_pool pool({.threads = threads});
@@ -169,12 +222,18 @@ int main(int argc, char** argv) {
   parser.positional("MODEL_DIR", "Hugging Face model folder", &options.model_dir);
   options.declare(parser);
   bool limits_only = false;
+  std::string plans;
   parser.toggle("limits-only", "load nothing: answer every line with the machine's limits", &limits_only);
+  parser.text("plans", "DIR", "load nothing: write plans that force each kernel into DIR, and end", &plans);
   try {
     if (parser.parse({argv + 1, argv + argc}) == option_parser::outcome::help)
       return 0;
     if (limits_only)
       return serve_limits(options.num_threads());
+    if (!plans.empty()) {
+      write_plans(options, plans);
+      return 0;
+    }
     const auto begin = std::chrono::steady_clock::now();
     own_engine engine(options);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -37,15 +37,15 @@ LONG_CELLS = [
 # may be small ones.
 COPIED = ["--weights-memory", "copied"]
 COLUMNS = {
-    "16 bit": (16.0, COPIED, [("BF16", []), ("BF16", ["repack"]), ("F16", [])]),
+    "16 bit": (16.0, [], [("BF16", []), ("BF16", ["repack"]), ("F16", [])]),
     "int8": (
         8.5,
-        [*COPIED, "--expert-quant", "int8", "--dense-quant", "int8", "--activation-quant", "int8"],
+        ["--expert-quant", "int8", "--dense-quant", "int8", "--activation-quant", "int8"],
         [("Q8_0_R8", []), ("Q8_K_R8", [])],
     ),
     "int4": (
         4.5,
-        [*COPIED, "--expert-quant", "int4", "--dense-quant", "int4", "--activation-quant", "int8"],
+        ["--expert-quant", "int4", "--dense-quant", "int4", "--activation-quant", "int8"],
         [("Q4_0", ["repack"]), ("Q4_K_R4", [])],
     ),
 }
@@ -114,6 +114,7 @@ def locked(path):
 
 def measure_column(args, name, config):
     bits, flags, candidates = COLUMNS[name]
+    flags = [*COPIED, *flags]
     if args.candidates:
         candidates = [c for c in candidates if c[0] in args.candidates.split(",")]
     run_with = args.run_with.split()

@@ -4,8 +4,9 @@
 // Commands, one a line on stdin; one JSON object a line on stdout answers each:
 //   prefill TOKENS        a prompt through an empty cache, logits of its last token
 //   decode BATCH STEPS    so many sequences, one token each a step, from an empty cache; logits of every row
-//   decode BATCH STEPS CONTEXT  the same behind so many tokens each, which stay there for the next such
-//   command greedy PROMPT TOKENS  the most probable continuation of a prompt
+//   decode BATCH STEPS CONTEXT  the same behind so many tokens each, which stay there for the next of these
+//   greedy PROMPT TOKENS  the most probable continuation of a prompt
+//   plan FILE             another plan of kernels from now on, for an engine that has such plans
 #pragma once
 
 #include <algorithm>
@@ -54,6 +55,9 @@ class workload_engine {
   virtual void step(const std::vector<workload_row>& rows) = 0;
   /// The most probable token behind row `index` of the last step.
   virtual std::uint32_t best(std::size_t index) = 0;
+
+  /// Computes with another plan of kernels from now on. @returns why it does not; empty: it does
+  virtual std::string follow_plan(const std::string& /*file*/) { return "this engine has no plans"; }
 };
 
 /// Sizes that an engine must be ready for.
@@ -149,10 +153,21 @@ inline int serve_workload(workload_engine& engine) {
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);
     std::string command;
+    words >> command;
+    if (command == "plan") {
+      std::string file;
+      std::getline(words >> std::ws, file);
+      const std::string refusal = engine.follow_plan(file);
+      if (!refusal.empty())
+        std::fprintf(stderr, "%s: %s\n", file.c_str(), refusal.c_str());
+      std::printf("{\"plan\": %s}\n", refusal.empty() ? "true" : "false");
+      std::fflush(stdout);
+      continue;
+    }
     std::uint32_t a = 0;
     std::uint32_t b = 0;
     std::uint32_t context = 0;
-    words >> command >> a >> b >> context;
+    words >> a >> b >> context;
     if (command != "decode")
       filled = {};
     std::string answer;

@@ -1,7 +1,7 @@
 // What runs for (instruction set, format, rows, shape): every choice that changes speed and no bit.
 //
 // All kernels of an op give the same bits (gemm.hpp), so which of them runs, on tiles of which size, is a
-// value here and nowhere else. plan.cpp has the table of each instruction set; a calibration
+// value here and nowhere else. plan_defaults.cpp has the table of each instruction set; a calibration
 // (calibration.hpp) may put something faster in its place. What is not here is no choice: how many rows a
 // kernel keeps in registers, how much of K in L1.
 #pragma once
@@ -32,6 +32,9 @@ enum class product_kind : std::uint8_t {
 };
 
 inline constexpr std::size_t num_product_kinds = 7;
+inline constexpr std::array<product_kind, num_product_kinds> all_product_kinds{
+    product_kind::f32,  product_kind::bf16,      product_kind::bf16_coded, product_kind::int8,
+    product_kind::int4, product_kind::int8_int8, product_kind::int4_int8};
 
 /// "f32", "bf16", "bf16_coded", "int8", "int4", "int8_int8" or "int4_int8".
 const char* name_of(product_kind kind);

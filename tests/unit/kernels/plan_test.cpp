@@ -155,6 +155,29 @@ TEST(calibration, gives_a_plan_that_runs) {
   EXPECT_EQ(chosen, 3 * 8); // one for each number of rows
 }
 
+TEST(kernels_for, names_each_kernel_once_with_the_rows_that_it_takes) {
+  const auto sets = supported_isas();
+  for (const product_kind kind : all_product_kinds) {
+    const auto found = kernels_for(kind, sets);
+    ASSERT_FALSE(found.empty()) << name_of(kind);
+    for (const product_regime& regime : found) {
+      EXPECT_EQ(regime.most_rows, most_rows_of(table_of(regime.set), regime.kernel, kind)) << name_of(kind);
+      EXPECT_EQ(std::count_if(found.begin(), found.end(),
+                              [&](const product_regime& other) {
+                                return other.set == regime.set && other.kernel == regime.kernel;
+                              }),
+                1)
+          << name_of(kind) << ' ' << name_of(regime.kernel);
+      EXPECT_TRUE(regime.set != isa::portable || sets.size() == 1) << "the reference is no choice";
+    }
+    // What the best set does by itself is among them, perhaps as another set's kernel of the same code.
+    for (const product_regime& regime : default_plan(sets.back()).of(kind))
+      EXPECT_TRUE(std::any_of(found.begin(), found.end(),
+                              [&](const product_regime& other) { return other.kernel == regime.kernel; }))
+          << name_of(kind) << ' ' << name_of(regime.kernel);
+  }
+}
+
 TEST(calibration, without_time_gives_the_default) {
   thread_pool pool({.threads = 1});
   const std::vector<calibration_weights> weights{{.format = packed_format::bf16_pair, .dense = {{160, 128}}}};

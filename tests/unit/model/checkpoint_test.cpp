@@ -3,16 +3,20 @@
 #include "kernels/arithmetic_revision.hpp"
 #include "kernels/model/cpu_weights.hpp"
 #include "kernels/model/numerics.hpp"
+#include "kernels/model/weights.hpp"
 #include "tests/reference/random_model.hpp"
 #include "tests/unit/model/folder_refusal.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 namespace troupe::model {
 namespace {
@@ -242,6 +246,55 @@ TEST(checkpoint, a_file_that_is_cut_short_before_its_fingerprint_is_taken_is_an_
       EXPECT_THAT(e.what(), HasSubstr("model-00002-of-00003.safetensors: tensor 'model."));
       EXPECT_THAT(e.what(), HasSubstr("' cannot be read: the file has been cut short since it was opened"));
     }
+  }
+}
+
+// Pages that were read before may come back with other bytes, and nothing tells which.
+TEST(checkpoint, a_file_that_is_written_to_while_it_is_loaded_is_an_error) {
+  const random_model model("mixtral");
+  const auto file = model.folder() / "model.safetensors";
+  auto weights = std::make_shared<checkpoint>(checkpoint::open(model.folder()));
+  const auto config = load_config(model.folder());
+  weights->match(config);
+  const checkpoint_source source(weights, config, kernels::dtype::bf16);
+  source.expert(2, 7);
+  const auto written = std::filesystem::last_write_time(file);
+  std::filesystem::last_write_time(file, written + std::chrono::seconds{1});
+  try {
+    source.expert(2, 7);
+    ADD_FAILURE() << "read weights that may be others by now";
+  } catch (const model_error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("' cannot be read: the file has been written to since it was opened"));
+  }
+  // Another file in its place is no concern of who has the old one.
+  std::filesystem::copy_file(file, model.folder() / "new");
+  std::filesystem::rename(model.folder() / "new", file);
+  source.expert(2, 7);
+}
+
+TEST(first_not_finite, is_told_for_the_type_that_is_computed_in) {
+  const auto first = [](storage_dtype type, const auto& values, kernels::dtype as) {
+    return first_not_finite(
+        {type, {}, reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof values[0]}, as);
+  };
+  for (const std::size_t at : {0UL, 63UL, 64UL, 129UL}) { // whole blocks of 64, and what is left
+    std::vector<float> wide(130, -3.0e38F);
+    EXPECT_EQ(first(storage_dtype::float32, wide, kernels::dtype::bf16), std::nullopt);
+    wide[at] = -3.395e38F; // rounds to the largest BF16 number
+    EXPECT_EQ(first(storage_dtype::float32, wide, kernels::dtype::bf16), std::nullopt);
+    wide[at] = -3.4e38F; // and this to infinity
+    EXPECT_EQ(first(storage_dtype::float32, wide, kernels::dtype::f32), std::nullopt);
+    EXPECT_EQ(first(storage_dtype::float32, wide, kernels::dtype::bf16), at);
+    wide[at] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_EQ(first(storage_dtype::float32, wide, kernels::dtype::f32), at);
+    std::vector<std::uint16_t> narrow(130, 0xff7f); // the least BF16 number
+    EXPECT_EQ(first(storage_dtype::bfloat16, narrow, kernels::dtype::bf16), std::nullopt);
+    narrow[at] = 0xff80; // −infinity
+    EXPECT_EQ(first(storage_dtype::bfloat16, narrow, kernels::dtype::bf16), at);
+    std::vector<std::uint16_t> half(130, 0xfbff); // the least FP16 number
+    EXPECT_EQ(first(storage_dtype::float16, half, kernels::dtype::bf16), std::nullopt);
+    half[at] = 0x7e00; // NaN
+    EXPECT_EQ(first(storage_dtype::float16, half, kernels::dtype::bf16), at);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "tests/unit/model/batch_runner.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fstream>
@@ -444,6 +445,27 @@ TEST_F(packed_weights, a_file_that_is_cut_short_while_it_is_in_use_is_an_error) 
                 + ": extent 'layers.1.experts.6' cannot be read: the file has been cut short since it was "
                   "opened, or "
                   "its disk fails");
+}
+
+TEST_F(packed_weights, a_file_that_is_written_to_while_it_is_in_use_is_an_error) {
+  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
+  const auto packed = packed_source::open(file(), config_);
+  const auto written = std::filesystem::last_write_time(file());
+  std::filesystem::last_write_time(file(), written + std::chrono::seconds{1});
+  packed->expert(1, 5); // the same bytes all the same
+  const auto whole = take_apart();
+  for (const auto& extent : whole.index.extents)
+    if (extent.name == "layers.1.experts.6") {
+      std::fstream out(file(), std::ios::binary | std::ios::in | std::ios::out);
+      out.seekp(static_cast<std::streamoff>(extent.offset));
+      out.put(static_cast<char>(whole.bytes[extent.offset] ^ 1));
+    }
+  std::filesystem::last_write_time(file(), written + std::chrono::seconds{1});
+  EXPECT_EQ(
+      error_of([&] { packed->expert(1, 6); }),
+      file().string()
+          + ": extent 'layers.1.experts.6' is damaged: its checksum differs; the file has been written to "
+            "since it was opened");
 }
 
 TEST_F(packed_weights, a_full_disk_leaves_nothing_behind) {

@@ -257,7 +257,7 @@ TEST_F(weights_cache, who_waits_for_another_process_is_told_and_can_give_up) {
   EXPECT_EQ(firsts.size(), 3U);
 }
 
-TEST_F(weights_cache, weights_that_cannot_be_quantized_are_named) {
+TEST_F(weights_cache, weights_that_are_not_finite_are_named) {
   test::scratch_folder broken;
   std::filesystem::copy(model_->folder(), broken.path());
   const std::string name = "model.layers.1.mlp.experts.5.gate_proj.weight";
@@ -274,14 +274,18 @@ TEST_F(weights_cache, weights_that_cannot_be_quantized_are_named) {
     }
   }
   ASSERT_EQ(changed, 1U);
-  auto opened = options();
-  opened.cache.folder.clear();
-  try {
-    open_weights(broken.path(), config_, opened)->expert(layer_of_experts, 5);
-    ADD_FAILURE() << "infinity was quantized";
-  } catch (const model_error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(broken.path().string() + ": '" + name + "'"));
-    EXPECT_THAT(error.what(), HasSubstr("row 0, column 0 is not a finite number"));
+  for (const auto quant : {expert_quant::none, expert_quant::int8}) {
+    auto opened = options(quant);
+    opened.cache.folder.clear();
+    const auto source = open_weights(broken.path(), config_, opened);
+    source->expert(layer_of_experts, 4);
+    try {
+      source->expert(layer_of_experts, 5);
+      ADD_FAILURE() << "infinity was packed";
+    } catch (const model_error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(broken.path().string() + ": tensor '" + name
+                                          + "', row 0, column 0 is not a finite number in bf16"));
+    }
   }
 }
 

@@ -90,7 +90,10 @@ int trace(const std::vector<std::string>& arguments) {
 }
 
 TEST(command_flags, of_troupe_are_known_to_servers) {
-  expect_known({{status_command, "json"}, {quantize_command, "to"}, {tokenize_command, "special-tokens"}});
+  expect_known({{status_command, "json"},
+                {quantize_command, "to"},
+                {tokenize_command, "special-tokens"},
+                {tune_command, "seconds"}});
   expect_known({{placement_commands, "json"},
                 {placement<'m'>, "from"},
                 {placement<'r'>, "replicas"},

@@ -1,9 +1,14 @@
 #include "services/process/model_source.hpp"
 
+#include <filesystem>
 #include <string>
 #include <tuple>
 
 #include <gtest/gtest.h>
+
+#include "kernels/model/numerics.hpp"
+#include "kernels/model/peer_weights.hpp"
+#include "tests/reference/random_model.hpp"
 
 namespace troupe {
 namespace {
@@ -54,6 +59,34 @@ TEST(coding_of, follows_the_flag_or_the_plan) {
     options.weight_coding = "exponents";
     EXPECT_EQ(coding_of(options, plan), model::weight_coding::exponents);
   }
+}
+
+// Of a model whose weights are elsewhere: the shapes are in config.json.
+TEST(open_model_of_peers, computes_with_the_plan_that_is_kept_for_the_model) {
+  const test::random_model whole("mixtral");
+  const test::scratch_folder bare;
+  std::filesystem::copy_file(whole.folder() / "config.json", bare.path() / "config.json");
+  model_options options;
+  options.model_dir = bare.path().string();
+  options.weights_cache = bare.path().string();
+  options.device = "cpu";
+  options.cpu_isa = "portable";
+  options.threads = 1;
+  const model::quantization quant{model::expert_quant::int8, model::dense_quant::none,
+                                  kernels::row_quant::none};
+  const auto numerics = model::numerics_class(kernels::dtype::bf16, quant, kernels::dtype::bf16);
+  kernels::kernel_plan kept = kernels::default_plan(kernels::isa::portable);
+  kept.least_elements += 1;
+  {
+    const auto weights = model::peer_weights(model::load_config(bare.path()), kernels::dtype::bf16, quant,
+                                             "some model", bare.path());
+    plan_store_for(options, demand_of(options, weights.config(), weights, true), process_log("test"))
+        .keep(kept);
+  }
+  EXPECT_EQ(open_model_of_peers(options, "some model", numerics).plan, kept);
+  options.kernel_plan = "default";
+  EXPECT_EQ(open_model_of_peers(options, "some model", numerics).plan,
+            kernels::default_plan(kernels::isa::portable));
 }
 
 TEST(model_options, name_the_model_as_told_or_as_its_folder) {
