@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Checks and measures the CUDA backend: built on one machine, run on another that has an H100 or H200.
 #
-#   tests/gpu/run.sh build      here: builds what the other machine needs into build/cuda/gpu, with the libraries that it
-#                               may lack, and prints what that weighs (at most 64 MiB)
-#   tests/gpu/run.sh            there, with build/cuda/gpu carried along: at most 7 minutes; logs go to $OUT or
-#                               build/gpu-logs, and a short table is printed last
+#   tests/gpu/run.sh build      here: builds what the other machine needs, with the libraries that it may lack, packs it as
+#                               build/cuda/gpu.tar.gz, and prints what that and the sources weigh (at most 64 MiB)
+#   tests/gpu/run.sh            there, with build/cuda/gpu.tar.gz carried along with the sources: at most 7 minutes; logs
+#                               go to $OUT or build/gpu-logs, and a short table is printed last
 #   tests/gpu/run.sh emulated   here, after `build`: the same steps with an emulated GPU, kernels included
 #   tests/gpu/run.sh quick      the same in less than a minute: one model, one prompt (CI)
 #
@@ -65,8 +65,10 @@ build() {
     /usr/bin/python3 -B tests/reference/make_model.py --variant "$variant" --seed 1 --out "$carried/models/$variant" >/dev/null || return 1
   done
   du -sk --apparent-size "$carried"/* | sort -rn | awk '{ printf "%8.1f MiB  %s\n", $1 / 1024, $2 }'
-  kib=$(du -sk --apparent-size "$carried" | cut -f1)
-  awk -v kib="$kib" -v most="$most_carried_kib" 'BEGIN { printf "%8.1f MiB  in all, of %d\n", kib / 1024, most / 1024 }'
+  tar -C "$carried" -czf "$carried.tar.gz" . || return 1
+  # Packed, and what Git tracks or does not ignore.
+  kib=$({ printf '%s\0' "$carried.tar.gz"; git ls-files -zco --exclude-standard; } | du -ck --apparent-size --files0-from=- | tail -n 1 | cut -f1)
+  awk -v kib="$kib" -v most="$most_carried_kib" 'BEGIN { printf "%8.1f MiB  packed and with the sources, of %d\n", kib / 1024, most / 1024 }'
   [ "$kib" -le "$most_carried_kib" ] || { echo "too large to be carried" >&2; return 1; }
 }
 
@@ -187,6 +189,12 @@ mixed_models='*against_cpu.attention_there*:*cuda_cpu*:*cpu_cuda*'
 
 check() {
   begin
+  if [ -e "$carried.tar.gz" ]; then
+    rm -rf "$carried"
+    mkdir -p "$carried"
+    tar -C "$carried" -xzf "$carried.tar.gz" || status=1
+  fi
+  [ ! -d "$carried/models" ] || export TEST_MODELS_FOLDER=$PWD/$carried/models
   LD_LIBRARY_PATH=$PWD/$carried/lib:$(cublas_folders)${LD_LIBRARY_PATH:-}
   ldconfig -p | grep -q 'libstdc++\.so\.6' || LD_LIBRARY_PATH+=:$PWD/$carried/lib-of-compiler
   export LD_LIBRARY_PATH
