@@ -166,17 +166,21 @@ stop() {
   exit 1
 }
 
-# The table of the first step, then a line a step.
+# The tables of the first step, then a line a step; the end of the output is what comes back for sure.
 finish() {
   local code=$?
   trap - EXIT
   exec >&3
   [ "$code" -eq 0 ] || status=1
   echo
-  sed -n '/^device /p; /^copy /p; /^op  /,$p' "$logs/check.log" 2>/dev/null
+  sed -n '/^time  /,$p' "$logs/check.log" 2>/dev/null
+  echo
+  sed -n '/^device /p; /^copy /p; /^op  /,/^$/p' "$logs/check.log" 2>/dev/null
   echo
   grep -ahE '^(cuda|cpu)[^:]*: [0-9]+ tokens|greedy answers' "$logs/serve.log" "$logs/serve-modes.log" 2>/dev/null
   printf '%s\n' "${summary[@]}"
+  # Few files come back from there.
+  [ -z "${OUT:-}" ] || { (cd "$logs" && tar -czf logs.tar.gz ./*.log && rm -f ./*.log); }
   echo "all steps took $SECONDS s, $([ "$status" -eq 0 ] && echo "ALL RIGHT" || echo "SOMETHING IS WRONG")"
   exit "$status"
 }
@@ -197,7 +201,7 @@ check() {
   [ ! -d "$carried/models" ] || export TEST_MODELS_FOLDER=$PWD/$carried/models
   LD_LIBRARY_PATH=$PWD/$carried/lib:$(cublas_folders)${LD_LIBRARY_PATH:-}
   ldconfig -p | grep -q 'libstdc++\.so\.6' || LD_LIBRARY_PATH+=:$PWD/$carried/lib-of-compiler
-  export LD_LIBRARY_PATH
+  export LD_LIBRARY_PATH PATH=$PATH:/usr/local/cuda/bin
   step gpu 20 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu --format=csv,noheader
   cat "$logs/gpu.log" 2>/dev/null
   step check 100 "$program" --times --seed "$seed" --seconds 90

@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import tarfile
 import tempfile
 import unittest
 
@@ -47,6 +48,7 @@ class RunScriptTest(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def start(self, seconds):
+        self.logs = pathlib.Path(self.folder.name) / "out" / "logs.tar.gz"
         return Script(pathlib.Path(self.folder.name), seconds)
 
     def line(self, lines, begin):
@@ -58,6 +60,8 @@ class RunScriptTest(unittest.TestCase):
         """The first step's table, and the verdict as the very last line."""
         self.assertIn("norm  7", lines[lines.index("op  checks"):])
         self.assertIn("FAILED with status 1", self.line(lines, "check "))
+        with tarfile.open(self.logs) as logs:
+            self.assertIn("./check.log", logs.getnames())
         self.assertRegex(lines[-1], r"^all steps took \d+ s, SOMETHING IS WRONG$")
 
     def test_a_failing_and_a_hanging_step_leave_the_table_last(self):

@@ -43,7 +43,7 @@ class Server:
     def __init__(self, program, model, device):
         self.url = f"http://127.0.0.1:{free_port()}"
         self.process = subprocess.Popen(
-            [program, "serve", model, "--dtype", "bfloat16", "--device", *device.split(), "--port", self.url.rsplit(":", 1)[1]])
+            [program, "serve", model, "--dtype", "bfloat16", "--device", *device.split(), "--lame-duck", "0", "--port", self.url.rsplit(":", 1)[1]])
 
     def __enter__(self):
         deadline = time.monotonic() + START_SECONDS
