@@ -69,8 +69,8 @@ COMPUTE = {
 }
 WORKER_CONFIG = {
     "attention": record(**COMPUTE, maxNumSeqs=or_none(SOME), maxNumBatchedTokens=or_none(SOME), microBatches=or_none(SOME),
-                        kvCacheMemory=bytes_flag()),
-    "expert": record(**COMPUTE, expertMemory=bytes_flag(), expertLingerUs=or_none(COUNT)),
+                        kvCacheMemory=bytes_flag(), gpuSteps=or_none(choice("graphs", "kernels"))),
+    "expert": record(**COMPUTE, expertMemory=bytes_flag(), gpuExpertMemory=bytes_flag(), expertLingerUs=or_none(COUNT)),
 }
 SCALING = {"enabled": FLAG, "kind": choice("keda", "hpa"), "minReplicas": SOME, "maxReplicas": SOME, "triggers": LIST,
            "behavior": MAP}

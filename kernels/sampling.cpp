@@ -2,48 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "kernels/context.hpp"
 #include "kernels/cpu/kernel_table.hpp"
 #include "kernels/error.hpp"
-#include "kernels/portable_math.hpp"
+#include "kernels/logit_changes.hpp"
+#include "kernels/raw_distribution.hpp"
 #include "kernels/token_choice.hpp"
 
 namespace troupe::kernels {
 
 namespace {
 
-constexpr float lowest = -std::numeric_limits<float>::infinity();
-
-// Below this a temperature is greedy: dividing by it says no more than the
-// order (vLLM's limit).
-constexpr float greedy_temperature = 1e-5F;
-
-// The raw distribution of a row: logprob(token) = logit − max − log Σ.
-struct raw_distribution {
-  const float* logits;
-  std::size_t vocab;
-  float max;
-  double log_sum;
-
-  bool sick() const { return !std::isfinite(log_sum) || !std::isfinite(max); }
-
-  float logprob(float logit) const {
-    return static_cast<float>(static_cast<double>(logit) - static_cast<double>(max) - log_sum);
-  }
-};
-
 raw_distribution distribution_of(const kernel_table& table, const float* logits, std::size_t vocab) {
-  const float max = table.max_row(logits, vocab);
-  return {logits, vocab, max, portable_log(table.exp_sum(logits, max, 1.0F, vocab, nullptr))};
+  const float best = table.max_row(logits, vocab);
+  return raw_distribution::of(best, table.exp_sum(logits, best, 1.0F, vocab, nullptr));
 }
 
 // The best `wanted` tokens: a heap of those kept, the worst of them on top.
-std::uint32_t write_top(const raw_distribution& raw, std::uint32_t wanted, std::span<token_logprob> top) {
-  expect(top.size() >= std::min<std::size_t>(wanted, raw.vocab), "sample: no room for the top logprobs");
-  const std::size_t count = std::min<std::size_t>(wanted, raw.vocab);
+std::uint32_t write_top(const raw_distribution& raw, const float* logits, std::size_t vocab,
+                        std::uint32_t wanted, std::span<token_logprob> top) {
+  expect(top.size() >= std::min<std::size_t>(wanted, vocab), "sample: no room for the top logprobs");
+  const std::size_t count = std::min<std::size_t>(wanted, vocab);
   if (count == 0)
     return 0;
   const auto order = [](const token_logprob& a, const token_logprob& b) {
@@ -52,8 +33,8 @@ std::uint32_t write_top(const raw_distribution& raw, std::uint32_t wanted, std::
   // Entries hold logits until the end; a later token of equal logit never
   // displaces an earlier one.
   std::size_t kept = 0;
-  for (std::uint32_t token = 0; token < raw.vocab; ++token) {
-    const float logit = raw.logits[token];
+  for (std::uint32_t token = 0; token < vocab; ++token) {
+    const float logit = logits[token];
     if (kept == count) {
       if (!(logit > top[0].logprob))
         continue;
@@ -69,31 +50,26 @@ std::uint32_t write_top(const raw_distribution& raw, std::uint32_t wanted, std::
 }
 
 // How many tokens have at least that logit; in lanes, so that a compiler may use vectors.
-std::uint32_t rank_of(const raw_distribution& raw, float logit) {
+std::uint32_t rank_of(const float* logits, std::size_t vocab, float logit) {
   std::array<std::uint32_t, 16> counts{};
   std::size_t i = 0;
-  for (; i + counts.size() <= raw.vocab; i += counts.size())
+  for (; i + counts.size() <= vocab; i += counts.size())
     for (std::size_t j = 0; j < counts.size(); ++j)
-      counts[j] += raw.logits[i + j] >= logit ? 1U : 0U;
-  for (; i < raw.vocab; ++i)
-    counts[0] += raw.logits[i] >= logit ? 1U : 0U;
+      counts[j] += logits[i + j] >= logit ? 1U : 0U;
+  for (; i < vocab; ++i)
+    counts[0] += logits[i] >= logit ? 1U : 0U;
   return std::accumulate(counts.begin(), counts.end(), 0U);
 }
 
-sampled_token describe(const raw_distribution& raw, std::uint32_t token, std::uint32_t wanted,
-                       std::span<token_logprob> top) {
-  sampled_token result;
-  result.token = token;
-  if (raw.sick()) {
-    result.logprob = std::numeric_limits<float>::quiet_NaN();
-    result.rank = 1;
-    return result;
-  }
-  const float logit = raw.logits[token];
-  result.logprob = raw.logprob(logit);
-  result.rank = rank_of(raw, logit);
-  result.num_top = write_top(raw, wanted, top);
-  return result;
+sampled_token describe(const raw_distribution& raw, const float* logits, std::size_t vocab,
+                       std::uint32_t token, std::uint32_t wanted, std::span<token_logprob> top) {
+  if (raw.sick())
+    return sick_token(token);
+  const float logit = logits[token];
+  return {.token = token,
+          .logprob = raw.logprob(logit),
+          .rank = rank_of(logits, vocab, logit),
+          .num_top = write_top(raw, logits, vocab, wanted, top)};
 }
 
 std::uint32_t first_best(const kernel_table& table, const float* logits, std::size_t vocab) {
@@ -102,53 +78,6 @@ std::uint32_t first_best(const kernel_table& table, const float* logits, std::si
     if (logits[i] == best)
       return static_cast<std::uint32_t>(i);
   return 0;
-}
-
-bool changes_logits(const sampling_row& row) {
-  const sampling_params& p = row.params;
-  const bool penalises =
-      p.repetition_penalty != 1.0F || p.presence_penalty != 0.0F || p.frequency_penalty != 0.0F;
-  return !row.logit_bias.empty() || !row.forbidden.empty() || !row.allowed.empty()
-         || (penalises && !row.counts.empty());
-}
-
-bool allows_one(const sampling_row& row, std::size_t vocab) {
-  return std::any_of(row.allowed.begin(), row.allowed.end(), [&](std::uint32_t token) {
-    return token < vocab
-           && std::find(row.forbidden.begin(), row.forbidden.end(), token) == row.forbidden.end();
-  });
-}
-
-/// @param raw     [vocab], as they came
-/// @param logits  [vocab], gets them changed
-void change_logits(const sampling_row& row, const float* raw, float* logits, std::size_t vocab) {
-  if (row.allowed.empty()) {
-    std::copy_n(raw, vocab, logits);
-  } else {
-    std::fill_n(logits, vocab, lowest);
-    for (const std::uint32_t token : row.allowed)
-      if (token < vocab)
-        logits[token] = raw[token];
-  }
-  for (const token_bias& bias : row.logit_bias)
-    if (bias.token < vocab)
-      logits[bias.token] += bias.bias;
-  if (row.allowed.empty() || row.forbidden.empty() || allows_one(row, vocab))
-    for (const std::uint32_t token : row.forbidden)
-      if (token < vocab)
-        logits[token] = lowest;
-  const sampling_params& p = row.params;
-  for (const token_count& count : row.counts) {
-    if (count.token >= vocab)
-      continue;
-    float& logit = logits[count.token];
-    if (p.repetition_penalty != 1.0F)
-      logit = logit > 0.0F ? logit / p.repetition_penalty : logit * p.repetition_penalty;
-    if (count.in_output != 0) {
-      logit -= p.frequency_penalty * static_cast<float>(count.in_output);
-      logit -= p.presence_penalty;
-    }
-  }
 }
 
 // A distribution that is no number gives token 0.
@@ -165,23 +94,24 @@ std::uint32_t draw(const kernel_table& table, const sampling_row& row, const flo
 sampled_token sample_row(context& ctx, unsigned thread, const_tensor_view all, const sampling_row& row) {
   const kernel_table& table = ctx.table();
   const std::size_t vocab = all.cols;
-  const auto* logits = all.row_as<float>(row.logits_row);
-  const raw_distribution raw = distribution_of(table, logits, vocab);
+  const auto* raw_logits = all.row_as<float>(row.logits_row);
+  const raw_distribution raw = distribution_of(table, raw_logits, vocab);
   if (raw.sick())
-    return describe(raw, 0, 0, {});
+    return sick_token(0);
   // Keys of tokens, shares, changed logits.
   std::byte* scratch = ctx.thread_scratch(thread, vocab * (2 * sizeof(std::uint64_t) + 2 * sizeof(float)));
   auto* keys = reinterpret_cast<std::uint64_t*>(scratch);
   auto* shares = reinterpret_cast<float*>(keys + 2 * vocab);
+  const float* logits = raw_logits;
   if (changes_logits(row)) {
     float* changed = shares + vocab;
-    change_logits(row, logits, changed, vocab);
+    change_logits(row, raw_logits, changed, vocab);
     logits = changed;
   }
   const std::uint32_t token = row.params.temperature < greedy_temperature
                                   ? first_best(table, logits, vocab)
                                   : draw(table, row, logits, vocab, shares, {keys, 2 * vocab});
-  return describe(raw, token, row.num_logprobs, row.top);
+  return describe(raw, raw_logits, vocab, token, row.num_logprobs, row.top);
 }
 
 void check(const_tensor_view logits, std::size_t rows, std::size_t out) {
@@ -231,9 +161,11 @@ void token_logprobs(context& ctx, const_tensor_view logits, std::span<const logp
     expect(row.logits_row < logits.rows && row.token < logits.cols,
            "token_logprobs: a row or token is out of range");
   ctx.pool().parallel_dynamic(rows.size(), 1, [&](unsigned, std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i)
-      out[i] = describe(distribution_of(ctx.table(), logits.row_as<float>(rows[i].logits_row), logits.cols),
-                        rows[i].token, rows[i].num_logprobs, rows[i].top);
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto* row = logits.row_as<float>(rows[i].logits_row);
+      out[i] = describe(distribution_of(ctx.table(), row, logits.cols), row, logits.cols, rows[i].token,
+                        rows[i].num_logprobs, rows[i].top);
+    }
   });
 }
 

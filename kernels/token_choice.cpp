@@ -127,6 +127,20 @@ class choice {
     return pick(kept, uniform);
   }
 
+  std::optional<std::uint32_t> among_best(double least_wanted, double most_wanted, double uniform) {
+    auto kept = collect(0);
+    sort_keys(kept, other_);
+    double sum = 0.0;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      sum += static_cast<double>(row_.shares[token_of(kept[i])]);
+      if (sum >= most_wanted)
+        return pick(kept.first(i + 1), uniform);
+      if (sum >= least_wanted)
+        return std::nullopt;
+    }
+    return std::nullopt;
+  }
+
  private:
   // A token's share, or 0 where it is not kept: one or the other, without a branch that nobody can predict.
   double share(std::size_t token) const {
@@ -271,6 +285,12 @@ std::uint32_t choose_token(const token_shares& row, const token_filters& filters
   if (filters.top_k != 0 && filters.top_k < row.vocab)
     return choose.among_top_k(filters.top_k, p, uniform);
   return p < 1.0 ? choose.among_top_p(p, uniform) : choose.among_all(uniform);
+}
+
+std::optional<std::uint32_t> choose_among_best(const token_shares& row, float min_p, double least_wanted,
+                                               double most_wanted, double uniform,
+                                               std::span<std::uint64_t> scratch) {
+  return choice(row, {.min_p = min_p}, scratch).among_best(least_wanted, most_wanted, uniform);
 }
 
 } // namespace troupe::kernels

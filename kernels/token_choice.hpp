@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace troupe::kernels {
@@ -33,5 +34,12 @@ struct token_filters {
 /// @param scratch  [2 · vocab], anything
 std::uint32_t choose_token(const token_shares& row, const token_filters& filters, double uniform,
                            std::span<std::uint64_t> scratch);
+
+/// The same with top-p alone, from the best tokens of a row, in order of id, of which the rest is not known.
+/// @param least_wanted, most_wanted  between which `top_p` of the whole row's sum lies
+/// @returns nothing where the best do not reach it, or it depends on where between these it lies
+std::optional<std::uint32_t> choose_among_best(const token_shares& row, float min_p, double least_wanted,
+                                               double most_wanted, double uniform,
+                                               std::span<std::uint64_t> scratch);
 
 } // namespace troupe::kernels

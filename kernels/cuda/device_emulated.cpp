@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -17,20 +18,25 @@ emulated_stream& native_of(const stream& s) {
   return *static_cast<emulated_stream*>(s.native());
 }
 
-// Work of `on` that has to be done for the event: counted down as it is done.
+// How often it was recorded, and up to which of these the work is done: whoever waits waits for the last one
+// before.
 struct emulated_event {
   emulated_stream* on = nullptr;
-  bool recorded = false;
-  bool done = false;
+  std::uint64_t recorded = 0;
+  std::uint64_t done = 0;
 };
 
 emulated_event& native_of(const event& e) {
   return *static_cast<emulated_event*>(e.native());
 }
 
-void finish(emulated_event& e) {
-  while (e.recorded && !e.done)
+void finish(emulated_event& e, std::uint64_t record) {
+  while (e.done < record)
     e.on->do_work(1);
+}
+
+void finish(emulated_event& e) {
+  finish(e, e.recorded);
 }
 
 void copy(const stream& on, void* to, const void* from, std::size_t num_bytes) {
@@ -41,6 +47,14 @@ void copy(const stream& on, void* to, const void* from, std::size_t num_bytes) {
 }
 
 using recorded_work = std::vector<std::function<void()>>;
+
+// Whether this thread records a graph: what CUDA refuses then is refused here.
+thread_local bool is_recording = false;
+
+void refuse_while_recording(const char* operation) {
+  if (is_recording)
+    throw device_error(operation, "a graph is being recorded");
+}
 
 } // namespace
 
@@ -81,6 +95,7 @@ void select_device(int ordinal) {
 }
 
 std::byte* allocate_memory(memory_place, std::size_t num_bytes) {
+  refuse_while_recording("allocate memory");
   // malloc, and of just the size: the address sanitizer finds what lies beside it.
   auto* data = static_cast<std::byte*>(std::malloc(num_bytes));
   if (data == nullptr)
@@ -120,10 +135,11 @@ void stream::fill(void* to, unsigned char value, std::size_t num_bytes) const {
 
 void stream::wait(const event& of) const {
   auto* awaited = &native_of(of);
-  native_of(*this).work.emplace_back([awaited] { finish(*awaited); });
+  native_of(*this).work.emplace_back([awaited, record = awaited->recorded] { finish(*awaited, record); });
 }
 
 void stream::synchronize() const {
+  refuse_while_recording("wait for a stream");
   emulated_stream& own = native_of(*this);
   while (!own.work.empty())
     own.do_work(1);
@@ -138,11 +154,10 @@ event::~event() {
 
 void event::record(const stream& on) {
   emulated_event& own = native_of(*this);
-  finish(own);
+  if (own.on != &native_of(on))
+    finish(own); // one queue at a time has marks of it
   own.on = &native_of(on);
-  own.recorded = true;
-  own.done = false;
-  own.on->work.emplace_back([&own] { own.done = true; });
+  own.on->work.emplace_back([&own, record = ++own.recorded] { own.done = record; });
 }
 
 bool event::is_done() const {
@@ -151,6 +166,7 @@ bool event::is_done() const {
 }
 
 void event::synchronize() const {
+  refuse_while_recording("wait for an event");
   finish(native_of(*this));
 }
 
@@ -161,12 +177,15 @@ double seconds_between(const event&, const event&) {
 graph graph::capture(const stream& on, const std::function<void()>& work) {
   emulated_stream& own = native_of(on);
   auto before = std::exchange(own.work, {});
+  is_recording = true;
   try {
     work();
   } catch (...) {
+    is_recording = false;
     own.work = std::move(before);
     throw;
   }
+  is_recording = false;
   const auto recorded = std::exchange(own.work, std::move(before));
   return graph(new recorded_work(recorded.begin(), recorded.end()));
 }

@@ -138,7 +138,7 @@ void prepare(machine& m, dimensions grid, dimensions block, dimensions at) {
   for (std::size_t t = 0; t < threads; ++t) {
     fiber& f = m.fibers[t];
     if (f.stack == nullptr)
-      f.stack = std::make_unique<std::byte[]>(stack_bytes);
+      f.stack = std::make_unique_for_overwrite<std::byte[]>(stack_bytes);
     const auto index = static_cast<unsigned>(t);
     f.where = {{index % block.x, index / block.x % block.y, index / (block.x * block.y)}, at, block, grid};
     f.warp = t / lanes;

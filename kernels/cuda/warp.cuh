@@ -39,10 +39,10 @@ __device__ inline void warp_barrier() {
 #endif
 }
 
-/// The value of the lane whose index differs in the bits of `mask`; 4-byte types.
+/// The value of the lane whose index differs in the bits of `mask`; 4-byte types and double.
 template <class T>
 __device__ T shuffle_xor(T value, unsigned mask) {
-  static_assert(sizeof(T) == 4);
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
 #if defined(__CUDACC__)
   return __shfl_xor_sync(0xffffffffU, value, static_cast<int>(mask));
 #else
@@ -90,6 +90,17 @@ __device__ inline unsigned count_bits(std::uint32_t bits) {
   return static_cast<unsigned>(__popc(bits));
 #else
   return static_cast<unsigned>(__builtin_popcount(bits));
+#endif
+}
+
+/// Adds to a counter in shared memory, which other threads add to as well. @returns what it was before
+__device__ inline std::uint32_t count_shared(std::uint32_t* counter, std::uint32_t more) {
+#if defined(__CUDACC__)
+  return atomicAdd(counter, more);
+#else
+  const std::uint32_t before = *counter;
+  *counter += more;
+  return before;
 #endif
 }
 

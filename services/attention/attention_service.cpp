@@ -60,7 +60,8 @@ attention_service::attention_service(const service_site& site, const model_sourc
   model::load_options load{.max_positions = model.max_model_len, .kv_type = source.kv_type};
   model_attention_config engine;
   engine.shape = shape_of(source);
-  engine.backend = make_backend(source, queue->context())->load_attention(load, progress_lines(site.log));
+  engine.backend = make_backend(source, queue->context(), {.graphs = options.gpu_steps == "graphs"})
+                       ->load_attention(load, progress_lines(site.log));
   engine.queue = std::move(queue);
   engine.kv_cache_bytes = options.kv_cache_memory;
   attention_worker_config worker;

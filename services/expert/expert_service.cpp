@@ -20,7 +20,8 @@ expert_service::expert_service(const service_site& site, const model_source& sou
   log_gpu_refused(source, site.log);
   model_expert_config engine;
   engine.shape = shape_of(source);
-  engine.backend = make_backend(source, queue->context())->make_experts();
+  engine.backend =
+      make_backend(source, queue->context(), {.expert_memory = options.gpu_expert_memory})->make_experts();
   engine.queue = std::move(queue);
   const bool has_files = origin != weight_origin::peers;
   engine.has_files = has_files;

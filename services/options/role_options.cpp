@@ -245,11 +245,21 @@ void attention_options::declare(option_parser& parser) {
                 &max_num_batched_tokens, 16, 65536);
   parser.number("micro-batches", "micro-batches in flight at most", &micro_batches, 1, 16);
   parser.bytes("kv-cache-memory", "memory of the KV cache", &kv_cache_memory);
+  parser.choice(
+      "gpu-steps", {"graphs", "kernels"},
+      "how decode steps are given to a GPU: as graphs, recorded once for each number of sequences, or kernel "
+      "by kernel, so that traces have the router's time. Nothing without a GPU",
+      &gpu_steps);
 }
 
 void expert_options::declare(option_parser& parser, bool has_peers) {
   parser.bytes("expert-memory", "memory for expert weights on an expert worker; 0: as much as needed",
                &expert_memory);
+  parser.bytes(
+      "gpu-expert-memory",
+      "memory of the GPU for expert weights, of those that an expert worker holds: the others wait in the "
+      "host's memory and are copied when rows come for them; 0: all are on the GPU. Nothing without a GPU",
+      &gpu_expert_memory);
   parser.number("expert-linger-us", "microseconds that a lone expert batch waits for others of its layer",
                 &linger_us, 0, 100000);
   if (has_peers) {

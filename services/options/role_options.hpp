@@ -83,12 +83,14 @@ struct attention_options {
   uint32_t max_num_batched_tokens = defaults::max_num_batched_tokens;
   uint32_t micro_batches = 1;
   uint64_t kv_cache_memory = uint64_t{1} << 30;
+  std::string gpu_steps = "graphs"; ///< or "kernels"
 
   void declare(option_parser& parser);
 };
 
 struct expert_options {
-  uint64_t expert_memory = 0; ///< 0: as much as needed
+  uint64_t expert_memory = 0;     ///< 0: as much as needed
+  uint64_t gpu_expert_memory = 0; ///< 0: as much as needed
   uint32_t linger_us = 0;
   std::string weights_from = "files";
 

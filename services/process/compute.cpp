@@ -35,12 +35,13 @@ model::device choose_device(const model_options& options,
   return {};
 }
 
-std::unique_ptr<model::compute_backend> make_backend(const model_source& source, kernels::context& ctx) {
+std::unique_ptr<model::compute_backend> make_backend(const model_source& source, kernels::context& ctx,
+                                                     const model::cuda_options& gpu) {
   switch (source.device.kind) {
   case model::device_kind::cpu:
     break;
   case model::device_kind::cuda:
-    return model::make_cuda_backend(ctx, source.tensors, source.device.number);
+    return model::make_cuda_backend(ctx, source.tensors, source.device.number, gpu);
   }
   return std::make_unique<model::cpu_backend>(ctx, source.cpu_weights);
 }

@@ -30,7 +30,9 @@ choose_device(const model_options& options,
 
 /// The model on the device that it was opened for.
 /// @param ctx  computes where that is the CPU: a compute queue's; outlives what the backend makes
-std::unique_ptr<model::compute_backend> make_backend(const model_source& source, kernels::context& ctx);
+/// @param gpu  where that is a GPU
+std::unique_ptr<model::compute_backend> make_backend(const model_source& source, kernels::context& ctx,
+                                                     const model::cuda_options& gpu = {});
 
 /// Starts the threads, with the kernels of a plan or, where a GPU has the model, those that --kernel-plan
 /// asks for without measuring; logs the instruction set, and what was refused.

@@ -385,6 +385,7 @@ int up_command(const std::vector<std::string>& arguments) {
     add_model(flags, model, expert_threads,
               processors_of(pinned, i, scheduler.expert_workers, expert_threads));
     flags.add_number("expert-memory", expert.expert_memory)
+        .add_number("gpu-expert-memory", expert.gpu_expert_memory)
         .add_number("expert-linger-us", expert.linger_us)
         .add("weights-from", expert.weights_from);
     flags.add("scheduler", endpoint);
@@ -398,7 +399,8 @@ int up_command(const std::vector<std::string>& arguments) {
     flags.add_number("max-num-seqs", attention.max_num_seqs)
         .add_number("max-num-batched-tokens", attention.max_num_batched_tokens)
         .add_number("micro-batches", attention.micro_batches)
-        .add_number("kv-cache-memory", attention.kv_cache_memory);
+        .add_number("kv-cache-memory", attention.kv_cache_memory)
+        .add("gpu-steps", attention.gpu_steps);
     flags.add("scheduler", endpoint);
     add_metrics(flags);
     start_worker("attention", child("troupe-attention", "attention-" + std::to_string(i), 1, flags));

@@ -16,5 +16,6 @@ void check_many_rows(session& s);
 void check_norm(session& s);
 void check_qkv(session& s);
 void check_router(session& s);
+void check_sampling(session& s);
 
 } // namespace troupe::gpu_check

@@ -121,11 +121,13 @@ std::uint32_t session::below(std::uint32_t limit) {
 bool session::begin(const std::string& op) {
   if (!is_wanted(options_, op))
     return false;
+  const std::lock_guard lock{mutex_};
   ops_.push_back({.name = op});
   return true;
 }
 
 void session::note(const std::string& what, bool right, const std::string& otherwise) {
+  const std::lock_guard lock{mutex_};
   op_result& op = ops_.back();
   ++op.checks;
   if (right)
@@ -164,7 +166,10 @@ void session::compare(const std::string& what, std::span<const float> got, std::
   }
   worst = std::isnan(worst_element) ? worst_element : std::max(worst, worst_element);
   const bool right = worst <= 1.0;
-  ops_.back().worst = right ? std::max(ops_.back().worst, worst) : worst;
+  {
+    const std::lock_guard lock{mutex_};
+    ops_.back().worst = right ? std::max(ops_.back().worst, worst) : worst;
+  }
   char text[160] = "";
   if (!right)
     std::snprintf(text, sizeof text,
@@ -214,6 +219,7 @@ double session::seconds_of(std::size_t launches, std::size_t sets,
 }
 
 void session::add_timing(const std::string& what, const work_floor& floor, double seconds, double spread) {
+  const std::lock_guard lock{mutex_};
   timings_.push_back(
       {what, seconds, std::max(floor.bytes / bytes_per_second_, floor.flops / flops_per_second_), spread});
 }
@@ -235,7 +241,13 @@ void session::time_eagerly(const std::string& what, work_floor floor, const std:
   add_timing(what, floor, seconds, spread);
 }
 
+std::string session::current_op() const {
+  const std::lock_guard lock{mutex_};
+  return ops_.empty() ? "nothing" : ops_.back().name;
+}
+
 void session::print_table() const {
+  const std::lock_guard lock{mutex_};
   std::printf("\n%-24s %7s %7s %9s\n", "op", "checks", "wrong", "worst");
   for (const op_result& op : ops_)
     std::printf("%-24s %7zu %7zu %8.0f%%\n", op.name.c_str(), op.checks, op.wrong, op.worst * 100.0);

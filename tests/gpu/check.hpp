@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <random>
 #include <span>
 #include <string>
@@ -24,6 +25,9 @@ struct check_options {
   /// Measure too.
   bool times = false;
   std::uint64_t seed = 0;
+  /// After so many seconds the table of what was checked is printed, and the process ends; 0: whenever it is
+  /// done.
+  unsigned seconds = 0;
 };
 
 /// An array in device memory; holds NaN until something is written.
@@ -134,7 +138,10 @@ class session {
   /// Sets of `set_bytes` that together are four times the L2 cache.
   std::size_t sets_of(std::size_t set_bytes) const;
 
-  /// The last thing to print: a line an op, a line a measurement.
+  /// The op whose checks were begun last; from any thread.
+  std::string current_op() const;
+
+  /// The last thing to print: a line an op, a line a measurement; from any thread.
   void print_table() const;
 
   bool all_right() const;
@@ -168,6 +175,7 @@ class session {
   std::mt19937_64 random_;
   double bytes_per_second_ = 0.0;
   double flops_per_second_ = 0.0;
+  mutable std::mutex mutex_; // of what the table has
   std::vector<op_result> ops_;
   std::vector<timing> timings_;
 };

@@ -3,6 +3,8 @@
 
 usage: tests/gpu/serve_check.py PROGRAM MODEL_DIR DEVICE REFERENCE_DEVICE [PROMPTS TOKENS]
 
+A DEVICE may be followed by further flags: "cuda --gpu-steps kernels".
+
 PROMPTS (6) and TOKENS (32) say how many prompts there are, and how long each answer is.
 
 Starts `PROGRAM serve MODEL_DIR --dtype bfloat16 --device ...`, asks for greedy completions of some prompts, alone and all at
@@ -41,7 +43,7 @@ class Server:
     def __init__(self, program, model, device):
         self.url = f"http://127.0.0.1:{free_port()}"
         self.process = subprocess.Popen(
-            [program, "serve", model, "--dtype", "bfloat16", "--device", device, "--port", self.url.rsplit(":", 1)[1]])
+            [program, "serve", model, "--dtype", "bfloat16", "--device", *device.split(), "--lame-duck", "0", "--port", self.url.rsplit(":", 1)[1]])
 
     def __enter__(self):
         deadline = time.monotonic() + START_SECONDS

@@ -118,8 +118,8 @@ class CommandLines(unittest.TestCase):
             'scheduler.config={"replicas": 2, "expertWorkers": 3, "maxQueuedBytes": "1G", "maxNumQueuedReqs": 7, "maxQueueWait": 9, "admissionQuantile": 0.7,'
             ' "allowInexact": true, "history": "/h.json"}',
             'attention.config={"device": "cpu", "threads": 0, "cores": "any", "cpuIsa": "avx2", "kernelPlan": "default", "maxNumSeqs": 8,'
-            ' "maxNumBatchedTokens": 16, "microBatches": 2, "kvCacheMemory": 1073741824}',
-            'expert.config={"expertMemory": "3G", "expertLingerUs": 5}', 'pods.extraArgs=["--net-devices=eth0"]'])
+            ' "maxNumBatchedTokens": 16, "microBatches": 2, "kvCacheMemory": 1073741824, "gpuSteps": "kernels"}',
+            'expert.config={"expertMemory": "3G", "gpuExpertMemory": "2G", "expertLingerUs": 5}', 'pods.extraArgs=["--net-devices=eth0"]'])
         args = {role_of(w): chart.container(w)["args"] for w in chart.workloads(manifests)}
         model = ["/models/a/b", "--scheduler=r-troupe-scheduler-0.r-troupe-scheduler:7000", "--served-model-name=m",
                  "--dtype=bfloat16", "--expert-quant=int4", "--int4-group=64", "--dense-quant=int8",
@@ -137,8 +137,8 @@ class CommandLines(unittest.TestCase):
         cached = ["--weights-cache=/var/cache/troupe", "--weights-memory=copied"]
         self.assertEqual(args["attention"], [
             *model, *cached, "--device=cpu", "--threads=0", "--cores=any", "--cpu-isa=avx2", "--kernel-plan=default", "--max-num-seqs=8",
-            "--max-num-batched-tokens=16", "--micro-batches=2", "--kv-cache-memory=1073741824", *cluster, *scraped])
-        self.assertEqual(args["expert"], [*model, *cached, "--expert-memory=3G", "--expert-linger-us=5", *cluster, *scraped])
+            "--max-num-batched-tokens=16", "--micro-batches=2", "--kv-cache-memory=1073741824", "--gpu-steps=kernels", *cluster, *scraped])
+        self.assertEqual(args["expert"], [*model, *cached, "--expert-memory=3G", "--gpu-expert-memory=2G", "--expert-linger-us=5", *cluster, *scraped])
 
     def test_the_first_placement_waits_for_what_the_pools_have_at_least(self):
         def waited(*values, settings=()):

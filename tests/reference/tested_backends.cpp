@@ -3,6 +3,7 @@
 #include "kernels/model/cpu_backend.hpp"
 #include "kernels/model/cuda/cuda_backend.hpp"
 #include "kernels/model/open_weights.hpp"
+#include "tests/reference/mixed_backend.hpp"
 
 #include <stdexcept>
 
@@ -17,8 +18,14 @@ std::vector<std::string> tested_backends() {
   return names;
 }
 
+std::vector<std::string> mixed_backends() {
+  if (model::cuda_problem(0))
+    return {};
+  return {"cuda+cpu", "cpu+cuda"};
+}
+
 bool is_slow(const std::string& name) {
-  return name == "cuda" && model::cuda_is_emulated();
+  return name != "cpu" && model::cuda_is_emulated();
 }
 
 bool computes(const std::string& name, kernels::dtype type) {
@@ -29,6 +36,9 @@ std::unique_ptr<model::compute_backend> open_backend(const std::string& name, ke
                                                      const std::filesystem::path& folder,
                                                      model::dtype_choice dtype,
                                                      const model::quantization& quant) {
+  if (const auto plus = name.find('+'); plus != std::string::npos)
+    return std::make_unique<mixed_backend>(open_backend(name.substr(0, plus), ctx, folder, dtype, quant),
+                                           open_backend(name.substr(plus + 1), ctx, folder, dtype, quant));
   const auto config = model::load_config(folder);
   const model::open_options options{.dtype = dtype, .quant = quant};
   if (name == "cuda")

@@ -142,6 +142,7 @@
 {{- include "troupe.flag" (list "--max-num-batched-tokens" $config.maxNumBatchedTokens) -}}
 {{- include "troupe.flag" (list "--micro-batches" $config.microBatches) -}}
 {{- include "troupe.flag" (list "--kv-cache-memory" $config.kvCacheMemory) -}}
+{{- include "troupe.flag" (list "--gpu-steps" $config.gpuSteps) -}}
 {{- include "troupe.clusterFlags" .root -}}
 {{- include "troupe.traceFlags" .root -}}
 {{- include "troupe.metricsFlags" .root -}}
@@ -153,6 +154,7 @@
 {{- include "troupe.modelFlags" .root -}}
 {{- include "troupe.workerFlags" . -}}
 {{- include "troupe.flag" (list "--expert-memory" $config.expertMemory) -}}
+{{- include "troupe.flag" (list "--gpu-expert-memory" $config.gpuExpertMemory) -}}
 {{- include "troupe.flag" (list "--expert-linger-us" $config.expertLingerUs) -}}
 {{- include "troupe.clusterFlags" .root -}}
 {{- include "troupe.traceFlags" .root -}}

@@ -14,7 +14,7 @@ bool cuda_is_emulated() {
 
 std::unique_ptr<compute_backend> make_cuda_backend(kernels::context& /*ctx*/,
                                                    std::shared_ptr<const tensor_source> /*tensors*/,
-                                                   std::uint32_t number) {
+                                                   std::uint32_t number, const cuda_options& /*options*/) {
   throw model_error("CUDA device " + std::to_string(number) + ": " + *cuda_problem(number));
 }
 

@@ -26,6 +26,12 @@ using kernels::expect;
 // Rows of a long prefill go through attention in pieces whose partial results fit this: 64 MiB.
 constexpr std::size_t most_workspace_floats = std::size_t{16} << 20;
 
+// Decode steps of more rows are given kernel by kernel: launching costs little beside what they compute.
+constexpr std::size_t most_graph_rows = 64;
+
+// Of all layers, passes and shapes.
+constexpr std::size_t most_graphs = 4096;
+
 std::size_t query_width(const attention_spec& spec) {
   return spec.num_heads * spec.head_dim;
 }
@@ -38,12 +44,14 @@ std::size_t qkv_width(const attention_spec& spec) {
 
 cuda_attention::cuda_attention(kernels::context& ctx, int device,
                                std::shared_ptr<const tensor_source> tensors, const load_options& options,
-                               const load_progress& progress)
-    : ctx_(ctx),
-      device_(device),
+                               const load_progress& progress, bool uses_graphs)
+    : device_(device),
       tensors_(std::move(tensors)),
       kv_type_(options.kv_type.value_or(dtype::bf16)),
-      weights_(load_attention_weights(on_, *tensors_, ctx.instruction_set(), options, progress)) {
+      weights_(load_attention_weights(on_, *tensors_, ctx.instruction_set(), options, progress)),
+      uses_graphs_(uses_graphs),
+      graphs_(most_graphs),
+      sampler_(ctx) {
   expect(kv_type_ == dtype::bf16 || kv_type_ == dtype::int8, "cuda attention: a KV cache of bf16 or int8");
 }
 
@@ -96,19 +104,64 @@ pause cuda_attention::begin(const micro_batch& batch, attention_pass& pass) {
     expect(row.position < max_positions(), "cuda attention: position within the context");
   }
   p.assign(on_, batch, block_tokens_, blocks_ * block_tokens_);
-  const auto n = p.num_rows();
-  const auto hidden = config().hidden;
-  p.normed.reserve<bfloat16>(n * hidden);
-  p.mlp_output.reserve<bfloat16>(n * hidden);
-  cuda::embed(on_, {.table = weights_.embeddings.rows(),
-                    .type = weights_.embeddings.type,
-                    .vocab = config().vocab_size,
-                    .hidden = hidden,
-                    .row_scales = weights_.embeddings.row_scales.data(),
-                    .tokens = p.tokens(),
-                    .rows = n,
-                    .output = p.residual.reserve<float>(n * hidden)});
-  return run_from(0, p);
+  return run_piece(p, true, [&] {
+    const auto n = p.num_rows();
+    const auto hidden = config().hidden;
+    p.normed.reserve<bfloat16>(n * hidden);
+    p.mlp_output.reserve<bfloat16>(n * hidden);
+    cuda::embed(on_, {.table = weights_.embeddings.rows(),
+                      .type = weights_.embeddings.type,
+                      .vocab = config().vocab_size,
+                      .hidden = hidden,
+                      .row_scales = weights_.embeddings.row_scales.data(),
+                      .tokens = p.tokens(),
+                      .rows = n,
+                      .output = p.residual.reserve<float>(n * hidden)});
+    return run_from(0, p);
+  });
+}
+
+/// Has the device do a piece of a pass, as a graph where it is a decode step's, and waits for it.
+pause cuda_attention::run_piece(cuda_pass& pass, bool begins, const std::function<pause()>& work) {
+  const auto before = pass.progress;
+  const step_graphs::piece piece = [&](bool is_recorded) -> step_graphs::outcome {
+    pass.progress = before; // a recording may have gone half the way
+    measures_router_ = !is_recorded;
+    router_is_measured_ = false;
+    const auto stopped = work();
+    return {stopped, pass.progress};
+  };
+  const bool is_decode = pass.num_rows() == pass.num_sequences() && pass.num_rows() <= most_graph_rows;
+  if (!uses_graphs_ || !is_decode) {
+    const auto result = piece(false);
+    wait_for_piece(pass);
+    return result.stopped;
+  }
+  step_shape shape{.pass = pass.number(),
+                   .layer = before.layer,
+                   .begins = begins,
+                   .has_mlp_output = before.has_mlp_output,
+                   .rows = pass.num_rows(),
+                   .sequences = pass.num_sequences(),
+                   .table_width = pass.table_width(),
+                   .most_position = pass.most_position(),
+                   .addresses = {}};
+  pass.add_addresses(shape.addresses);
+  for (const auto* memory : {&qkv_, &query_, &attended_, &workspace_, &gated_})
+    shape.addresses.push_back(memory->address());
+  router_is_measured_ = false;
+  const auto result = graphs_.run(on_, shape, piece);
+  pass.progress = result.progress;
+  wait_for_piece(pass);
+  return result.stopped;
+}
+
+void cuda_attention::wait_for_piece(cuda_pass& pass) {
+  on_.synchronize();
+  pass.progress.router_ns =
+      router_is_measured_
+          ? static_cast<std::uint64_t>(cuda::seconds_between(router_begin_, router_end_) * 1e9)
+          : 0;
 }
 
 pause cuda_attention::run_from(std::size_t layer, cuda_pass& pass) {
@@ -121,13 +174,11 @@ pause cuda_attention::run_from(std::size_t layer, cuda_pass& pass) {
     if (spec.moe() != nullptr) {
       route(layer, pass);
       pass.download_routed(on_, layer, config().hidden, *spec.moe());
-      on_.synchronize();
       return pause::experts;
     }
     run_mlp(layer, pass);
     add_mlp(layer, pass);
   }
-  on_.synchronize();
   return pause::done;
 }
 
@@ -248,8 +299,10 @@ void cuda_attention::route(std::size_t layer, cuda_pass& pass) {
   const auto& moe = *config().layers[layer].moe();
   const auto n = pass.num_rows();
   const auto pairs = n * moe.num_topk;
-  pass.num_topk = moe.num_topk;
-  pass.has_mlp_output = false;
+  pass.progress.num_topk = moe.num_topk;
+  pass.progress.has_mlp_output = false;
+  if (measures_router_)
+    router_begin_.record(on_);
   const auto* router = static_cast<const bfloat16*>(weights_.layers[layer].router.matrices()[0].weights);
   cuda::route(on_, {.rows = n,
                     .experts = moe.num_experts,
@@ -266,6 +319,10 @@ void cuda_attention::route(std::size_t layer, cuda_pass& pass) {
                                  .num_experts = moe.num_experts,
                                  .offsets = pass.offsets.reserve<std::uint32_t>(moe.num_experts + 1),
                                  .entries = pass.entries.reserve<std::uint32_t>(pairs)});
+  if (measures_router_) {
+    router_end_.record(on_);
+    router_is_measured_ = true;
+  }
 }
 
 /// A layer's dense MLP or shared expert over all rows, normed → mlp_output.
@@ -297,41 +354,44 @@ void cuda_attention::add_mlp(std::size_t layer, cuda_pass& pass) {
 
 void cuda_attention::overlap(attention_pass& pass) {
   auto& p = pass_of(pass);
-  if (!p.waits || p.has_mlp_output || weights_.layers[p.layer].mlp.empty())
+  if (!p.progress.waits || p.progress.has_mlp_output || weights_.layers[p.progress.layer].mlp.empty())
     return;
   cuda::select_device(device_);
   const work_ends_here idle_again(on_);
-  run_mlp(p.layer, p);
+  run_mlp(p.progress.layer, p);
   on_.synchronize();
-  p.has_mlp_output = true;
+  p.progress.has_mlp_output = true;
 }
 
 pause cuda_attention::resume(std::span<const std::byte* const> slot_rows, attention_pass& pass) {
   cuda::select_device(device_);
   const work_ends_here idle_again(on_);
   auto& p = pass_of(pass);
-  const auto pairs = p.num_rows() * p.num_topk;
-  expect(std::exchange(p.waits, false), "cuda attention: resume after a pause for experts");
+  const auto pairs = p.num_rows() * p.progress.num_topk;
+  expect(std::exchange(p.progress.waits, false), "cuda attention: resume after a pause for experts");
   expect(slot_rows.size() == pairs, "cuda attention: an output for every row and place");
   const auto row_bytes = config().hidden * sizeof(bfloat16);
   auto* given = p.given.reserve<std::byte>(pairs * row_bytes);
   for (std::size_t i = 0; i < pairs; ++i)
     std::memcpy(given + i * row_bytes, slot_rows[i], row_bytes);
-  on_.copy_to_device(p.answers.reserve<std::byte>(pairs * row_bytes), given, pairs * row_bytes);
-  cuda::combine(on_, {.outputs = p.answers.as<bfloat16>(),
-                      .num_outputs = pairs,
-                      .weights = p.weights.as<float>(),
-                      .top_k = p.num_topk,
-                      .rows = p.num_rows(),
-                      .hidden = config().hidden,
-                      .residual = p.residual.as<float>(),
-                      .residual_stride = config().hidden});
-  if (!weights_.layers[p.layer].mlp.empty()) {
-    if (!p.has_mlp_output)
-      run_mlp(p.layer, p);
-    add_mlp(p.layer, p);
-  }
-  return run_from(p.layer + 1, p);
+  return run_piece(p, false, [&] {
+    const auto layer = p.progress.layer;
+    on_.copy_to_device(p.answers.reserve<std::byte>(pairs * row_bytes), given, pairs * row_bytes);
+    cuda::combine(on_, {.outputs = p.answers.as<bfloat16>(),
+                        .num_outputs = pairs,
+                        .weights = p.weights.as<float>(),
+                        .top_k = p.progress.num_topk,
+                        .rows = p.num_rows(),
+                        .hidden = config().hidden,
+                        .residual = p.residual.as<float>(),
+                        .residual_stride = config().hidden});
+    if (!weights_.layers[layer].mlp.empty()) {
+      if (!p.progress.has_mlp_output)
+        run_mlp(layer, p);
+      add_mlp(layer, p);
+    }
+    return run_from(layer + 1, p);
+  });
 }
 
 } // namespace troupe::model

@@ -8,7 +8,10 @@
 #include "kernels/model/attention_backend.hpp"
 #include "kernels/model/cuda/attention_weights.hpp"
 #include "kernels/model/cuda/cuda_pass.hpp"
+#include "kernels/model/cuda/cuda_sampler.hpp"
+#include "kernels/model/cuda/step_graphs.hpp"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -22,10 +25,11 @@ class cuda_attention final : public attention_backend {
  public:
   /// @param ctx      borrowed: samples from logits
   /// @param device   accepted by `use_device`; the calling thread's
-  /// @param kv_type  bf16 or int8
+  /// @param options      its `kv_type`: bf16 or int8
+  /// @param uses_graphs  gives pieces of decode steps to the device as graphs
   /// @errors  model_error; device_error
   cuda_attention(kernels::context& ctx, int device, std::shared_ptr<const tensor_source> tensors,
-                 const load_options& options, const load_progress& progress);
+                 const load_options& options, const load_progress& progress, bool uses_graphs = true);
 
   const model_config& config() const override { return tensors_->config(); }
 
@@ -45,7 +49,11 @@ class cuda_attention final : public attention_backend {
   void sample(attention_pass& pass, const token_requests& wanted) override;
   void copy_blocks(std::span<const block_copy> copies) override;
 
+  const step_graphs& graphs() const { return graphs_; }
+
  private:
+  pause run_piece(cuda_pass& pass, bool begins, const std::function<pause()>& work);
+  void wait_for_piece(cuda_pass& pass);
   pause run_from(std::size_t layer, cuda_pass& pass);
   void attend(std::size_t layer, cuda_pass& pass);
   void attend_cached(std::size_t layer, cuda_pass& pass);
@@ -59,12 +67,19 @@ class cuda_attention final : public attention_backend {
   kernels::cuda::kv_layer cache_of(std::size_t layer) const;
   const float* compute_logits(cuda_pass& pass, std::span<const std::uint32_t> rows);
 
-  kernels::context& ctx_;
   int device_;
   std::shared_ptr<const tensor_source> tensors_;
   kernels::dtype kv_type_;
   kernels::cuda::stream on_; // before everything that it works on
   attention_weights weights_;
+
+  // Pieces of decode steps, and what the router of the last piece that was not a graph took.
+  bool uses_graphs_;
+  step_graphs graphs_;
+  bool measures_router_ = false;
+  bool router_is_measured_ = false;
+  kernels::cuda::event router_begin_;
+  kernels::cuda::event router_end_;
 
   // The KV cache: layer after layer.
   std::size_t block_tokens_ = 0;
@@ -86,6 +101,7 @@ class cuda_attention final : public attention_backend {
   growing_device last_items_;
   growing_device logits_; // f32 [rows asked for, vocab]
   growing_pinned host_logits_;
+  cuda_sampler sampler_;
   growing_pinned host_copies_;
   growing_device copies_;
 };

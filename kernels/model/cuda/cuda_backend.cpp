@@ -13,24 +13,29 @@ namespace cuda = kernels::cuda;
 
 class cuda_backend final : public compute_backend {
  public:
-  cuda_backend(kernels::context& ctx, std::shared_ptr<const tensor_source> tensors, int device)
-      : ctx_(ctx), tensors_(std::move(tensors)), device_(cuda::use_device(device).ordinal) {}
+  cuda_backend(kernels::context& ctx, std::shared_ptr<const tensor_source> tensors, int device,
+               const cuda_options& options)
+      : ctx_(ctx),
+        tensors_(std::move(tensors)),
+        device_(cuda::use_device(device).ordinal),
+        options_(options) {}
 
   std::unique_ptr<attention_backend> load_attention(const load_options& options,
                                                     const load_progress& progress) override {
     cuda::select_device(device_);
-    return std::make_unique<cuda_attention>(ctx_, device_, tensors_, options, progress);
+    return std::make_unique<cuda_attention>(ctx_, device_, tensors_, options, progress, options_.graphs);
   }
 
   std::unique_ptr<expert_backend> make_experts() override {
     cuda::select_device(device_);
-    return std::make_unique<cuda_experts>(device_, tensors_, ctx_.instruction_set());
+    return std::make_unique<cuda_experts>(device_, tensors_, ctx_.instruction_set(), options_.expert_memory);
   }
 
  private:
   kernels::context& ctx_;
   std::shared_ptr<const tensor_source> tensors_;
   int device_;
+  cuda_options options_;
 };
 
 } // namespace
@@ -56,11 +61,12 @@ std::optional<std::string> cuda_problem(std::uint32_t number) {
   }
 }
 
-std::unique_ptr<compute_backend>
-make_cuda_backend(kernels::context& ctx, std::shared_ptr<const tensor_source> tensors, std::uint32_t number) {
+std::unique_ptr<compute_backend> make_cuda_backend(kernels::context& ctx,
+                                                   std::shared_ptr<const tensor_source> tensors,
+                                                   std::uint32_t number, const cuda_options& options) {
   if (const auto problem = cuda_model_problem(tensors->config(), tensors->type(), tensors->quant()))
     throw model_error(tensors->folder().string() + ": " + *problem);
-  return std::make_unique<cuda_backend>(ctx, std::move(tensors), static_cast<int>(number));
+  return std::make_unique<cuda_backend>(ctx, std::move(tensors), static_cast<int>(number), options);
 }
 
 } // namespace troupe::model

@@ -9,6 +9,7 @@
 #include "kernels/model/compute_backend.hpp"
 #include "kernels/model/weight_source.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,12 +30,21 @@ bool cuda_is_emulated();
 std::optional<std::string> cuda_model_problem(const model_config& config, kernels::dtype type,
                                               const quantization& quant);
 
+struct cuda_options {
+  /// Device memory for experts' weights, in bytes: the others wait in pinned memory of the host and are
+  /// copied when rows come for them. 0: all that are loaded lie on the device.
+  std::size_t expert_memory = 0;
+  /// Pieces of decode steps are recorded once and given to the device as one piece from then on.
+  bool graphs = true;
+};
+
 /// A model on the device `number`. Batch-invariant: the same kernels for few rows and for many, attention in
 /// splits of a fixed length.
 /// @param ctx  borrowed, outlives what the backend makes: samples from logits, and its instruction set helps
 ///             to quantize
 /// @errors  model_error as `cuda_model_problem`; kernels::kernel_error where the device cannot be used
-std::unique_ptr<compute_backend>
-make_cuda_backend(kernels::context& ctx, std::shared_ptr<const tensor_source> tensors, std::uint32_t number);
+std::unique_ptr<compute_backend> make_cuda_backend(kernels::context& ctx,
+                                                   std::shared_ptr<const tensor_source> tensors,
+                                                   std::uint32_t number, const cuda_options& options = {});
 
 } // namespace troupe::model

@@ -1,5 +1,8 @@
 #include "kernels/model/cuda/cuda_experts.hpp"
 
+#include "kernels/error.hpp"
+#include "kernels/model/cuda/matrix_alignment.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -10,7 +13,8 @@ namespace troupe::model {
 namespace cuda = kernels::cuda;
 using kernels::bfloat16;
 
-cuda_experts::cuda_experts(int device, std::shared_ptr<const tensor_source> tensors, kernels::isa set)
+cuda_experts::cuda_experts(int device, std::shared_ptr<const tensor_source> tensors, kernels::isa set,
+                           std::size_t memory)
     : device_(device), tensors_(std::move(tensors)), set_(set) {
   limits_.hidden = config().hidden;
   for (const auto& layer : config().layers) {
@@ -18,6 +22,21 @@ cuda_experts::cuda_experts(int device, std::shared_ptr<const tensor_source> tens
     if (layer.moe() != nullptr)
       limits_.ffn = std::max(limits_.ffn, layer.moe()->intermediate);
   }
+  if (memory == 0)
+    return;
+  std::size_t largest = 0;
+  std::size_t all = 0;
+  for (std::size_t layer = 0; layer < experts_.size(); ++layer) {
+    largest = std::max(largest, expert_bytes(layer));
+    all += experts_[layer].size() * expert_bytes(layer);
+  }
+  if (all <= memory)
+    return;
+  if (memory < aligned(largest))
+    throw model_error("the GPU's memory for experts, " + std::to_string(memory)
+                      + " bytes, holds no expert of " + std::to_string(aligned(largest))
+                      + " bytes; give it more, or 0 for all experts");
+  slots_.emplace(memory / aligned(largest), largest);
 }
 
 void cuda_experts::load(std::size_t layer, std::size_t expert) {
@@ -32,16 +51,20 @@ void cuda_experts::load(std::size_t layer, std::size_t expert) {
     return pack_matrix(*tensors_, {&name, 1}, storage, set_);
   };
   const std::array<matrix_image, 3> images{pack(names.gate), pack(names.up), pack(names.down)};
-  snapshot loaded;
+  auto loaded = std::make_shared<loaded_expert>();
   {
     const std::lock_guard lock{copying_};
     cuda::select_device(device_);
-    loaded = std::make_shared<const device_matrices>(copies_, images);
+    if (slots_)
+      loaded->on_host.emplace(images);
+    else
+      loaded->on_device.emplace(copies_, images);
   }
   const std::lock_guard lock{mutex_};
   auto& place = experts_[layer][expert];
   if (place != nullptr)
     return; // another thread was faster
+  loaded->id = ++num_loads_;
   num_bytes_ += loaded->num_bytes();
   place = std::move(loaded);
 }
@@ -77,39 +100,111 @@ std::size_t cuda_experts::expert_bytes(std::size_t layer) const {
 }
 
 std::optional<std::size_t> cuda_experts::hold(std::size_t layer, std::span<const expert_rows> batch,
-                                              std::vector<snapshot>& held) const {
+                                              std::vector<batch_part>& held) const {
   const std::lock_guard lock{mutex_};
   for (const auto& rows : batch) {
     if (layer >= experts_.size() || rows.expert >= experts_[layer].size()
         || experts_[layer][rows.expert] == nullptr)
       return rows.expert;
-    held.push_back(experts_[layer][rows.expert]);
+    if (!rows.inputs.empty())
+      held.push_back({&rows, experts_[layer][rows.expert]});
   }
   return std::nullopt;
 }
 
-/// Expert i of the set is held[i].
-cuda::expert_set cuda_experts::upload_tables(const moe_spec& moe, const std::vector<snapshot>& held) {
-  const auto count = held.size();
-  auto* first = host_tables_.reserve<cuda::weight_matrix>(3 * count);
-  auto* second = first + 2 * count;
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto matrices = held[i]->matrices();
-    first[2 * i] = matrices[0];
-    first[2 * i + 1] = matrices[1];
-    second[i] = matrices[2];
+/// Where an expert's matrices are for the wave; false: there is no slot for it.
+bool cuda_experts::add_to_table(const loaded_expert& expert, cuda::weight_matrix* first,
+                                cuda::weight_matrix* second) {
+  if (expert.on_device) {
+    const auto matrices = expert.on_device->matrices();
+    first[0] = matrices[0];
+    first[1] = matrices[1];
+    *second = matrices[2];
+    return true;
   }
-  auto* on_device = tables_.reserve<cuda::weight_matrix>(3 * count);
+  const auto* base = slots_->take(expert.id, *expert.on_host);
+  if (base == nullptr)
+    return false;
+  first[0] = expert.on_host->at(base, 0);
+  first[1] = expert.on_host->at(base, 1);
+  *second = expert.on_host->at(base, 2);
+  return true;
+}
+
+/// Computes the first of some parts: all, or those for which there are slots.
+/// @param first_part  how many came before them: their tables are in use
+/// @returns how many
+std::size_t cuda_experts::run_wave(const moe_spec& moe, std::span<const batch_part> parts,
+                                   std::size_t first_part, std::size_t first_row) {
+  auto* first = host_tables_.as<cuda::weight_matrix>() + 3 * first_part;
+  std::vector<cuda::weight_matrix> second; // behind all of `first` once their number is known
+  std::vector<cuda::expert_rows> counts;
+  // All that are there already; or as many as half of the slots hold, so that the next wave is copied into
+  // the others meanwhile.
+  const bool are_there = slots_ && slots_->has(parts.front().expert->id);
+  const std::size_t most =
+      slots_ && !are_there ? std::max<std::size_t>(slots_->count() / 2, 1) : parts.size();
+  for (const auto& part : parts.first(std::min(most, parts.size()))) {
+    if (slots_ && slots_->has(part.expert->id) != are_there)
+      break;
+    if (!add_to_table(*part.expert, first + 2 * counts.size(), &second.emplace_back()))
+      break;
+    counts.push_back(
+        {static_cast<std::uint32_t>(counts.size()), static_cast<std::uint32_t>(part.rows->inputs.size())});
+  }
+  const auto count = counts.size();
+  kernels::expect(count > 0, "cuda experts: a wave computes something");
+  std::copy_n(second.begin(), count, first + 2 * count);
+  auto* on_device = tables_.as<cuda::weight_matrix>() + 3 * first_part;
   on_.copy_to_device(on_device, first, 3 * count * sizeof(cuda::weight_matrix));
-  return {.format = expert_storage(tensors_->quant()).format,
-          .hidden = config().hidden,
-          .ffn = moe.intermediate,
-          .gated = true,
-          .act = config().activation,
-          .first = on_device,
-          .first_on_host = {first, 2 * count},
-          .second = on_device + 2 * count,
-          .second_on_host = {second, count}};
+  if (slots_)
+    slots_->begin_use(on_);
+  pass_->run(on_, {.experts = {.format = expert_storage(tensors_->quant()).format,
+                               .hidden = config().hidden,
+                               .ffn = moe.intermediate,
+                               .gated = true,
+                               .act = config().activation,
+                               .first = on_device,
+                               .first_on_host = {first, 2 * count},
+                               .second = on_device + 2 * count,
+                               .second_on_host = {first + 2 * count, count}},
+                   .rows = counts,
+                   .input = inputs_.as<bfloat16>() + first_row * config().hidden,
+                   .output = outputs_.as<bfloat16>() + first_row * config().hidden,
+                   .batch_invariant = true});
+  if (slots_)
+    slots_->end_use(on_);
+  return count;
+}
+
+/// @param rows  of all parts
+void cuda_experts::compute(std::size_t layer, std::span<const batch_part> parts, std::size_t rows) {
+  const auto row_bytes = config().hidden * sizeof(bfloat16);
+  auto* inputs = host_inputs_.reserve<std::byte>(rows * row_bytes);
+  for (auto* to = inputs; const auto& part : parts)
+    for (const auto* row : part.rows->inputs) {
+      std::memcpy(to, row, row_bytes);
+      to += row_bytes;
+    }
+  on_.copy_to_device(inputs_.reserve<std::byte>(rows * row_bytes), inputs, rows * row_bytes);
+  outputs_.reserve<std::byte>(rows * row_bytes);
+  host_tables_.reserve<cuda::weight_matrix>(3 * parts.size());
+  tables_.reserve<cuda::weight_matrix>(3 * parts.size());
+  std::size_t first_row = 0;
+  for (std::size_t done = 0; done < parts.size();) {
+    const auto count = run_wave(*config().layers[layer].moe(), parts.subspan(done), done, first_row);
+    for (const auto& part : parts.subspan(done, count))
+      first_row += part.rows->inputs.size();
+    done += count;
+  }
+  auto* outputs = host_outputs_.reserve<std::byte>(rows * row_bytes);
+  on_.copy_to_host(outputs, outputs_.as<std::byte>(), rows * row_bytes);
+  on_.synchronize();
+  for (const auto* from = outputs; const auto& part : parts)
+    for (auto* row : part.rows->outputs) {
+      std::memcpy(row, from, row_bytes);
+      from += row_bytes;
+    }
 }
 
 void cuda_experts::make_room(std::size_t rows, std::size_t experts) {
@@ -122,43 +217,30 @@ void cuda_experts::make_room(std::size_t rows, std::size_t experts) {
 }
 
 std::optional<std::size_t> cuda_experts::forward(std::size_t layer, std::span<const expert_rows> batch) {
-  std::vector<snapshot> held;
-  if (const auto missing = hold(layer, batch, held))
+  std::vector<batch_part> parts;
+  if (const auto missing = hold(layer, batch, parts))
     return missing;
-  std::vector<cuda::expert_rows> counts;
-  std::size_t rows = 0;
-  for (const auto& of : batch) {
-    counts.push_back(
-        {static_cast<std::uint32_t>(counts.size()), static_cast<std::uint32_t>(of.inputs.size())});
-    rows += of.inputs.size();
-  }
-  if (rows == 0)
+  if (parts.empty())
     return std::nullopt;
+  std::size_t rows = 0;
+  for (const auto& part : parts)
+    rows += part.rows->inputs.size();
   cuda::select_device(device_);
-  const work_ends_here idle_again(on_); // before `held` goes
-  make_room(rows, batch.size());
-
-  const auto row_bytes = config().hidden * sizeof(bfloat16);
-  auto* inputs = host_inputs_.reserve<std::byte>(rows * row_bytes);
-  for (auto* to = inputs; const auto& of : batch)
-    for (const auto* row : of.inputs) {
-      std::memcpy(to, row, row_bytes);
-      to += row_bytes;
-    }
-  on_.copy_to_device(inputs_.reserve<std::byte>(rows * row_bytes), inputs, rows * row_bytes);
-  pass_->run(on_, {.experts = upload_tables(*config().layers[layer].moe(), held),
-                   .rows = counts,
-                   .input = inputs_.as<bfloat16>(),
-                   .output = outputs_.reserve<bfloat16>(rows * config().hidden),
-                   .batch_invariant = true});
-  auto* outputs = host_outputs_.reserve<std::byte>(rows * row_bytes);
-  on_.copy_to_host(outputs, outputs_.as<std::byte>(), rows * row_bytes);
-  on_.synchronize();
-  for (const auto* from = outputs; const auto& of : batch)
-    for (auto* row : of.outputs) {
-      std::memcpy(row, from, row_bytes);
-      from += row_bytes;
-    }
+  const work_ends_here idle_again(on_); // before `parts` goes
+  make_room(rows, parts.size());
+  if (!slots_) {
+    compute(layer, parts, rows);
+    return std::nullopt;
+  }
+  // Those that are there first: what is copied in their places waits for them.
+  std::stable_partition(parts.begin(), parts.end(),
+                        [&](const batch_part& part) { return slots_->has(part.expert->id); });
+  try {
+    compute(layer, parts, rows);
+  } catch (...) {
+    slots_->clear(); // before `parts` goes
+    throw;
+  }
   return std::nullopt;
 }
 

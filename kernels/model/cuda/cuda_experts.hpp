@@ -4,7 +4,9 @@
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/experts.hpp"
 #include "kernels/model/cuda/device_matrices.hpp"
+#include "kernels/model/cuda/expert_slots.hpp"
 #include "kernels/model/cuda/growing_memory.hpp"
+#include "kernels/model/cuda/pinned_matrices.hpp"
 #include "kernels/model/expert_backend.hpp"
 #include "kernels/model/weight_source.hpp"
 
@@ -15,15 +17,22 @@
 
 namespace troupe::model {
 
-/// Each expert is an immutable snapshot in device memory that a computation under way keeps alive. Rows are
-/// gathered into pinned memory, computed on a stream of their own and scattered from pinned memory. Copying
-/// an expert's weights takes another stream; taking and giving back device memory waits for the device.
+/// Each expert is an immutable snapshot that a computation under way keeps alive. Rows are gathered into
+/// pinned memory, computed on a stream of their own and scattered from pinned memory. Copying an expert's
+/// weights takes another stream; taking and giving back memory waits for the device.
+///
+/// Experts lie in device memory, or, where that is to hold some of them only, in pinned memory: then a batch
+/// is computed in waves, first with the experts that are on the device already, then with some at a time that
+/// are copied while the wave before computes (`expert_slots`).
 class cuda_experts final : public expert_backend {
  public:
   /// @param device  accepted by `use_device`; the calling thread's
   /// @param set     whose kernels help to quantize
-  /// @errors  device_error
-  cuda_experts(int device, std::shared_ptr<const tensor_source> tensors, kernels::isa set);
+  /// @param memory  of the device for experts' weights, in bytes; 0: all experts that are loaded are to lie
+  /// there
+  /// @errors  device_error; model_error where `memory` holds no expert
+  cuda_experts(int device, std::shared_ptr<const tensor_source> tensors, kernels::isa set,
+               std::size_t memory = 0);
 
   const model_config& config() const override { return tensors_->config(); }
 
@@ -35,15 +44,36 @@ class cuda_experts final : public expert_backend {
   std::size_t expert_bytes(std::size_t layer) const override;
   std::optional<std::size_t> forward(std::size_t layer, std::span<const expert_rows> batch) override;
 
- private:
-  /// Gate, up, down.
-  using snapshot = std::shared_ptr<const device_matrices>;
+  /// Null: experts lie in device memory.
+  const expert_slots* slots() const { return slots_ ? &*slots_ : nullptr; }
 
-  /// The experts of a batch, or the first that is not here.
+ private:
+  /// Gate, up, down: in one of the two.
+  struct loaded_expert {
+    std::uint64_t id = 0; // of this load, from 1
+    std::optional<device_matrices> on_device;
+    std::optional<pinned_matrices> on_host;
+
+    std::size_t num_bytes() const { return on_device ? on_device->num_bytes() : on_host->num_bytes(); }
+  };
+
+  using snapshot = std::shared_ptr<const loaded_expert>;
+
+  /// Rows of an expert on their way: whose they are and where they lie among all.
+  struct batch_part {
+    const expert_rows* rows = nullptr;
+    snapshot expert;
+  };
+
+  /// The parts of a batch that have rows, or the first expert that is not here.
   std::optional<std::size_t> hold(std::size_t layer, std::span<const expert_rows> batch,
-                                  std::vector<snapshot>& held) const;
+                                  std::vector<batch_part>& held) const;
   bool has(std::size_t layer, std::size_t expert) const;
-  kernels::cuda::expert_set upload_tables(const moe_spec& moe, const std::vector<snapshot>& held);
+  void compute(std::size_t layer, std::span<const batch_part> parts, std::size_t rows);
+  std::size_t run_wave(const moe_spec& moe, std::span<const batch_part> parts, std::size_t first_part,
+                       std::size_t first_row);
+  bool add_to_table(const loaded_expert& expert, kernels::cuda::weight_matrix* first,
+                    kernels::cuda::weight_matrix* second);
   void make_room(std::size_t rows, std::size_t experts);
 
   int device_;
@@ -57,11 +87,13 @@ class cuda_experts final : public expert_backend {
   mutable std::mutex mutex_;
   std::vector<std::vector<snapshot>> experts_; // [layer][expert], null where not loaded
   std::size_t num_bytes_ = 0;
+  std::uint64_t num_loads_ = 0;
 
   // Of `forward`.
+  std::optional<expert_slots> slots_; // none: all experts lie in device memory
   kernels::cuda::expert_pass_limits limits_;
   std::optional<kernels::cuda::expert_pass> pass_;
-  growing_pinned host_tables_; // [experts of the batch]: gate and up of each, then down of each
+  growing_pinned host_tables_; // [3 · parts], a run a wave: gate and up of each, then down of each
   growing_device tables_;
   growing_pinned host_inputs_; // bf16 [rows, hidden]
   growing_device inputs_;

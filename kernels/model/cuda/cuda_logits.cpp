@@ -15,7 +15,7 @@ using kernels::bfloat16;
 using kernels::dtype;
 using kernels::expect;
 
-/// @returns [rows.size(), vocab] in pinned memory, valid until the next call
+/// @returns [rows.size(), vocab] in device memory, valid until the next call, once the stream has come there
 const float* cuda_attention::compute_logits(cuda_pass& pass, std::span<const std::uint32_t> rows) {
   const auto n = rows.size();
   const auto hidden = config().hidden;
@@ -56,10 +56,7 @@ const float* cuda_attention::compute_logits(cuda_pass& pass, std::span<const std
                        .output_type = dtype::f32,
                        .output_stride = vocab,
                        .num_output_rows = n});
-  auto* result = host_logits_.reserve<float>(n * vocab);
-  on_.copy_to_host(result, logits_.as<float>(), n * vocab * sizeof(float));
-  on_.synchronize();
-  return result;
+  return logits_.as<float>();
 }
 
 void cuda_attention::logits(attention_pass& pass, std::span<const std::uint32_t> rows,
@@ -68,7 +65,11 @@ void cuda_attention::logits(attention_pass& pass, std::span<const std::uint32_t>
     return;
   cuda::select_device(device_);
   const work_ends_here idle_again(on_);
-  const auto* result = compute_logits(pass_of(pass), rows);
+  const auto count = rows.size() * config().vocab_size;
+  const auto* computed = compute_logits(pass_of(pass), rows);
+  auto* result = host_logits_.reserve<float>(count);
+  on_.copy_to_host(result, computed, count * sizeof(float));
+  on_.synchronize();
   for (std::size_t i = 0; i < rows.size(); ++i)
     std::memcpy(out.row(i), result + i * config().vocab_size, config().vocab_size * sizeof(float));
 }
@@ -78,10 +79,7 @@ void cuda_attention::sample(attention_pass& pass, const token_requests& wanted) 
     return;
   cuda::select_device(device_);
   const work_ends_here idle_again(on_);
-  const auto logits =
-      kernels::view_of(compute_logits(pass_of(pass), wanted.rows), wanted.rows.size(), config().vocab_size);
-  kernels::sample(ctx_, logits, wanted.drawn, wanted.drawn_tokens);
-  kernels::token_logprobs(ctx_, logits, wanted.known, wanted.known_tokens);
+  sampler_.sample(on_, compute_logits(pass_of(pass), wanted.rows), config().vocab_size, wanted);
 }
 
 void cuda_attention::copy_blocks(std::span<const block_copy> copies) {

@@ -1,8 +1,11 @@
 #include "kernels/model/cuda/cuda_pass.hpp"
 
+#include "kernels/cuda/attention.hpp"
 #include "kernels/error.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cstring>
 
 namespace troupe::model {
@@ -10,19 +13,40 @@ namespace troupe::model {
 using kernels::expect;
 using kernels::cuda::row_item;
 
+namespace {
+
+// Block tables are so wide, or a multiple of it.
+constexpr std::size_t width_step = 16;
+
+} // namespace
+
+std::uint64_t cuda_pass::next_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
+void cuda_pass::add_addresses(std::vector<const std::byte*>& to) const {
+  for (const auto* memory :
+       {&residual, &normed, &mlp_output, &chosen, &weights, &offsets, &entries, &answers, &inputs_, &items_})
+    to.push_back(memory->address());
+  for (const auto* memory : {&given, &host_rows_, &host_table_})
+    to.push_back(memory->address());
+}
+
 routed_rows cuda_pass::routed() const {
   const auto* table = host_table_.as<std::uint32_t>();
-  return {.layer = layer,
+  const auto experts = progress.num_experts;
+  return {.layer = progress.layer,
           .num_rows = num_rows_,
-          .num_topk = num_topk,
-          .num_experts = num_experts_,
-          .offsets = {table, num_experts_ + 1},
-          .entries = {table + num_experts_ + 1, num_rows_ * num_topk},
-          .router_ns = 0};
+          .num_topk = progress.num_topk,
+          .num_experts = experts,
+          .offsets = {table, experts + 1},
+          .entries = {table + experts + 1, num_rows_ * progress.num_topk},
+          .router_ns = progress.router_ns};
 }
 
 void cuda_pass::read_rows(std::byte* out) const {
-  std::memcpy(out, host_rows_.as<std::byte>(), num_rows_ * row_bytes_);
+  std::memcpy(out, host_rows_.as<std::byte>(), num_rows_ * progress.row_bytes);
 }
 
 void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch, std::size_t block_tokens,
@@ -33,9 +57,9 @@ void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch
   table_width_ = 0;
   for (const auto& table : batch.sequences)
     table_width_ = std::max(table_width_, table.size());
+  table_width_ = (table_width_ + width_step - 1) / width_step * width_step;
   most_position_ = 0;
-  waits = false;
-  has_mlp_output = false;
+  progress = {};
 
   const auto words = 4 * num_rows_ + num_sequences_ * table_width_;
   auto* tokens = host_inputs_.reserve<std::uint32_t>(words);
@@ -52,6 +76,11 @@ void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch
     tokens[3 * num_rows_ + r] = row.sequence;
     most_position_ = std::max(most_position_, row.position);
   }
+  // The last position of 1, 2, 4, … splits: as many blocks of threads are started, and those of no row end at
+  // once.
+  const auto splits =
+      std::bit_ceil(kernels::cuda::splits_of(most_position_, kernels::cuda::invariant_split_keys));
+  most_position_ = static_cast<std::uint32_t>(splits * kernels::cuda::invariant_split_keys - 1);
   auto* tables = tokens + 4 * num_rows_;
   for (std::size_t s = 0; s < num_sequences_; ++s) {
     const auto& table = batch.sequences[s];
@@ -70,16 +99,17 @@ void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch
 
 void cuda_pass::download_routed(const kernels::cuda::stream& on, std::size_t at, std::size_t hidden,
                                 const moe_spec& moe) {
-  layer = at;
-  waits = true;
-  num_experts_ = moe.num_experts;
-  row_bytes_ = hidden * sizeof(kernels::bfloat16);
-  const auto pairs = num_rows_ * num_topk;
-  on.copy_to_host(host_rows_.reserve<std::byte>(num_rows_ * row_bytes_), normed.as<std::byte>(),
-                  num_rows_ * row_bytes_);
-  auto* table = host_table_.reserve<std::uint32_t>(num_experts_ + 1 + pairs);
-  on.copy_to_host(table, offsets.as<std::uint32_t>(), (num_experts_ + 1) * sizeof(std::uint32_t));
-  on.copy_to_host(table + num_experts_ + 1, entries.as<std::uint32_t>(), pairs * sizeof(std::uint32_t));
+  progress.layer = at;
+  progress.waits = true;
+  progress.num_experts = moe.num_experts;
+  progress.row_bytes = hidden * sizeof(kernels::bfloat16);
+  const auto pairs = num_rows_ * progress.num_topk;
+  const auto num_bytes = num_rows_ * progress.row_bytes;
+  on.copy_to_host(host_rows_.reserve<std::byte>(num_bytes), normed.as<std::byte>(), num_bytes);
+  const auto num_offsets = moe.num_experts + 1;
+  auto* table = host_table_.reserve<std::uint32_t>(num_offsets + pairs);
+  on.copy_to_host(table, offsets.as<std::uint32_t>(), num_offsets * sizeof(std::uint32_t));
+  on.copy_to_host(table + num_offsets, entries.as<std::uint32_t>(), pairs * sizeof(std::uint32_t));
 }
 
 void cut_into_items(std::size_t count, row_item* out) {

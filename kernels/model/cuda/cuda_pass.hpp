@@ -12,13 +12,25 @@
 
 namespace troupe::model {
 
+/// Where a pass stands, as the host knows it.
+struct pass_progress {
+  std::size_t layer = 0;
+  std::size_t num_topk = 0;
+  bool waits = false; ///< for the experts of `layer`
+  bool has_mlp_output = false;
+  std::size_t num_experts = 0;
+  std::size_t row_bytes = 0;
+  std::uint64_t router_ns = 0; ///< 0: not measured
+};
+
 /// Buffers grow to the largest micro-batch seen. Between two calls of the backend none of them is in use.
 class cuda_pass final : public attention_pass {
  public:
   routed_rows routed() const override;
   void read_rows(std::byte* out) const override;
 
-  /// Takes a new micro-batch, and has it copied to the device.
+  /// Takes a new micro-batch, and has it copied to the device. Block tables get a width, and the last
+  /// position a number, that change seldom from step to step.
   /// @param kv_slots  tokens that the KV cache has room for: rows' slots and blocks have to lie below
   void assign(const kernels::cuda::stream& on, const micro_batch& batch, std::size_t block_tokens,
               std::size_t kv_slots);
@@ -65,20 +77,23 @@ class cuda_pass final : public attention_pass {
   growing_device answers;    // bf16 [rows · top_k, hidden]
   growing_pinned given;      // what `answers` is copied from
 
-  // Where the pass stands.
-  std::size_t layer = 0;
-  std::size_t num_topk = 0;
-  bool waits = false; ///< for the experts of `layer`
-  bool has_mlp_output = false;
+  pass_progress progress;
+
+  /// Of no other pass of this process.
+  std::uint64_t number() const { return number_; }
+
+  /// Where all its memory lies.
+  void add_addresses(std::vector<const std::byte*>& to) const;
 
  private:
+  std::uint64_t number_ = next_number();
   std::size_t num_rows_ = 0;
   std::size_t num_sequences_ = 0;
   std::size_t table_width_ = 0;
   std::size_t num_items_ = 0;
   std::uint32_t most_position_ = 0;
-  std::size_t num_experts_ = 0;
-  std::size_t row_bytes_ = 0;
+  static std::uint64_t next_number();
+
   growing_pinned host_inputs_;
   growing_device inputs_; // tokens, positions, slots, sequences, block tables
   growing_pinned host_items_;

@@ -1,17 +1,12 @@
 #include "kernels/model/cuda/device_matrices.hpp"
 
+#include "kernels/model/cuda/matrix_alignment.hpp"
+
 namespace troupe::model {
 
 namespace {
 
 using kernels::cuda::weight_matrix;
-
-/// What begins at such addresses can be read in the largest pieces that there are.
-constexpr std::size_t alignment = 256;
-
-constexpr std::size_t aligned(std::size_t num_bytes) {
-  return (num_bytes + alignment - 1) / alignment * alignment;
-}
 
 std::size_t bytes_of_matrix(const kernels::cuda::weight_shape& shape, bool has_bias) {
   const auto scales = shape.format == kernels::cuda::weight_format::bf16 ? 0 : shape.outputs * sizeof(float);

@@ -29,6 +29,9 @@ class growing_memory {
     return memory_.template as<T>();
   }
 
+  /// Changes when it grows.
+  const std::byte* address() const { return memory_.data(); }
+
  private:
   Memory memory_;
 };

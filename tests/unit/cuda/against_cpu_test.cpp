@@ -1,5 +1,6 @@
 // Models on a GPU, real or emulated, against the CPU's: the same up to rounding, also where attention and
 // experts are on different kinds of devices.
+#include "tests/reference/mixed_backend.hpp"
 #include "tests/reference/random_model.hpp"
 #include "tests/reference/tested_backends.hpp"
 #include "tests/unit/model/batch_runner.hpp"
@@ -19,24 +20,6 @@ namespace {
 using test::batch_logits;
 using test::batch_runner;
 
-/// Attention from one backend, experts from another.
-class mixed_backend final : public compute_backend {
- public:
-  mixed_backend(std::unique_ptr<compute_backend> attention, std::unique_ptr<compute_backend> experts)
-      : attention_(std::move(attention)), experts_(std::move(experts)) {}
-
-  std::unique_ptr<attention_backend> load_attention(const load_options& options,
-                                                    const load_progress& progress) override {
-    return attention_->load_attention(options, progress);
-  }
-
-  std::unique_ptr<expert_backend> make_experts() override { return experts_->make_experts(); }
-
- private:
-  std::unique_ptr<compute_backend> attention_;
-  std::unique_ptr<compute_backend> experts_;
-};
-
 struct compared_model {
   const char* variant;
   quantization quant;
@@ -51,7 +34,7 @@ class against_cpu : public testing::TestWithParam<compared_model> {
 
   /// A prompt, and a few tokens behind it, one by one.
   batch_logits run(const std::string& attention, const std::string& experts) {
-    batch_runner runner(std::make_unique<mixed_backend>(open(attention), open(experts)), 2,
+    batch_runner runner(std::make_unique<test::mixed_backend>(open(attention), open(experts)), 2,
                         GetParam().kv_type);
     auto result = runner.run({{0, tokens(0, prompt_rows)}});
     for (auto first = prompt_rows; first < prompt_rows + decoded_rows; ++first)

@@ -49,7 +49,7 @@ struct quiet_config : caf::actor_system_config {
 };
 
 struct served_model {
-  std::string backend; ///< of tested_backends()
+  std::string backend; ///< of tested_backends() or mixed_backends()
   const char* variant;
   model::dtype_choice dtype;
 };
@@ -62,6 +62,8 @@ std::vector<served_model> served_models() {
     result.push_back({backend, "qwen3", model::dtype_choice::bfloat16});
     result.push_back({backend, "qwen2", model::dtype_choice::bfloat16});
   }
+  for (const auto& backend : test::mixed_backends())
+    result.push_back({backend, "qwen2", model::dtype_choice::bfloat16});
   return result;
 }
 
@@ -290,7 +292,9 @@ TEST_P(model_serving, a_replay_continues_with_the_same_tokens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(models, model_serving, ::testing::ValuesIn(served_models()), [](const auto& tested) {
-  return tested.param.backend + "_" + tested.param.variant
+  auto backend = tested.param.backend;
+  std::replace(backend.begin(), backend.end(), '+', '_');
+  return backend + "_" + tested.param.variant
          + (tested.param.dtype == model::dtype_choice::float32 ? "_float32" : "_bfloat16");
 });
 

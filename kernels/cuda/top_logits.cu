@@ -1,0 +1,102 @@
+#include "kernels/cuda/top_logits.hpp"
+
+#include <bit>
+
+#include "kernels/cuda/warp.cuh"
+#include "kernels/error.hpp"
+
+namespace troupe::kernels::cuda {
+
+namespace {
+
+constexpr unsigned top_threads = 512;
+
+// The least key wanted is found digit by digit, from the highest on: 11, 11 and 10 bits.
+constexpr unsigned digit_bits = 11;
+constexpr unsigned bins = 1U << digit_bits;
+constexpr unsigned bins_a_thread = 8;
+constexpr unsigned summing_threads = bins / bins_a_thread;
+
+// A number that grows with the logit; both zeros are one.
+__device__ std::uint32_t ascending(float logit) {
+  const auto bits = std::bit_cast<std::uint32_t>(logit + 0.0F);
+  return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
+}
+
+struct search {
+  std::uint32_t prefix; // the digits found so far
+  std::uint32_t left;   // how many of those with this prefix are wanted
+  std::uint32_t equal;  // how many have it
+};
+
+// One thread: the digit of the last one that is wanted.
+__device__ void take_digit(const std::uint32_t* counts, const std::uint32_t* sums, unsigned shift,
+                           search& found) {
+  unsigned part = summing_threads - 1;
+  while (part > 0 && sums[part] < found.left)
+    found.left -= sums[part--];
+  unsigned digit = part * bins_a_thread + bins_a_thread - 1;
+  while (digit > part * bins_a_thread && counts[digit] < found.left)
+    found.left -= counts[digit--];
+  found.prefix |= digit << shift;
+  found.equal = counts[digit];
+}
+
+__global__ void __launch_bounds__(top_threads) top_logits_kernel(top_logits_args args) {
+  __shared__ std::uint32_t counts[bins];
+  __shared__ std::uint32_t sums[summing_threads];
+  __shared__ search found;
+  __shared__ std::uint32_t taken;
+  const float* row = args.logits + blockIdx.x * args.vocab;
+  if (threadIdx.x == 0) {
+    found = {0, static_cast<std::uint32_t>(args.wanted), 0};
+    taken = 0;
+  }
+  for (unsigned digit = 0; digit < 3; ++digit) {
+    const unsigned width = digit == 2 ? digit_bits - 1 : digit_bits;
+    const unsigned shift = digit == 0 ? 21 : digit == 1 ? 10 : 0;
+    for (unsigned i = threadIdx.x; i < bins; i += top_threads)
+      counts[i] = 0;
+    block_barrier();
+    const std::uint32_t prefix = found.prefix;
+    for (std::size_t i = threadIdx.x; i < args.vocab; i += top_threads) {
+      const std::uint32_t key = ascending(row[i]);
+      if (digit == 0 || key >> (shift + width) == prefix >> (shift + width))
+        count_shared(&counts[key >> shift & ((1U << width) - 1U)], 1);
+    }
+    block_barrier();
+    if (threadIdx.x < summing_threads) {
+      std::uint32_t sum = 0;
+      for (unsigned i = 0; i < bins_a_thread; ++i)
+        sum += counts[threadIdx.x * bins_a_thread + i];
+      sums[threadIdx.x] = sum;
+    }
+    block_barrier();
+    if (threadIdx.x == 0)
+      take_digit(counts, sums, shift, found);
+    block_barrier();
+  }
+  const std::size_t above = args.wanted - found.left;
+  // Where there is no room for all that equal the last one, none of them is taken.
+  const std::uint32_t least = above + found.equal <= args.room ? found.prefix : found.prefix + 1;
+  for (std::size_t i = threadIdx.x; i < args.vocab; i += top_threads) {
+    if (ascending(row[i]) < least)
+      continue;
+    const std::uint32_t place = count_shared(&taken, 1);
+    TROUPE_DEVICE_CHECK(place < args.room);
+    args.entries[blockIdx.x * args.room + place] = {static_cast<std::uint32_t>(i), row[i]};
+  }
+  block_barrier();
+  if (threadIdx.x == 0)
+    args.counts[blockIdx.x] = taken;
+}
+
+} // namespace
+
+void top_logits(const stream& on, const top_logits_args& args) {
+  expect(args.wanted >= 1 && args.wanted <= args.vocab && args.room >= args.wanted,
+         "cuda top_logits: none is wanted, or more than there are or there is room for");
+  launch("top_logits", on, {.blocks_x = args.rows, .threads = top_threads}, top_logits_kernel, args);
+}
+
+} // namespace troupe::kernels::cuda

@@ -1,0 +1,74 @@
+// Room for a few experts on a device: those that were used last, of many that wait in pinned memory.
+#pragma once
+
+#include "kernels/cuda/device.hpp"
+#include "kernels/model/cuda/pinned_matrices.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace troupe::model {
+
+/// Copies go on a stream of their own while another stream computes. What is copied waits, by events, for
+/// what used the slot before; what is computed waits for its copies. Nothing waits for the whole device, and
+/// the host for nothing.
+///
+/// Experts of one wave stay where they are until it ends. One thread calls at a time.
+class expert_slots {
+ public:
+  /// @param count       at least 1
+  /// @param slot_bytes  that the largest expert takes
+  /// @errors device_error
+  expert_slots(std::size_t count, std::size_t slot_bytes);
+
+  std::size_t count() const { return slots_.size(); }
+
+  /// Whether an expert lies in a slot.
+  bool has(std::uint64_t id) const { return find(id).has_value(); }
+
+  /// Takes an expert into the wave, and has it copied where it is in no slot: into the one that was not used
+  /// for longest.
+  /// @param id    of this load of an expert, never 0
+  /// @param from  stays until the wave's work is done
+  /// @returns where it begins, in device memory; null: all slots are in the wave
+  /// @errors device_error
+  const std::byte* take(std::uint64_t id, const pinned_matrices& from);
+
+  /// What `compute` is given from now on finds the wave's experts copied.
+  void begin_use(const kernels::cuda::stream& compute);
+
+  /// Ends the wave: its experts were used by what `compute` was given up to now.
+  void end_use(const kernels::cuda::stream& compute);
+
+  /// Forgets what lies where, after an error; ends the wave. Waits for copies under way.
+  void clear();
+
+  /// How often an expert had to be copied, and how often it was there.
+  std::uint64_t num_copies() const { return num_copies_; }
+
+  std::uint64_t num_hits() const { return num_hits_; }
+
+ private:
+  struct slot {
+    std::uint64_t id = 0;        // 0: empty
+    std::uint64_t last_wave = 0; // that used it; 0: none
+    bool is_new = false;         // copied in this wave
+    kernels::cuda::event copied;
+    kernels::cuda::event used;
+  };
+
+  std::optional<std::size_t> find(std::uint64_t id) const;
+  std::optional<std::size_t> oldest() const;
+
+  std::size_t slot_bytes_;
+  kernels::cuda::device_memory memory_;
+  kernels::cuda::stream copies_;
+  std::vector<slot> slots_; // after the stream that their events name
+  std::uint64_t wave_ = 1;
+  std::uint64_t num_copies_ = 0;
+  std::uint64_t num_hits_ = 0;
+};
+
+} // namespace troupe::model

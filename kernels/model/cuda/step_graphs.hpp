@@ -1,0 +1,76 @@
+// Pieces of decode steps as graphs: recorded once, and given to the device as one piece from then on.
+#pragma once
+
+#include "kernels/cuda/device.hpp"
+#include "kernels/model/cuda/cuda_pass.hpp"
+#include "kernels/model/micro_batch.hpp"
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace troupe::model {
+
+/// All that decides which kernels a piece launches and with which arguments: what they compute with lies in
+/// memory.
+struct step_shape {
+  std::uint64_t pass = 0;
+  std::size_t layer = 0; ///< where the piece begins
+  bool begins = false;   ///< with embeddings, rather than with the experts' answers
+  bool has_mlp_output = false;
+  std::size_t rows = 0;
+  std::size_t sequences = 0;
+  std::size_t table_width = 0;
+  std::uint32_t most_position = 0;
+  /// Of all memory that grows.
+  std::vector<const std::byte*> addresses;
+
+  friend auto operator<=>(const step_shape&, const step_shape&) = default;
+};
+
+/// A piece is computed directly the first time, so that memory has grown to its size, recorded the second
+/// time, and replayed from then on: the same kernels with the same arguments, so the same bits. One that
+/// cannot be recorded is computed directly for good.
+class step_graphs {
+ public:
+  /// Where a piece left its pass.
+  struct outcome {
+    pause stopped = pause::done;
+    pass_progress progress;
+  };
+
+  /// Gives the piece's work to the stream, waits for nothing, and says where it stops.
+  /// @param is_recorded  events that measure time make no sense then
+  using piece = std::function<outcome(bool is_recorded)>;
+
+  /// @param most  graphs to keep; when there are more, all are forgotten and begun anew
+  explicit step_graphs(std::size_t most) : most_(most) {}
+
+  /// @errors device_error, what `work` throws: of work that is not recorded
+  outcome run(const kernels::cuda::stream& on, const step_shape& shape, const piece& work);
+
+  std::size_t num_graphs() const;
+
+  std::uint64_t num_replays() const { return num_replays_; }
+
+  /// Pieces that could not be recorded.
+  std::uint64_t num_refused() const { return num_refused_; }
+
+ private:
+  struct entry {
+    std::optional<kernels::cuda::graph> recorded;
+    outcome after;
+    bool is_refused = false;
+  };
+
+  std::size_t most_;
+  std::map<step_shape, entry> entries_;
+  std::uint64_t num_replays_ = 0;
+  std::uint64_t num_refused_ = 0;
+};
+
+} // namespace troupe::model

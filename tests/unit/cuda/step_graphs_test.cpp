@@ -1,0 +1,155 @@
+// Pieces of decode steps as graphs, on a GPU, real or emulated.
+#include "kernels/model/cuda/step_graphs.hpp"
+
+#include "kernels/model/cuda/cuda_attention.hpp"
+#include "kernels/model/cuda/cuda_backend.hpp"
+#include "kernels/model/open_weights.hpp"
+#include "tests/reference/random_model.hpp"
+#include "tests/unit/model/batch_runner.hpp"
+
+#include <cstddef>
+#include <gtest/gtest.h>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace troupe::model {
+namespace {
+
+namespace cuda = kernels::cuda;
+
+class step_graphs_test : public testing::Test {
+ protected:
+  /// Adds 1 to a byte on the device, by a copy from one that is 1 larger.
+  step_graphs::piece piece(std::size_t layer) {
+    return [this, layer](bool is_recorded) -> step_graphs::outcome {
+      ++(is_recorded ? num_recorded_ : num_direct_);
+      on_.copy_on_device(memory_.data(), memory_.data() + 1, 1);
+      return {pause::experts, {.layer = layer}};
+    };
+  }
+
+  int value() {
+    unsigned char result = 0;
+    on_.copy_to_host(&result, memory_.data(), 1);
+    on_.synchronize();
+    return result;
+  }
+
+  void set(unsigned char next) { on_.fill(memory_.data() + 1, next, 1); }
+
+  cuda::stream on_;
+  cuda::device_memory memory_{2};
+  step_graphs graphs_{3};
+  int num_recorded_ = 0;
+  int num_direct_ = 0;
+};
+
+TEST_F(step_graphs_test, a_piece_is_done_directly_then_recorded_and_then_replayed) {
+  const step_shape shape{.pass = 1, .rows = 4, .addresses = {}};
+  for (unsigned char round = 1; round <= 4; ++round) {
+    set(round);
+    const auto result = graphs_.run(on_, shape, piece(7));
+    EXPECT_EQ(value(), round);
+    EXPECT_EQ(result.stopped, pause::experts);
+    EXPECT_EQ(result.progress.layer, 7U);
+  }
+  EXPECT_EQ(num_direct_, 1);
+  EXPECT_EQ(num_recorded_, 1);
+  EXPECT_EQ(graphs_.num_graphs(), 1U);
+  EXPECT_EQ(graphs_.num_replays(), 2U);
+}
+
+TEST_F(step_graphs_test, each_shape_has_a_graph_of_its_own) {
+  const std::byte somewhere{};
+  const step_shape first{.pass = 1, .rows = 4, .addresses = {}};
+  auto more_rows = first;
+  more_rows.rows = 5;
+  auto grown = first;
+  grown.addresses = {&somewhere};
+  for (int round = 0; round < 3; ++round)
+    for (const auto& shape : std::vector{first, more_rows, grown})
+      graphs_.run(on_, shape, piece(shape.rows));
+  on_.synchronize();
+  EXPECT_EQ(graphs_.num_graphs(), 3U);
+  EXPECT_EQ(num_direct_, 3);
+  EXPECT_EQ(num_recorded_, 3);
+  EXPECT_EQ(graphs_.run(on_, more_rows, piece(0)).progress.layer, 5U);
+  on_.synchronize();
+}
+
+TEST_F(step_graphs_test, too_many_graphs_are_forgotten) {
+  for (std::size_t rows = 1; rows <= 4; ++rows)
+    for (int round = 0; round < 2; ++round)
+      graphs_.run(on_, {.pass = 1, .rows = rows, .addresses = {}}, piece(0));
+  on_.synchronize();
+  EXPECT_EQ(graphs_.num_graphs(), 1U) << "the fourth made room for itself";
+}
+
+TEST_F(step_graphs_test, what_cannot_be_recorded_is_done_directly_each_time) {
+  const step_shape shape{.pass = 1, .addresses = {}};
+  for (unsigned char round = 1; round <= 4; ++round) {
+    set(round);
+    const auto result = graphs_.run(on_, shape, [&](bool is_recorded) {
+      auto inner = piece(round)(is_recorded);
+      const cuda::device_memory more(1); // refused while a graph is recorded
+      on_.copy_on_device(more.data(), memory_.data(), 1);
+      on_.synchronize();
+      return inner;
+    });
+    EXPECT_EQ(result.progress.layer, round);
+    EXPECT_EQ(value(), round);
+  }
+  EXPECT_EQ(graphs_.num_refused(), 1U);
+  EXPECT_EQ(graphs_.num_graphs(), 0U);
+  EXPECT_EQ(num_recorded_, 1);
+  EXPECT_EQ(num_direct_, 4);
+}
+
+/// Decode steps of some sequences, one joining late and the others going on without it, over block
+/// boundaries.
+test::batch_logits decode(test::batch_runner& runner) {
+  test::batch_logits all;
+  const auto pass = runner.make_pass(); // one, as engines use them again
+  const auto add = [&](const std::vector<test::batch_part>& parts) {
+    std::size_t rows = 0;
+    for (const auto& part : parts)
+      rows += part.tokens.size();
+    for (auto why = runner.begin(parts, *pass); why == pause::experts;)
+      why = runner.step(*pass);
+    for (auto& row : runner.logits(*pass, rows))
+      all.push_back(std::move(row));
+  };
+  add({{0, {1, 2, 3, 4, 5, 6, 7, 8, 9}}, {1, {10, 11}}});
+  for (std::uint32_t step = 0; step < 10; ++step)
+    add({{0, {20 + step}}, {1, {40 + step}}});
+  add({{2, {60, 61, 62}}});
+  for (std::uint32_t step = 0; step < 4; ++step)
+    add({{0, {70 + step}}, {2, {80 + step}}, {1, {90 + step}}});
+  for (std::uint32_t step = 0; step < 4; ++step)
+    add({{2, {100 + step}}});
+  return all;
+}
+
+class graphs_of_a_model : public testing::TestWithParam<const char*> {};
+
+TEST_P(graphs_of_a_model, give_the_bits_of_kernels_one_by_one) {
+  const test::random_model model{GetParam()};
+  kernels::thread_pool pool{{.threads = 1}};
+  kernels::context ctx{pool};
+  const auto tensors =
+      open_tensors(model.folder(), load_config(model.folder()), {.dtype = dtype_choice::bfloat16});
+  test::batch_runner with(make_cuda_backend(ctx, tensors, 0, {.graphs = true}));
+  test::batch_runner without(make_cuda_backend(ctx, tensors, 0, {.graphs = false}));
+  EXPECT_EQ(decode(with), decode(without));
+  const auto& graphs = dynamic_cast<const cuda_attention&>(with.attention()).graphs();
+  EXPECT_GT(graphs.num_replays(), 10U);
+  EXPECT_EQ(graphs.num_refused(), 0U);
+  EXPECT_EQ(dynamic_cast<const cuda_attention&>(without.attention()).graphs().num_graphs(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(models, graphs_of_a_model, testing::Values("mixtral", "qwen2", "qwen2_dense_layers"),
+                         [](const auto& tested) { return std::string{tested.param}; });
+
+} // namespace
+} // namespace troupe::model
