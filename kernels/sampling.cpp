@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "kernels/context.hpp"
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/error.hpp"
 #include "kernels/portable_math.hpp"
 #include "kernels/token_choice.hpp"
