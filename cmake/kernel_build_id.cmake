@@ -2,8 +2,8 @@
 # with other kernels are not used (kernels/model/plan_store.hpp).
 #
 # cmake -DFOLDER=kernels -DCOMPILER="GNU 12.2.0 -O2" -DOUT=kernel_build_id.cpp -P kernel_build_id.cmake
-file(GLOB sources ${FOLDER}/*.hpp ${FOLDER}/*.cpp ${FOLDER}/CMakeLists.txt ${FOLDER}/cpu/*.hpp ${FOLDER}/cpu/*.cpp
-     ${FOLDER}/cpu/*/*.hpp ${FOLDER}/cpu/*/*.cpp)
+file(GLOB sources ${FOLDER}/*.hpp ${FOLDER}/*.cpp ${FOLDER}/CMakeLists.txt ${FOLDER}/cpu/*/*.hpp ${FOLDER}/cpu/*/*.cpp
+     ${FOLDER}/cpu/*/*/*.hpp)
 list(SORT sources)
 set(hashes "${COMPILER}")
 foreach(source IN LISTS sources)

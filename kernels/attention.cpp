@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/gemm/plan.hpp"
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/error.hpp"
 
 namespace troupe::kernels {

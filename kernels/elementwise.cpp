@@ -1,7 +1,7 @@
 #include "kernels/elementwise.hpp"
 
-#include "kernels/cpu/kernel_table.hpp"
-#include "kernels/cpu/row_ranges.hpp"
+#include "kernels/cpu/rows/row_ranges.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/error.hpp"
 
 namespace troupe::kernels {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/product.hpp"
-#include "kernels/cpu/row_ranges.hpp"
+#include "kernels/cpu/gemm/product.hpp"
+#include "kernels/cpu/rows/row_ranges.hpp"
 #include "kernels/error.hpp"
 
 namespace troupe::kernels {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels/cpu/gemm/plan.hpp"
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 
 #if defined(TROUPE_X86_KERNELS)
 #  include <cpuid.h>

@@ -4,8 +4,8 @@
 #include <string>
 #include <type_traits>
 
-#include "kernels/cpu/kernel_table.hpp"
-#include "kernels/cpu/row_ranges.hpp"
+#include "kernels/cpu/rows/row_ranges.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/error.hpp"
 
 namespace troupe::kernels {

@@ -5,8 +5,8 @@
 #include <numbers>
 #include <string>
 
-#include "kernels/cpu/kernel_table.hpp"
-#include "kernels/cpu/row_ranges.hpp"
+#include "kernels/cpu/rows/row_ranges.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/error.hpp"
 #include "kernels/portable_math.hpp"
 

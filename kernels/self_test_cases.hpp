@@ -12,7 +12,7 @@
 
 #include "kernels/bfloat16.hpp"
 #include "kernels/buffer.hpp"
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 
 namespace troupe::kernels::proof {
 

@@ -238,7 +238,7 @@ class kernel_cases {
   }
 
   // Normally distributed, as what a norm leaves: of values that have equal chances AVX2's int8 products cut
-  // off many more (narrow_rows.hpp).
+  // off many more (gemm/int8/narrow_rows_avx2.hpp).
   void fill(tensor_view rows, std::size_t r) {
     for (std::size_t c = 0; c < rows.cols; ++c) {
       const float value = normal_(random_);

@@ -3,7 +3,7 @@
 // The input is the index, as JSON, behind four bytes that say what else is wrong. The file is laid out around
 // it: header, pages of zeros or, from 128 on in the second byte, of ones (which are an empty list of
 // exceptions), index. Checksums written as "ok" become what they should be, so that an input gets past them.
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/model/packed_source.hpp"
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/packed_matrix.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/expert_ffn.hpp"
 #include "kernels/gemm.hpp"
 #include "tests/unit/kernels/test_data.hpp"

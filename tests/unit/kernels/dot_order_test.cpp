@@ -1,5 +1,5 @@
 // The order in which AVX-512's dot product of BF16 pairs adds, and how it rounds, asked of the silicon: what
-// makes it fit the order of gemm.hpp (kernels/cpu/bf16_dot_kernels.hpp). Skipped where there is none.
+// makes it fit the order of gemm.hpp (kernels/cpu/gemm/dots_vdpbf16.hpp). Skipped where there is none.
 #include <array>
 #include <bit>
 #include <cmath>

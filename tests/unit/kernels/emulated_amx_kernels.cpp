@@ -3,4 +3,4 @@
 #include "tests/unit/kernels/emulated_tiles.hpp"
 
 #define amx_table emulated_amx_table
-#include "kernels/cpu/amx_kernels.cpp" // NOLINT(bugprone-suspicious-include)
+#include "kernels/cpu/tables/amx_kernels.cpp" // NOLINT(bugprone-suspicious-include)

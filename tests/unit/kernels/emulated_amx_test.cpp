@@ -2,7 +2,7 @@
 // its manual is in this.
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/self_test.hpp"
 #include "tests/unit/kernels/planned_products.hpp"

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/self_test.hpp"
 #include "tests/unit/kernels/test_data.hpp"

@@ -1,5 +1,5 @@
-// Where AVX-512's silu does not divide (kernels/cpu/math.hpp) it must give the quotient's bits: shown for
-// every number there is, since silu has one argument.
+// Where AVX-512's silu does not divide (kernels/cpu/simd/math.hpp) it must give the quotient's bits: shown
+// for every number there is, since silu has one argument.
 #include <algorithm>
 #include <bit>
 #include <span>

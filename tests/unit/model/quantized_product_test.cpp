@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/quant_table.hpp"
+#include "kernels/cpu/tables/quant_table.hpp"
 #include "kernels/error.hpp"
 #include "kernels/expert_ffn.hpp"
 #include "kernels/gemm.hpp"
