@@ -1,5 +1,6 @@
 #include "services/metrics/attention_families.hpp"
 
+#include <string_view>
 #include <utility>
 
 #include "services/metrics/engine_gauges.hpp"
@@ -39,6 +40,10 @@ attention_families::attention_families(std::shared_ptr<registry> families, reque
       expert_wait_seconds_(families_->counter("iteration_expert_wait_seconds_total")),
       engine_(*families_, "attention") {
   families_->start("attention");
+  if (families_->is_for_vllm())
+    for (const char* state : {"awake", "weights_offloaded", "discard_all"})
+      families_->gauge("engine_sleep_state", {{"sleep_state", state}})
+          .Set(state == std::string_view{"awake"} ? 1 : 0);
 }
 
 void attention_families::on_bounds(const bounds& most) {

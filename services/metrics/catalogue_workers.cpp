@@ -26,6 +26,13 @@ std::vector<family_spec> attention_entries() {
        "Sequences given back to their session, by reason",
        {{"reason", {"engine_failed"}, "and the other codes of errors"}}},
 
+      {"engine_sleep_state",
+       gauge,
+       "1 for `awake`, as engines always are: vLLM's dashboards take a server that does not say so for down",
+       {{"sleep_state", {"awake", "weights_offloaded", "discard_all"}}},
+       nullptr,
+       "with the prefix `vllm:`"},
+
       // The KV cache.
       {"kv_cache_usage_perc", gauge, "Share of the KV blocks in use; 1 is all"},
       {"kv_cache_blocks", gauge, "KV blocks that there are"},

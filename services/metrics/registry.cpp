@@ -100,6 +100,10 @@ void registry::start(std::string_view process) {
             counter(spec.name, own);
 }
 
+bool registry::is_for_vllm() const {
+  return prefix_ == vllm_prefix;
+}
+
 void registry::read_before_text(std::function<void()> read) {
   const std::lock_guard guard{readers_mutex_};
   readers_.push_back(std::move(read));
@@ -112,7 +116,7 @@ std::string registry::text() const {
       read();
   }
   std::vector<prometheus::MetricFamily> collected = families_->Collect();
-  if (prefix_ == vllm_prefix)
+  if (is_for_vllm())
     for (const process_families& one : catalogue())
       for (const family_spec& spec : one.families)
         if (spec.vllm_name[0] != '\0')

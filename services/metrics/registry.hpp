@@ -48,6 +48,9 @@ class registry {
   /// @param process  as the catalogue calls it: "gateway"
   void start(std::string_view process);
 
+  /// Whether names are to be those that vLLM's dashboards know.
+  bool is_for_vllm() const;
+
   /// Calls `read` before each text(), to set what is read and not counted. It runs on the thread that serves
   /// the page, one at a time, and must not block. What it reads must outlive whoever calls text().
   void read_before_text(std::function<void()> read);

@@ -8,7 +8,7 @@ have short times (shortened_rules.py). When the alert fires, the commands of its
 with the functions for `troupe up`, the alert's labels and the variables that the page lists; each must succeed. Then the alert must end, and
 the whole cluster be well. A table says how long both took. Exit status 1 when an alert did not fire or end, or a command has failed.
 
---quick: those that take a few seconds, on one cluster; CI runs these (`system.runbooks`). All of them take some ten minutes; root is needed for the
+--quick: those that take a few seconds, on one cluster; CI runs these (`system.runbooks`). All of them take seven minutes; root is needed for the
 faults that stop threads or mount a file system. Exit status 77 where there is no prometheus.
 """
 import argparse

@@ -22,11 +22,11 @@ from prometheus_server import PATIENCE, Prometheus
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "prometheus"))
 from promql import of_panels, selectors  # noqa: E402  (beside the tests of the rules)
+from vllm_expressions import Expressions  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = sorted((ROOT / "deploy" / "prometheus" / "rules").glob("*.yml"))
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
-VLLM = ROOT / "tests" / "prometheus" / "vllm_expressions.txt"
 MISSING = {"troupe_tls_certificate_not_after_seconds": "this cluster has no certificates",
            "troupe_tls_handshake_failures_total": "nor handshakes"}
 KEYS = "alice key-of-alice-0123456789\nbob key-of-bob-0123456789\n"
@@ -184,12 +184,17 @@ def ours(binaries, model, work):
 
 
 def vllms(binaries, model, work):
-    expressions = [line for line in VLLM.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    expressions = Expressions()
     with Cluster(binaries, "up", model, "--served-model-name", "m", "--expert-workers", "1", "--metrics-prefix", "vllm:",
                  run_dir=work / "run", log=work / "up.log") as cluster, Prometheus(work / "run", work, RULES) as prometheus:
+        # What has come before the first scrape is no rate.
+        prometheus.wait_for_all([("all processes", "count(up == 1) == 4"), ("the first scrape", "count(vllm:request_success_total) > 0")])
         load(cluster, 8)
-        prometheus.wait_for_all([("vLLM", expression) for expression in expressions])
-    print(f"{len(expressions)} expressions of vLLM's dashboards have samples")
+        prometheus.wait_for_all([(dashboard, expression) for dashboard, expression, _ in expressions.asked])
+        for dashboard, series, _, why in expressions.missing:
+            assert not prometheus.query(series), f"{dashboard}: there is {series} after all, though the list says: {why}"
+    answered, missing = expressions.counts()
+    print(f"{answered} expressions of vLLM's dashboards have samples; {missing} ask for what there is not")
 
 
 def main():
