@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "kernels/context.hpp"
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/error.hpp"
 #include "kernels/logit_changes.hpp"
 #include "kernels/raw_distribution.hpp"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/cuda/logit_sums.hpp"
 #include "kernels/cuda/pick_logits.hpp"
 #include "kernels/cuda/rank_logits.hpp"

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/kernel_table.hpp"
+#include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/logit_changes.hpp"
 #include "tests/reference/sampling_requests.hpp"
 #include "tests/unit/kernels/test_data.hpp"
