@@ -10,8 +10,8 @@
 
 namespace troupe::kernels::cuda {
 
-/// eˣ for x ≤ 0: the additions and multiplications of kernels/cpu/simd/math.hpp, each rounded as there (nvcc and
-/// the host's compiler are told not to fuse any but those that are written so).
+/// eˣ for x ≤ 0: the additions and multiplications of kernels/cpu/simd/math.hpp, each rounded as there (nvcc
+/// and the host's compiler are told not to fuse any but those that are written so).
 __device__ inline float share_of(float x) {
   if (!(x >= -86.6F))
     return x < -86.6F ? 0.0F : x;  // NaN stays
