@@ -18,8 +18,8 @@ packages_run=(
   libutf8proc2 libxxhash0 python3 python3-jinja2 zlib1g
 )
 packages_test=(
-  clang clang-format clang-tidy debootstrap iproute2 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev
-  nginx-light nodejs npm openssl procps prometheus python3-matplotlib python3-numpy python3-torch python3-yaml
+  clang clang-format clang-tidy debootstrap fish groff-base iproute2 libbenchmark-dev libclang-rt-14-dev libgmock-dev libgtest-dev
+  mandoc nginx-light nodejs npm openssl procps prometheus python3-matplotlib python3-numpy python3-torch python3-yaml zsh
 )
 # OpenBLAS: with Debian's reference BLAS, PyTorch trains some fifty times slower.
 packages_train=(

@@ -16,7 +16,11 @@ int main(int argc, char** argv) {
                 {"trace", "", "record which experts are used", troupe::load::trace_command},
                 {"simulate", "", "run a cluster on a virtual network, with faults drawn from a seed",
                  troupe::load::simulate_command}})
+        .about("Asks a server as its users would, and measures.")
         .run({argv + 1, argv + argc});
+  } catch (const troupe::description_answer& asked) {
+    std::cout << troupe::to_json(asked.what) << '\n';
+    return 0;
   } catch (const troupe::option_error& error) {
     std::cerr << "troupe-load: " << error.what() << '\n';
     return 2;

@@ -15,9 +15,9 @@ namespace {
 /// What no server reads and people may have in their environment all the same, as flags are named.
 /// tests/unit/services/command_flags_test.cpp compares with what the commands declare.
 constexpr auto elsewhere = std::to_array<std::string_view>(
-    {// flags of troupe status, placement, quantize, tokenize, trace and tune
-     "ca-file", "clocks", "dry-run", "expert", "from", "hosts", "insecure", "json", "layer", "out", "sample",
-     "seconds", "special-tokens", "text", "to", "url", "worker",
+    {// flags of troupe status, top, placement, quantize, tokenize, trace and tune
+     "ca-file", "clocks", "dry-run", "expert", "from", "hosts", "insecure", "interval", "json", "layer",
+     "once", "out", "sample", "seconds", "special-tokens", "targets", "text", "to", "url", "worker",
      // flags of troupe-load
      "burstiness", "duration", "goodput", "heldout", "max-concurrency", "model", "num-prompts", "output",
      "prompts", "random-input-len", "random-output-len", "random-vocab-size", "request-rate", "save-detailed",

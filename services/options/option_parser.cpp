@@ -222,6 +222,9 @@ const option_parser::option* option_parser::find(std::string_view name) const {
 }
 
 option_parser::outcome option_parser::parse(const std::vector<std::string>& arguments) {
+  if (asks_for_description(arguments)) {
+    throw description_answer{describe()};
+  }
   std::vector<std::pair<const option*, std::string>> from_command_line;
   std::vector<std::string> given;
   size_t num_positionals = 0;
@@ -340,6 +343,17 @@ std::string option_parser::help() const {
   }
   out += "\nEvery flag can also be given as an environment variable (--max-num-seqs: TROUPE_MAX_NUM_SEQS).\n";
   return out;
+}
+
+command_description option_parser::describe() const {
+  command_description result{program_, summary_, summary_, {}, {}, {}, {}};
+  for (const auto& p : positionals_) {
+    result.arguments.push_back({p.name, p.help});
+  }
+  for (const auto& o : options_) {
+    result.options.push_back({o.name, o.placeholder, o.help, o.default_text, o.is_toggle});
+  }
+  return result;
 }
 
 std::string without_brackets(const std::string& host) {

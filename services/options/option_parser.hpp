@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "services/options/command_description.hpp"
+
 namespace troupe {
 
 /// A flag, variable or file that cannot be understood; what() names it and says what was expected.
@@ -56,11 +58,15 @@ class option_parser {
   /// Parses and assigns. With `--help`, `-h` or `--version` prints what was asked for to stdout and returns
   /// outcome::help.
   /// @param arguments  without the program's own name
+  /// @throws description_answer where they are `describe_word` alone
   /// @throws option_error for an unknown flag, a bad value, a missing or an extra argument
   outcome parse(const std::vector<std::string>& arguments);
 
   /// The text of --help.
   std::string help() const;
+
+  /// What --help tells, for other forms of it.
+  command_description describe() const;
 
   /// Whether there is such a flag, named without dashes.
   bool has(std::string_view name) const { return find(name) != nullptr; }

@@ -32,6 +32,9 @@ int role_main(const std::string& program, int argc, char** argv,
   } catch (const option_error& error) {
     tell(program, "failed", error.what());
     return 2;
+  } catch (const description_answer& asked) {
+    std::printf("%s\n", to_json(asked.what).c_str());
+    return 0;
   } catch (const interrupted& stopped) {
     tell(program, "stopping", stopped.what());
     return 0; // as told

@@ -9,8 +9,8 @@ namespace troupe {
 
 /// Runs `body` with the arguments behind the program's name, and with as many files as may be open at once
 /// (`raise_descriptor_limit`).
-/// @returns what `body` returns; 2 after a bad flag, 1 after any other exception, each with one line on
-/// stderr
+/// @returns what `body` returns; 0 after `--describe`, which prints what the program can do as JSON; 2 after
+/// a bad flag, 1 after any other exception, each with one line on stderr
 int role_main(const std::string& program, int argc, char** argv,
               const std::function<int(const std::vector<std::string>&)>& body);
 

@@ -15,6 +15,9 @@ int up_command(const std::vector<std::string>& arguments);
 /// `troupe status`: workers, placement and load of a running cluster.
 int status_command(const std::vector<std::string>& arguments);
 
+/// `troupe top`: load and latency of a running cluster, again and again.
+int top_command(const std::vector<std::string>& arguments);
+
 /// `troupe placement`: what the planner of a running cluster does, and what it is told.
 int placement_commands(const std::vector<std::string>& arguments);
 
@@ -29,5 +32,8 @@ int tune_command(const std::vector<std::string>& arguments);
 
 /// `troupe tokenize`: token ids of a text.
 int tokenize_command(const std::vector<std::string>& arguments);
+
+/// `troupe completion`: a script for bash, zsh or fish.
+int completion_command(const std::vector<std::string>& arguments);
 
 } // namespace troupe

@@ -26,29 +26,37 @@ std::string ask(const server_flags& gateway, const std::string& method, const st
                 const std::string& body, std::chrono::seconds deadline) {
   const server_url server = gateway.server();
   boost::asio::io_context io;
-  http_answer answer;
+  std::string answer;
   std::exception_ptr failure;
-  boost::asio::co_spawn(io, exchange(server, method, path, body, deadline),
-                        [&](std::exception_ptr error, http_answer what) {
+  boost::asio::co_spawn(io, ask_gateway(server, gateway.url, method, path, body, deadline),
+                        [&](std::exception_ptr error, std::string what) {
                           failure = std::move(error);
                           answer = std::move(what);
                         });
   io.run();
-  try {
-    if (failure) {
-      std::rethrow_exception(failure);
-    }
-  } catch (const http_error& error) {
-    throw std::runtime_error(gateway.url + ": " + error.what());
+  if (failure) {
+    std::rethrow_exception(failure);
   }
-  if (answer.status != 200) {
-    throw refused_by_gateway(answer.status, gateway.url + path + ": status " + std::to_string(answer.status)
-                                                + " " + reason_in(answer.body));
-  }
-  return answer.body;
+  return answer;
 }
 
 } // namespace
+
+boost::asio::awaitable<std::string> ask_gateway(const server_url& server, std::string url, std::string method,
+                                                std::string path, std::string json,
+                                                std::chrono::milliseconds deadline) {
+  http_answer answer;
+  try {
+    answer = co_await exchange(server, std::move(method), path, std::move(json), deadline);
+  } catch (const http_error& error) {
+    throw std::runtime_error(url + ": " + error.what());
+  }
+  if (answer.status != 200) {
+    throw refused_by_gateway(answer.status, url + path + ": status " + std::to_string(answer.status) + " "
+                                                + reason_in(answer.body));
+  }
+  co_return std::move(answer.body);
+}
 
 std::string get_from(const server_flags& gateway, const std::string& path) {
   return ask(gateway, "GET", path, {}, page_deadline);

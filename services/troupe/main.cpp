@@ -12,6 +12,8 @@ int run(const std::vector<std::string>& arguments) {
               {"up", "MODEL_DIR", "start and supervise a local cluster of separate processes",
                troupe::up_command},
               {"status", "", "show workers, placement and load of a running cluster", troupe::status_command},
+              {"top", "", "show load and latency of a running cluster, again each second",
+               troupe::top_command},
               {"placement", "[COMMAND]", "show and change where the experts of a running cluster live",
                troupe::placement_commands},
               {"trace", "COMMAND", "start and stop tracing, and make a timeline of it",
@@ -20,10 +22,13 @@ int run(const std::vector<std::string>& arguments) {
                troupe::quantize_command},
               {"tune", "MODEL_DIR", "measure which CPU kernels are the fastest here for a model",
                troupe::tune_command},
-              {"tokenize", "MODEL_DIR", "print the token ids of a text", troupe::tokenize_command}},
+              {"tokenize", "MODEL_DIR", "print the token ids of a text", troupe::tokenize_command},
+              {"completion", "bash|zsh|fish", "print what makes a shell complete commands and flags",
+               troupe::completion_command}},
              "The processes of a cluster by hand: troupe-scheduler, troupe-gateway, troupe-attention, "
              "troupe-expert;\n"
              "README.md has a recipe.\n")
+      .about("Serves Mixture-of-Experts language models as a cluster of actors.")
       .run(arguments);
 }
 

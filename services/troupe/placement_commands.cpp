@@ -237,10 +237,6 @@ int wait(const arguments_type& arguments) {
 } // namespace
 
 int placement_commands(const std::vector<std::string>& arguments) {
-  // Flags alone are those of the page.
-  if (arguments.empty() || (arguments.front().starts_with("--") && arguments.front() != "--version")) {
-    return show(arguments);
-  }
   std::vector<command> commands;
   for (const auto& [name, what] : actions()) {
     commands.push_back(
@@ -250,6 +246,7 @@ int placement_commands(const std::vector<std::string>& arguments) {
   commands.push_back({"wait", "", "Waits until no change is under way.", wait});
   return command_table("troupe placement", std::move(commands),
                        "Without a command it shows what the planner is doing.\n")
+      .otherwise(show)
       .run(arguments);
 }
 

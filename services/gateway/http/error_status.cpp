@@ -4,17 +4,9 @@ namespace troupe::http {
 
 namespace {
 
-struct row {
-  ec code;
-  const char* name;
-  unsigned status;
-  const char* type;
-  unsigned retry_after; // seconds; 0: trying again does not help
-};
-
 // Retry-After: a queue drains in about a second, a lost worker is replaced within the 2 s lease, and a
 // process that shuts down is replaced in some seconds.
-constexpr row table[] = {
+constexpr cluster_error table[] = {
     {ec::overloaded, "overloaded", 429, "overloaded_error", 1},
     {ec::not_ready, "not_ready", 503, "service_unavailable_error", 2},
     {ec::not_hosted, "not_hosted", 503, "service_unavailable_error", 2},
@@ -30,10 +22,10 @@ constexpr row table[] = {
     {ec::model_broken, "model_broken", 500, "server_error", 0},
 };
 
-constexpr row unknown{ec::none, "internal_error", 500, "server_error", 0};
+constexpr cluster_error unknown{ec::none, "internal_error", 500, "server_error", 0};
 
-const row& row_of(ec code) {
-  for (const row& entry : table)
+const cluster_error& error_of(ec code) {
+  for (const cluster_error& entry : table)
     if (entry.code == code)
       return entry;
   return unknown;
@@ -41,15 +33,19 @@ const row& row_of(ec code) {
 
 } // namespace
 
+std::span<const cluster_error> cluster_errors() {
+  return table;
+}
+
 openai::api_error api_error_of(ec code, const std::string& text) {
-  const row& entry = row_of(code);
+  const cluster_error& entry = error_of(code);
   openai::api_error error{entry.status, entry.type, text.empty() ? entry.name : text, {}, entry.name};
   error.retry_after = entry.retry_after;
   return error;
 }
 
 const char* reason_of(ec code) {
-  return row_of(code).name;
+  return error_of(code).name;
 }
 
 } // namespace troupe::http

@@ -40,6 +40,10 @@ bool leads_to(const route& known, std::string_view path) {
 
 } // namespace
 
+std::span<const route> all_routes() {
+  return routes;
+}
+
 const route& find_route(std::string_view method, std::string_view path, std::string& allow) {
   for (const route& known : routes) {
     if (!leads_to(known, path))

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,9 @@ struct route {
   bool open = false;                ///< needs no API key
   size_t max_body_bytes = SIZE_MAX; ///< where that is less than the server's limit
 };
+
+/// All of them; docs/api.md is compared with these.
+std::span<const route> all_routes();
 
 /// The route of a request. A path that ends in a slash is the one of all names behind it.
 /// @throws openai::api_error 404 for an unknown path, 405 for a wrong method (with `allow` set)

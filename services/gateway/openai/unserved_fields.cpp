@@ -11,13 +11,6 @@ namespace troupe::openai {
 
 namespace {
 
-struct unserved_field {
-  const char* name;
-  const char* feature;
-  /// JSON of the values that ask for nothing, separated by blanks; `null` and an empty array always do.
-  std::string_view neutral{};
-};
-
 constexpr unserved_field unserved[] = {
     // The shape of the answer.
     {"guided_json", "guided decoding"},
@@ -115,6 +108,10 @@ void refuse(const fields& body, const unserved_field& field) {
 }
 
 } // namespace
+
+std::span<const unserved_field> unserved_fields() {
+  return unserved;
+}
 
 void refuse_unserved(const fields& body) {
   for (const unserved_field& field : unserved)

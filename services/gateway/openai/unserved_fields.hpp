@@ -1,9 +1,22 @@
 // Fields of OpenAI, vLLM, SGLang, llama.cpp and others that would change the answer and are not served.
 #pragma once
 
+#include <span>
+#include <string_view>
+
 #include "services/gateway/openai/fields.hpp"
 
 namespace troupe::openai {
+
+struct unserved_field {
+  const char* name;
+  const char* feature;
+  /// JSON of the values that ask for nothing, separated by blanks; `null` and an empty array always do.
+  std::string_view neutral{};
+};
+
+/// Those that are refused in completions and chats alike; docs/api.md is compared with these.
+std::span<const unserved_field> unserved_fields();
 
 /// Refuses what would change the answer: ignoring it silently would be a wrong answer. A value that asks for
 /// nothing (the field's own default, where it has one) passes.

@@ -128,6 +128,10 @@ void fake_backend::status(std::function<void(std::variant<scheduler_status, back
   worker.address = {{7}, worker_role::expert, "expert-0", "127.0.0.1:1"};
   worker.hosted = {{0, 0}, {0, 1}};
   status.workers = {worker};
+  if (with_attention_worker) {
+    worker.address.role = worker_role::attention;
+    status.workers.push_back(worker);
+  }
   status.experts.epoch = 2;
   status.experts.layers = {
       std::make_shared<const layer_placement>(layer_placement{5, {{{{7}}}, {{{7}, {8}}}}})};

@@ -84,6 +84,7 @@ class fake_backend final : public generation_backend {
   std::function<std::variant<placement_change, backend_error>(const placement_command&)> obey;
   std::vector<placement_command> commands; ///< in the order of their answers, one after the other
   bool ready = true;
+  bool with_attention_worker = false; ///< in the scheduler's status
   bool scheduler_away = false;
   std::atomic<uint32_t> longest_context{0}; ///< of the workers; 0: none has joined
   /// Jobs begun; waits for the n-th, ten seconds at most.

@@ -94,6 +94,7 @@ TEST(command_flags, of_troupe_are_known_to_servers) {
                 {quantize_command, "to"},
                 {tokenize_command, "special-tokens"},
                 {tune_command, "seconds"}});
+  expect_known({{top_command, "interval"}});
   expect_known({{placement_commands, "json"},
                 {placement<'m'>, "from"},
                 {placement<'r'>, "replicas"},
@@ -105,6 +106,24 @@ TEST(command_flags, of_troupe_are_known_to_servers) {
 
 TEST(command_flags, of_troupe_load_are_known_to_servers) {
   expect_known({{load::run_command, "request-rate"}, {load::eval_command, "heldout"}});
+}
+
+TEST(command_flags, are_described_as_help_lists_them) {
+  for (const command_function run : {status_command, top_command, quantize_command, tune_command,
+                                     tokenize_command, placement<'m'>, trace<'m'>}) {
+    std::vector<std::string> names;
+    std::string command;
+    try {
+      run({describe_word});
+      FAIL() << "it has gone on";
+    } catch (const description_answer& answer) {
+      command = answer.what.name;
+      for (const auto& option : answer.what.options) {
+        names.push_back(option.name);
+      }
+    }
+    EXPECT_EQ(names, flags_of(run)) << command;
+  }
 }
 
 TEST(command_flags, of_nobody_are_not_known) {

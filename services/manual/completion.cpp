@@ -1,0 +1,37 @@
+#include "services/manual/completion.hpp"
+
+#include <algorithm>
+
+namespace troupe::manual {
+
+std::string words_behind_program(const command_description& command) {
+  const size_t blank = command.name.find(' ');
+  return blank == std::string::npos ? "" : command.name.substr(blank + 1);
+}
+
+std::string identifier_of(const std::string& name) {
+  std::string result = name;
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return c == ' ' || c == '-'; }, '_');
+  return result;
+}
+
+std::string short_help(const std::string& help) {
+  constexpr size_t most = 72;
+  std::string line = help.substr(0, help.find_first_of(";\n"));
+  if (line.size() > most) {
+    line.resize(line.rfind(' ', most));
+    line += " ...";
+  }
+  return line;
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) {
+    result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return result + "'";
+}
+
+} // namespace troupe::manual

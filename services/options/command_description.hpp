@@ -1,0 +1,50 @@
+// What a program can do, as data: for shell completions and manual pages, from the tables that --help prints.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace troupe {
+
+struct option_description {
+  std::string name;        ///< without dashes
+  std::string placeholder; ///< "FILE", "on|off"; empty for a toggle
+  std::string help;
+  std::string default_text; ///< empty: none
+  bool is_toggle = false;
+};
+
+struct argument_description {
+  std::string name; ///< "MODEL_DIR"
+  std::string help;
+};
+
+struct command_description {
+  std::string name;    ///< with its program: "troupe placement move"
+  std::string summary; ///< a line
+  std::string text;    ///< what --help begins with; may be empty
+  std::vector<argument_description> arguments;
+  std::vector<option_description> options;
+  std::vector<command_description> commands;
+  std::string footer; ///< further lines; may be empty
+};
+
+/// As the only argument it asks a program or a command for its description: it is then thrown before anything
+/// else is done.
+inline constexpr const char* describe_word = "--describe";
+
+/// The answer to `describe_word`. No std::exception: it is no failure, and handlers of these let it pass.
+struct description_answer {
+  command_description what;
+};
+
+/// Whether the arguments ask for a description.
+bool asks_for_description(const std::vector<std::string>& arguments);
+
+/// As programs print it for `describe_word`.
+std::string to_json(const command_description& what);
+
+/// @throws std::runtime_error where the text is not of that form
+command_description parse_description(const std::string& json);
+
+} // namespace troupe

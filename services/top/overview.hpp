@@ -1,0 +1,86 @@
+// The figures of `troupe top`: a cluster between two samples.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "services/top/cluster_state.hpp"
+#include "services/top/metrics_text.hpp"
+
+namespace troupe::top {
+
+/// What a process says of itself.
+struct process_state {
+  std::string role;
+  bool has_answered = false; ///< else there are no figures
+  double cpu_seconds = 0;    ///< since it began
+  double resident_bytes = 0;
+};
+
+/// What a gateway has answered at one time.
+struct sample {
+  std::chrono::steady_clock::time_point at;
+  metrics_text metrics;
+  cluster_state cluster;
+  std::optional<placement_state> placement;       ///< nothing while its process is away
+  expert_rows recent_rows;                        ///< empty: not known
+  std::map<std::string, process_state> processes; ///< by name; those that were asked
+};
+
+/// Seconds that half, and all but one in a hundred, stay below; nothing where there were no observations.
+struct latency {
+  std::optional<double> p50;
+  std::optional<double> p99;
+};
+
+/// An expert that gets more rows than the others of its layer.
+struct hot_expert {
+  size_t layer = 0;
+  size_t expert = 0;
+  double times_even = 0; ///< its rows over those of an even load of its layer
+  std::vector<std::string> hosts;
+};
+
+struct worker_line {
+  std::string name;
+  std::string role;
+  std::string state; ///< "ok", or what is wrong with it
+  std::string running = "-";
+  std::optional<uint64_t> waiting;
+  std::optional<double> load;       ///< share: of its seats, or of the rows of all experts
+  std::optional<double> processors; ///< that it has kept busy
+  std::optional<double> resident_bytes;
+  std::string memory = "-"; ///< what it holds
+};
+
+struct overview {
+  bool is_ready = false;
+  std::string scheduler; ///< "term 3", or why it does not answer
+  uint64_t running = 0;  ///< requests that have a place
+  uint64_t waiting = 0;  ///< requests that wait for one
+  std::optional<double> ended_per_second;
+  std::optional<double> refused_per_second;
+  std::optional<double> prompt_tokens_per_second;
+  std::optional<double> new_tokens_per_second;
+  latency first_token;
+  latency between_tokens;
+  uint64_t kv_used = 0;     ///< tokens, over all attention workers
+  uint64_t kv_capacity = 0; ///< tokens
+  std::string planner;      ///< with the change under way
+  std::optional<double> imbalance;
+  std::vector<hot_expert> hottest;  ///< the hottest first
+  std::vector<worker_line> workers; ///< by role, and those that are not well first
+};
+
+/// @param before  an earlier sample; rates and latencies are of the time between
+overview compare(const sample& before, const sample& after);
+
+/// The experts with the most rows for those of their layer, at most so many; only those above an even load.
+std::vector<hot_expert> hottest_experts(const expert_rows& rows, const cluster_state& cluster, size_t most);
+
+} // namespace troupe::top

@@ -1,0 +1,90 @@
+#include "services/top/sampler.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "services/troupe/gateway_client.hpp"
+
+namespace troupe::top {
+
+namespace {
+
+constexpr auto page_deadline = std::chrono::seconds{5};
+/// Of a process by itself: those that hang are told of, and not waited for.
+constexpr auto process_deadline = std::chrono::seconds{1};
+constexpr auto history_interval = std::chrono::seconds{5};
+/// The windows that say which experts are hot: of each attention worker one in some seconds.
+constexpr const char* history_page = "/cluster/history?windows=8";
+
+boost::asio::awaitable<process_state> ask_process(const sampler::process& whom) {
+  process_state result;
+  result.role = whom.role;
+  try {
+    const std::string page =
+        co_await ask_gateway(whom.server, whom.name, "GET", "/metrics", {}, process_deadline);
+    const metrics_text metrics(page);
+    for (const series& one : metrics.all()) { // names without a prefix
+      if (one.name == "process_cpu_seconds_total") {
+        result.cpu_seconds = one.value;
+        result.has_answered = true;
+      } else if (one.name == "process_resident_memory_bytes") {
+        result.resident_bytes = one.value;
+      }
+    }
+  } catch (const std::exception&) { // it is told as one that has not answered
+  }
+  co_return result;
+}
+
+} // namespace
+
+/// All at the same time.
+boost::asio::awaitable<void> sampler::ask_processes(sample& result) {
+  const auto executor = co_await boost::asio::this_coro::executor;
+  size_t num_left = processes_.size();
+  boost::asio::steady_timer all_answered(executor, boost::asio::steady_timer::time_point::max());
+  for (const process& whom : processes_) {
+    boost::asio::co_spawn(executor, ask_process(whom),
+                          [&, name = whom.name](const std::exception_ptr&, process_state state) {
+                            result.processes[name] = std::move(state);
+                            if (--num_left == 0) {
+                              all_answered.cancel();
+                            }
+                          });
+  }
+  boost::system::error_code ignored;
+  if (num_left > 0) {
+    co_await all_answered.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, ignored));
+  }
+}
+
+boost::asio::awaitable<std::string> sampler::get(std::string path) {
+  return ask_gateway(server_, url_, "GET", std::move(path), {}, page_deadline);
+}
+
+boost::asio::awaitable<sample> sampler::take() {
+  sample result;
+  const std::string metrics = co_await get("/metrics");
+  result.at = std::chrono::steady_clock::now();
+  result.metrics = metrics_text(metrics);
+  const std::string cluster = co_await get("/cluster");
+  result.cluster = parse_cluster(cluster);
+  try {
+    const std::string placement = co_await get("/cluster/placement");
+    result.placement = parse_placement(placement);
+    if (result.at >= rows_due_) {
+      const std::string history = co_await get(history_page);
+      recent_rows_ = parse_history(history);
+      rows_due_ = result.at + history_interval;
+    }
+  } catch (const refused_by_gateway&) { // the scheduler's process is away
+  }
+  result.recent_rows = recent_rows_;
+  co_await ask_processes(result);
+  co_return result;
+}
+
+} // namespace troupe::top

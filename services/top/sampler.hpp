@@ -1,0 +1,46 @@
+// Asks a gateway for what `troupe top` shows.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <utility> // Asio of Boost 1.74 needs it before its own headers
+
+#include <boost/asio/awaitable.hpp>
+
+#include "services/client/http_client.hpp"
+#include "services/top/overview.hpp"
+
+namespace troupe::top {
+
+class sampler {
+ public:
+  /// A process that is asked for its metrics.
+  struct process {
+    std::string role;
+    std::string name;
+    server_url server;
+  };
+
+  /// @param url  of the server, for messages
+  sampler(server_url server, std::string url, std::vector<process> processes)
+      : server_(std::move(server)), url_(std::move(url)), processes_(std::move(processes)) {}
+
+  /// One question after another; each has a deadline. What only the scheduler's process knows may be missing.
+  /// @throws std::runtime_error that names the URL when the gateway does not answer, refuses, or answers
+  /// something else
+  boost::asio::awaitable<sample> take();
+
+ private:
+  boost::asio::awaitable<std::string> get(std::string path);
+  boost::asio::awaitable<void> ask_processes(sample& result);
+
+  const server_url server_;
+  const std::string url_;
+  const std::vector<process> processes_;
+  expert_rows recent_rows_;
+  std::chrono::steady_clock::time_point rows_due_{}; ///< the page is large, and changes each few seconds
+};
+
+} // namespace troupe::top

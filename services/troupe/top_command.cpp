@@ -1,0 +1,49 @@
+#include <chrono>
+#include <utility>
+
+#include "services/client/server_flags.hpp"
+#include "services/options/option_parser.hpp"
+#include "services/top/target_list.hpp"
+#include "services/top/top_session.hpp"
+#include "services/troupe/commands.hpp"
+
+namespace troupe {
+
+int top_command(const std::vector<std::string>& arguments) {
+  server_flags gateway;
+  double interval = 1;
+  bool once = false;
+  std::string targets;
+  option_parser parser(
+      "troupe top",
+      "Shows load, latency, memory and placement of a running cluster, again and again, until q or "
+      "Ctrl-C. Rates and latencies are those of the gateway that is asked, since the screen before. "
+      "Where standard output is no terminal, each screen is printed as text.");
+  gateway.declare(parser);
+  parser.real("interval", "seconds from one screen to the next", &interval, 0.1, 3600);
+  parser.text("targets", "FILE",
+              "show processor time and memory of these processes, too: a file as `troupe up` writes it, "
+              "RUN_DIR/prometheus-targets.json",
+              &targets);
+  parser.toggle("once", "print the figures of one interval as text, and end", &once);
+  if (parser.parse(arguments) == option_parser::outcome::help) {
+    return 0;
+  }
+  const top::session_options options{gateway.url, std::chrono::duration_cast<std::chrono::milliseconds>(
+                                                      std::chrono::duration<double>(interval))};
+  std::vector<top::sampler::process> processes;
+  if (!targets.empty()) {
+    for (const auto& one : top::read_targets(targets)) {
+      processes.push_back({one.role, one.process, parse_url(one.url, {gateway.ca_file, gateway.insecure})});
+    }
+  }
+  top::sampler source(gateway.server(), gateway.url, std::move(processes));
+  if (once) {
+    top::print_once(std::move(source), options);
+  } else {
+    top::watch(std::move(source), options);
+  }
+  return 0;
+}
+
+} // namespace troupe

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""`troupe top` beside a live cluster: as text, in a terminal, while the gateway is away, and how it ends.
+
+usage: top_test.py BINARIES MODEL_DIR WORK_DIR
+"""
+import fcntl
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+
+from cluster import Cluster
+
+PATIENCE = 60  # seconds
+ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
+
+
+class Load:
+    """Requests one after another, until the end of the block."""
+
+    def __init__(self, cluster):
+        self.cluster, self.is_over = cluster, threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        while not self.is_over.is_set():
+            self.cluster.post("/v1/completions", {"prompt": [5, 6, 7], "max_tokens": 8, "ignore_eos": True})
+
+    def __enter__(self):
+        self.thread.start()
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        self.thread.join()
+
+
+class Terminal:
+    """A program in a terminal of its own, 80 x 24."""
+
+    def __init__(self, argv):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execv(argv[0], argv)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.seen = b""
+
+    def read(self, end):
+        if not select.select([self.fd], [], [], max(0, end - time.monotonic()))[0]:
+            return b""
+        try:
+            return os.read(self.fd, 65536)
+        except OSError:  # nobody has the other side open any more
+            return b""
+
+    def wait_for(self, text):
+        """Until it has shown this; what was shown before is forgotten."""
+        end = time.monotonic() + PATIENCE
+        while text not in self.seen:
+            part = self.read(end)
+            assert part, f"{text!r} was not shown: {self.seen[-3000:]!r}"
+            self.seen += part
+        self.seen = self.seen[self.seen.index(text) + len(text):]
+
+    def type(self, keys):
+        os.write(self.fd, keys)
+
+    def echoes(self):
+        return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
+
+    def wait_end(self):
+        """@returns what it showed at last, and its exit status"""
+        end = time.monotonic() + PATIENCE
+        while part := self.read(end):
+            self.seen += part
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.close(self.fd)
+        return self.seen, status
+
+
+def test_once(troupe, cluster):
+    with Load(cluster):
+        text = subprocess.run([troupe, "top", "--once", "--url", f"http://127.0.0.1:{cluster.port}", "--interval", "1"],
+                              check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+    lines = text.splitlines()
+    assert "\x1b" not in text, text
+    figures = {line[:12].strip(): line[12:] for line in lines[1:] if len(line) > 12}
+    assert figures["cluster"].startswith("ready, term "), text
+    new_tokens = float(re.search(r"([\d.]+) new$", figures["tokens/s"])[1])
+    assert new_tokens > 0, text
+    assert re.fullmatch(r"p50 [\d.]+ (us|ms|s), p99 [\d.]+ (us|ms|s)", figures["first token"]), text
+    assert re.fullmatch(r"p50 [\d.]+ (us|ms|s), p99 [\d.]+ (us|ms|s)", figures["between"]), text
+    assert re.search(r"\d+ of \d+ tokens$", figures["KV cache"]), text
+    assert "planner on" in figures["placement"], text
+    table = [line.split() for line in lines[lines.index("") + 1:]]
+    assert table[0] == ["ROLE", "WORKER", "STATE", "RUNNING", "WAITING", "LOAD", "MEMORY"], text
+    assert {row[1] for row in table[1:]} == {"attention-0", "expert-0", "expert-1", "gateway-0"}, text
+    assert all(row[2] == "ok" for row in table[1:]), text
+
+
+def test_targets(troupe, cluster):
+    """With the file that `troupe up` writes: memory and processor time of every process, the scheduler's too."""
+    text = subprocess.run([troupe, "top", "--once", "--url", f"http://127.0.0.1:{cluster.port}", "--interval", "0.2",
+                           "--targets", cluster.run_dir / "prometheus-targets.json"],
+                          check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+    lines = text.splitlines()
+    table = lines[lines.index("") + 1:]
+    assert table[0].split()[6:] == ["CPUS", "RESIDENT", "MEMORY"], text
+    assert re.search(r"^scheduler  scheduler(-0)? +ok .* [\d.]+ +\d+ MiB  -$", text, re.MULTILINE), text
+    for name in "attention-0", "expert-0", "expert-1", "gateway-0":
+        assert re.search(rf" {name} .* [\d.]+ +\d+ MiB  ", text), text
+
+
+def test_pipe(troupe, cluster):
+    """Not a terminal: screens as text, one after the other, until SIGTERM."""
+    argv = [troupe, "top", "--url", f"http://127.0.0.1:{cluster.port}", "--interval", "0.2"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        screens = 0
+        while screens < 3:
+            screens += process.stdout.readline().startswith("troupe top - ")
+        process.terminate()
+        rest, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, (process.returncode, rest)
+        assert "\x1b" not in rest
+
+
+def test_terminal(troupe, cluster, end_it):
+    terminal = Terminal([troupe, "top", "--url", f"http://127.0.0.1:{cluster.port}", "--interval", "0.2"])
+    assert terminal.echoes()
+    terminal.wait_for(ENTER)
+    terminal.wait_for(b"attention-0")
+    assert not terminal.echoes()
+    end_it(terminal)
+    last, status = terminal.wait_end()
+    assert status == 0, status
+    assert last.count(LEAVE) == 1 and ENTER not in last, last
+    return terminal
+
+
+def test_gateway_away(troupe, cluster):
+    """Says so, goes on with what it knew, and finds the next gateway."""
+    terminal = Terminal([troupe, "top", "--url", f"http://127.0.0.1:{cluster.port}", "--interval", "0.2"])
+    terminal.wait_for(b"attention-0")
+    cluster.kill("gateway-0")
+    terminal.wait_for(b"what follows is older")
+    terminal.wait_for(b"attention-0")
+    cluster.wait_ready()
+    terminal.wait_for(b"figures of")
+    terminal.wait_for(b"ready, term")
+    terminal.type(b"q")
+    assert terminal.wait_end()[1] == 0
+
+
+def test_no_gateway(troupe):
+    """--once fails with a sentence; in a terminal it waits, and can be ended all the same."""
+    nobody = "http://127.0.0.1:9"
+    once = subprocess.run([troupe, "top", "--once", "--url", nobody], capture_output=True, text=True, timeout=PATIENCE)
+    assert once.returncode == 1 and nobody in once.stderr and not once.stdout, once
+    terminal = Terminal([troupe, "top", "--url", nobody])
+    terminal.wait_for(nobody.encode() + b": ")
+    terminal.type(b"q")
+    last, status = terminal.wait_end()
+    assert status == 0 and LEAVE in last
+
+
+def main():
+    binaries, model, work = sys.argv[1:4]
+    troupe = str(pathlib.Path(binaries) / "troupe")
+    work = pathlib.Path(work)
+    work.mkdir(parents=True, exist_ok=True)
+    test_no_gateway(troupe)
+    with Cluster(binaries, "up", model, "--expert-workers", "2", run_dir=work / "run", log=work / "log.txt") as cluster:
+        test_once(troupe, cluster)
+        test_targets(troupe, cluster)
+        test_pipe(troupe, cluster)
+        test_terminal(troupe, cluster, lambda terminal: terminal.type(b"q"))
+        test_terminal(troupe, cluster, lambda terminal: terminal.type(b"\x03"))  # Ctrl-C
+        test_terminal(troupe, cluster, lambda terminal: os.kill(terminal.pid, signal.SIGTERM))
+        test_gateway_away(troupe, cluster)
+
+
+if __name__ == "__main__":
+    main()
