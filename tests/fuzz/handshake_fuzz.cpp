@@ -52,7 +52,8 @@ void check(const handshake& listener) {
     require(!peer.node.empty() && peer.node.size() <= 255 && peer.fingerprint.size() <= 1024
             && peer.endpoint.size() <= 512 && !peer.worker_address.empty()
             && peer.worker_address.size() <= 32768 && peer.shared_memory_address.size() <= 32768);
-    require(peer.kinds.size() <= 512 && version_mismatch(self().versions, peer.versions).empty());
+    require(peer.kinds.size() <= 512 && peer.role.size() <= 64
+            && version_mismatch(self().versions, peer.versions).empty());
     require(fingerprint_mismatch(peer.fingerprint, self().fingerprint).empty());
   }
 }
