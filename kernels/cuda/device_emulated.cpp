@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -26,8 +27,11 @@ struct emulated_event {
   std::uint64_t done = 0;
 };
 
-emulated_event& native_of(const event& e) {
-  return *static_cast<emulated_event*>(e.native());
+// Shared with work that waits for it and may be done behind its end.
+using shared_event = std::shared_ptr<emulated_event>;
+
+const shared_event& native_of(const event& e) {
+  return *static_cast<const shared_event*>(e.native());
 }
 
 void finish(emulated_event& e, std::uint64_t record) {
@@ -134,7 +138,7 @@ void stream::fill(void* to, unsigned char value, std::size_t num_bytes) const {
 }
 
 void stream::wait(const event& of) const {
-  auto* awaited = &native_of(of);
+  const auto& awaited = native_of(of);
   native_of(*this).work.emplace_back([awaited, record = awaited->recorded] { finish(*awaited, record); });
 }
 
@@ -145,29 +149,29 @@ void stream::synchronize() const {
     own.do_work(1);
 }
 
-event::event() : native_(new emulated_event) {}
+event::event() : native_(new shared_event(std::make_shared<emulated_event>())) {}
 
 event::~event() {
-  finish(native_of(*this)); // the queue still names it
+  finish(*native_of(*this)); // its stream may end before whoever waits
   delete &native_of(*this);
 }
 
 void event::record(const stream& on) {
-  emulated_event& own = native_of(*this);
-  if (own.on != &native_of(on))
-    finish(own); // one queue at a time has marks of it
-  own.on = &native_of(on);
-  own.on->work.emplace_back([&own, record = ++own.recorded] { own.done = record; });
+  const auto& own = native_of(*this);
+  if (own->on != &native_of(on))
+    finish(*own); // one queue at a time has marks of it
+  own->on = &native_of(on);
+  own->on->work.emplace_back([own, record = ++own->recorded] { own->done = record; });
 }
 
 bool event::is_done() const {
-  finish(native_of(*this));
+  finish(*native_of(*this));
   return true;
 }
 
 void event::synchronize() const {
   refuse_while_recording("wait for an event");
-  finish(native_of(*this));
+  finish(*native_of(*this));
 }
 
 double seconds_between(const event&, const event&) {

@@ -52,12 +52,13 @@ class expert_slots_test : public testing::Test {
     return seen.data();
   }
 
-  cuda::stream compute_;
-  std::deque<std::vector<std::byte>> seen_;
-  expert_slots slots_{2, 16};
+  // What work names comes before the streams that do it.
   pinned_matrices one_ = matrix_of(1.0F);
   pinned_matrices two_ = matrix_of(2.0F);
   pinned_matrices three_ = matrix_of(3.0F);
+  cuda::stream compute_;
+  std::deque<std::vector<std::byte>> seen_;
+  expert_slots slots_{2, 16};
 };
 
 TEST_F(expert_slots_test, the_one_not_used_for_longest_makes_room) {
