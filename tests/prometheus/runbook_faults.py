@@ -136,6 +136,7 @@ def placement(stage, *words):
     done = subprocess.run([stage.binaries / "troupe", "placement", *words, "--url", stage.url], capture_output=True, text=True,
                           timeout=60, check=False, env={**os.environ, "OPENAI_API_KEY": KEYS["alice"]})
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @fault("TroupeLoadImbalanced")
@@ -237,6 +238,7 @@ def tokens_slow(stage):
         for neighbour in neighbours:
             neighbour.kill()
             neighbour.wait()
+    assert json.loads(placement(stage, "--json"))["drained"] == ["expert-1"], "the runbook has found another worker to be the slow one"
     placement(stage, "undrain", "--worker", "expert-1")
     stage.cluster.kill("expert-1")  # with its usual priority
 
