@@ -90,6 +90,7 @@ def test_variants():
 
 def test_still_asked():
     assert still_asked({AUTOMATIC: [1.0], "a": [2.0], "b": [1.5], "c": [1.6, 1.0]}) == [AUTOMATIC, "a", "c"]
+    assert still_asked({AUTOMATIC: [9.0], "a": [2.0], "b": [1.5]}) == [AUTOMATIC, "a"]  # whatever the automatic one does
 
 
 def test_tables():

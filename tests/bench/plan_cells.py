@@ -8,7 +8,7 @@
 The first measures. engine_bench (`ninja -C build/release engine_bench`) loads the model plain and with coded exponents,
 mapped and copied, and each of these takes one plan after the other: the automatic one, which is measured first as a server
 would; the default of each instruction set; and one for each kernel that a plan can name, which takes all rows that it can.
-Rounds alternate. What is 1.3 times as slow as the fastest of a cell's first round is not asked again there. Among so many
+Rounds alternate. What is 1.3 times as slow as the fastest forced one is not asked again in that cell. Among so many
 the fastest is so by chance, too: in the end the automatic plan and the fastest other one are asked in turn, twice as often
 as there were rounds, and the ratio of those medians is the cell's. Each row is printed, and the JSON written, when it is
 there. All plans have to choose the same tokens.
@@ -69,8 +69,8 @@ def variants_of(column, plan_names, automatic_text, default):
 
 
 def still_asked(rates):
-    """Names that are worth another round, in order. @param rates {name: tokens/s so far}"""
-    best = max(max(values) for values in rates.values())
+    """The automatic plan and the forced ones that are worth another round, in order. @param rates {name: tokens/s so far}"""
+    best = max(max(values) for name, values in rates.items() if name != AUTOMATIC)
     return [name for name, values in rates.items() if name == AUTOMATIC or HOPELESS * max(values) >= best]
 
 
