@@ -111,7 +111,7 @@ struct column_mask {
   __m512i first;
   __m512i end;
 
-  explicit column_mask(const tile_mask& mask) {
+  __attribute__((always_inline)) explicit column_mask(const tile_mask& mask) {
     alignas(64) std::int32_t from[tile_rows];
     alignas(64) std::int32_t to[tile_rows];
     for (std::size_t r = 0; r < tile_rows; ++r) {
