@@ -1,5 +1,6 @@
 // docs/api.md has every endpoint, every member and header of answers, and every code of errors, and no other.
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <regex>
 #include <set>
@@ -135,29 +136,16 @@ names words_in(const std::string& argument) {
   return found;
 }
 
-const std::vector<std::string> refusing_sources = {
-    "http/api.cpp",
-    "http/connection.cpp",
-    "http/connection_body.cpp",
-    "http/connection_life.cpp",
-    "http/content_coding.cpp",
-    "http/endpoints/history.cpp",
-    "http/generation.cpp",
-    "http/key_usage.cpp",
-    "http/placement_command.cpp",
-    "http/routes.cpp",
-    "http/trace_page.cpp",
-    "openai/answer_size.cpp",
-    "openai/api_error.cpp",
-    "openai/chat_request.cpp",
-    "openai/completion_request.cpp",
-    "openai/conversation.cpp",
-    "openai/fields.cpp",
-    "openai/generation_options.cpp",
-    "openai/plan.cpp",
-    "openai/tokenize_request.cpp",
-    "openai/unserved_fields.cpp",
-};
+/// The gateway's sources that answer.
+std::vector<std::string> answering_sources() {
+  std::vector<std::string> found;
+  for (const char* folder : {"services/gateway/http", "services/gateway/openai"})
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(std::string(TROUPE_SOURCE_DIR "/") + folder))
+      if (entry.path().extension() == ".cpp")
+        found.push_back(entry.path().lexically_relative(TROUPE_SOURCE_DIR).string());
+  return found;
+}
 
 /// The codes that sources write down, beside those of `cluster_errors`.
 names codes_in_sources() {
@@ -165,8 +153,8 @@ names codes_in_sources() {
   // code).
   static const std::regex calls(R"((invalid_request|api_error|refused|error)\s*[({])");
   names codes;
-  for (const std::string& file : refusing_sources) {
-    const std::string source = read_source("services/gateway/" + file);
+  for (const std::string& file : answering_sources()) {
+    const std::string source = read_source(file);
     for (std::sregex_iterator at(source.begin(), source.end(), calls), end; at != end; ++at) {
       const auto behind = static_cast<size_t>(at->position() + at->length());
       const auto arguments = arguments_of(source.substr(behind, 2000));
