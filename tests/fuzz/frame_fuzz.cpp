@@ -71,7 +71,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(frame.metadata.empty());
     return 0;
   }
-  require(head.size() + data_bytes <= max_frame_bytes && frame.payload_offset <= data_bytes);
+  // Of a message that goes on in pieces, metadata may, too.
+  const auto whole_bytes = data_bytes + frame.header.rest_bytes;
+  require(head.size() + whole_bytes <= max_frame_bytes && frame.payload_offset <= whole_bytes);
   std::array<std::byte, wire::frame_header_bytes> again{};
   wire::encode_frame(frame.header, again);
   require(std::equal(again.begin(), again.end(), head.begin()));

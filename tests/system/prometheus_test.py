@@ -7,6 +7,8 @@ The same for the expressions that vLLM's dashboards use, of a cluster with `--me
 usage: prometheus_test.py BINARIES MODEL_DIR WORK_DIR
 Skipped (77) where there is no prometheus. It runs as a child with a folder of its own, not as a service.
 """
+import concurrent.futures
+import contextlib
 import http.client
 import json
 import pathlib
@@ -14,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 
 import yaml
 
@@ -74,6 +77,24 @@ def load(cluster, num_requests):
 
     statuses = run_all([lambda n=n: one(n) for n in range(num_requests)], workers=4)
     assert set(statuses) == {200}, statuses
+
+
+@contextlib.contextmanager
+def loaded(cluster):
+    """Requests all the time: what runs is seen by a scrape only while it runs."""
+    is_over = threading.Event()
+
+    def go_on():
+        while not is_over.is_set():
+            load(cluster, 8)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(go_on)
+        try:
+            yield
+        finally:
+            is_over.set()
+            loading.result()
 
 
 def families_of(page):
@@ -189,8 +210,8 @@ def vllms(binaries, model, work):
                  run_dir=work / "run", log=work / "up.log") as cluster, Prometheus(work / "run", work, RULES) as prometheus:
         # What has come before the first scrape is no rate.
         prometheus.wait_for_all([("all processes", "count(up == 1) == 4"), ("the first scrape", "count(vllm:request_success_total) > 0")])
-        load(cluster, 8)
-        prometheus.wait_for_all([(dashboard, expression) for dashboard, expression, _ in expressions.asked])
+        with loaded(cluster):
+            prometheus.wait_for_all([(dashboard, expression) for dashboard, expression, _ in expressions.asked])
         for dashboard, series, _, why in expressions.missing:
             assert not prometheus.query(series), f"{dashboard}: there is {series} after all, though the list says: {why}"
     answered, missing = expressions.counts()
