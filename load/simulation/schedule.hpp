@@ -31,8 +31,7 @@ struct schedule_result {
 /// The cluster begins whole. Requests and faults come within some seconds of virtual time, and all faults are
 /// mended. Then:
 /// - every request has exactly one answer: the tokens of an undisturbed run, or, without a token, the error
-/// that
-///   the cluster is not ready. Whose gateway has died or turned it away has got the beginning of these
+///   that the cluster is not ready. Whose gateway has died or turned it away has got the beginning of these
 ///   tokens;
 /// - the cluster becomes whole and ready again within a deadline, and serves one more request;
 /// - nothing is left behind: no session, sequence, KV block, queued row or place.

@@ -1,124 +1,18 @@
-// Packed weight files: what is written is what a checkpoint gives, and whatever is wrong with a file is said.
+// Packed weight files: what is written is what a checkpoint gives.
 #include "kernels/model/dense_model.hpp"
 #include "kernels/model/expert_store.hpp"
 #include "kernels/model/open_weights.hpp"
 #include "kernels/model/packed_source.hpp"
-#include "tests/reference/random_model.hpp"
 #include "tests/unit/model/batch_runner.hpp"
+#include "tests/unit/model/packed_weights_fixture.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <csignal>
 #include <cstring>
-#include <fstream>
-#include <functional>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <iterator>
 #include <random>
-#include <sys/resource.h>
 
 namespace troupe::model {
 namespace {
-
-using testing::AnyOf;
-using testing::HasSubstr;
-
-constexpr const char* variant =
-    "qwen2_dense_layers"; // dense layers, a routed one, a gated shared expert, bias
-
-const quantization all_quants[] = {
-    {},
-    {expert_quant::int8, dense_quant::none, kernels::row_quant::none},
-    {expert_quant::int8, dense_quant::none, kernels::row_quant::int8},
-    {expert_quant::int4_group32, dense_quant::none, kernels::row_quant::none},
-    {expert_quant::int4_group64, dense_quant::int8, kernels::row_quant::int8},
-    {expert_quant::int4_channel, dense_quant::int8, kernels::row_quant::none},
-    {expert_quant::int4_group32, dense_quant::int4_group32, kernels::row_quant::int8},
-    {expert_quant::none, dense_quant::int4_group32, kernels::row_quant::none},
-};
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void write_file(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
-/// What is thrown, or nothing.
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const model_error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-class packed_weights : public testing::Test {
- protected:
-  static void SetUpTestSuite() { model_ = std::make_unique<test::random_model>(variant); }
-
-  static void TearDownTestSuite() { model_.reset(); }
-
-  std::shared_ptr<const cpu_weights> checkpoint_with(const quantization& quant,
-                                                     kernels::dtype type = kernels::dtype::bf16,
-                                                     weight_coding coding = weight_coding::none) {
-    return std::make_shared<const checkpoint_source>(
-        std::make_shared<const checkpoint>(checkpoint::open(model_->folder())), config_, type, quant,
-        kernels::isa::portable, coding);
-  }
-
-  /// A file's bytes and what they say.
-  struct taken_apart {
-    std::string bytes;
-    packed_header header;
-    packed_index index;
-  };
-
-  taken_apart take_apart() const {
-    auto bytes = read_file(file());
-    const auto header = packed_header::decode(std::as_bytes(std::span{bytes.data(), bytes.size()}), "file");
-    auto index = decode_index(std::string_view{bytes}.substr(header.index_offset, header.index_bytes),
-                              header.index_offset, "file");
-    return {std::move(bytes), header, std::move(index)};
-  }
-
-  std::vector<packed_extent> extents() const { return take_apart().index.extents; }
-
-  /// The file with another index and everything else of it right. @returns what reading all of it throws
-  std::string error_with_index(const taken_apart& whole, const std::string& index) {
-    auto header = whole.header;
-    header.index_bytes = index.size();
-    header.index_checksum = checksum_of(index);
-    header.file_bytes = header.index_offset + index.size();
-    const auto start = header.encode();
-    write_file(file(), std::string{reinterpret_cast<const char*>(start.data()), start.size()}
-                           + whole.bytes.substr(start.size(), header.index_offset - start.size()) + index);
-    return error_of([&] { open_and_read(); });
-  }
-
-  std::filesystem::path file() const { return scratch_.path() / packed_file_name; }
-
-  /// Asks for everything, as attention and expert workers together do.
-  static void read_all(const std::shared_ptr<const cpu_weights>& source) {
-    dense_model::load(source, {.max_positions = 1});
-    for (std::size_t layer = 0; layer < source->config().num_layers(); ++layer)
-      if (const auto* moe = source->config().layers[layer].moe())
-        for (std::size_t expert = 0; expert < moe->num_experts; ++expert)
-          source->expert(layer, expert);
-  }
-
-  void open_and_read() { read_all(packed_source::open(file(), config_)); }
-
-  static std::unique_ptr<test::random_model> model_;
-  model_config config_ = load_config(model_->folder());
-  test::scratch_folder scratch_;
-};
-
-std::unique_ptr<test::random_model> packed_weights::model_;
 
 TEST_F(packed_weights, give_the_bits_of_weights_that_are_packed_while_loading) {
   kernels::thread_pool pool({.threads = 2});
@@ -167,6 +61,7 @@ TEST_F(packed_weights, with_coded_exponents_are_the_same_weights) {
 }
 
 // What an expert worker counts its memory with: as many coded experts fit as there is room for.
+
 TEST_F(packed_weights, tell_how_large_their_experts_are) {
   for (const auto coding : {weight_coding::none, weight_coding::exponents}) {
     const auto source = checkpoint_with({}, kernels::dtype::bf16, coding);
@@ -188,6 +83,7 @@ TEST_F(packed_weights, computed_in_float32_have_no_exponents_to_code) {
 }
 
 // Weights that nobody trained: an expert's second matrix has all exponents there are.
+
 TEST_F(packed_weights, that_cannot_be_coded_stay_as_they_are) {
   test::scratch_folder folder;
   std::filesystem::copy(model_->folder(), folder.path());
@@ -220,17 +116,6 @@ TEST_F(packed_weights, that_cannot_be_coded_stay_as_they_are) {
       EXPECT_EQ(weights.down.format(), format);
     }
   }
-}
-
-TEST_F(packed_weights, lists_of_exceptions_that_lead_out_of_a_panel_are_refused) {
-  write_packed(*checkpoint_with({}, kernels::dtype::bf16, weight_coding::exponents), file(), 1);
-  auto whole = take_apart();
-  auto& extent = whole.index.extents.back();
-  // No end of the list, with all checksums right.
-  std::fill_n(whole.bytes.begin() + static_cast<std::ptrdiff_t>(extent.offset) + 64, 64, '\0');
-  extent.checksum = checksum_of(std::string_view{whole.bytes}.substr(extent.offset, extent.num_bytes));
-  EXPECT_EQ(error_with_index(whole, encode(whole.index)),
-            file().string() + ": extent 'layers.1.experts.7' has a panel whose exceptions make no sense");
 }
 
 TEST_F(packed_weights, a_cache_keeps_coded_weights_apart_from_others) {
@@ -291,6 +176,7 @@ TEST_F(packed_weights, an_expert_is_one_extent_of_its_own) {
 }
 
 // A computation that is under way keeps using what was given, and the same expert may be asked for meanwhile.
+
 TEST_F(packed_weights, a_copied_expert_stays_whole_when_it_is_forgotten) {
   const auto source = checkpoint_with(all_quants[1]);
   write_packed(*source, file(), 1);
@@ -318,171 +204,6 @@ TEST_F(packed_weights, quantized_ones_are_smaller) {
   const auto bf16 = size_with(all_quants[0]);
   EXPECT_LT(size_with(all_quants[1]), bf16 * 6 / 10);
   EXPECT_LT(size_with(all_quants[3]), bf16 * 4 / 10);
-}
-
-TEST_F(packed_weights, a_file_that_is_cut_short_anywhere_is_refused) {
-  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
-  const auto whole = read_file(file());
-  for (const std::size_t size : {std::size_t{1}, std::size_t{7}, std::size_t{63}, std::size_t{64},
-                                 std::size_t{5000}, whole.size() / 2, whole.size() - 1}) {
-    write_file(file(), whole.substr(0, size));
-    EXPECT_THAT(error_of([&] { open_and_read(); }),
-                AnyOf(HasSubstr("truncated"), HasSubstr("not a packed weight file")))
-        << size;
-  }
-  write_file(file(), whole + " ");
-  EXPECT_THAT(error_of([&] { open_and_read(); }), HasSubstr("truncated or grown"));
-}
-
-TEST_F(packed_weights, a_damaged_byte_is_noticed_wherever_it_matters) {
-  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
-  const auto parts = take_apart();
-  const auto& whole = parts.bytes;
-  // Which bytes are padding between extents, and may be anything, the index says.
-  std::vector<bool> used(whole.size(), true);
-  std::fill(used.begin() + packed_header::num_bytes,
-            used.begin() + static_cast<std::ptrdiff_t>(parts.header.index_offset), false);
-  for (const auto& extent : parts.index.extents)
-    std::fill_n(used.begin() + static_cast<std::ptrdiff_t>(extent.offset), extent.num_bytes, true);
-  std::mt19937 random(1);
-  std::vector<std::size_t> places;
-  for (std::size_t i = 0; i < packed_header::num_bytes; ++i)
-    places.push_back(i);
-  for (int i = 0; i < 60; ++i)
-    places.push_back(random() % whole.size());
-  for (int i = 0; i < 20; ++i)
-    places.push_back(whole.size() - 1 - random() % 4000); // the index
-  for (const auto place : places) {
-    auto bytes = whole;
-    bytes[place] = static_cast<char>(bytes[place] ^ static_cast<char>(1 << random() % 8));
-    write_file(file(), bytes);
-    const auto error = error_of([&] { open_and_read(); });
-    EXPECT_EQ(error.empty(), !used[place]) << place;
-    if (!error.empty()) {
-      EXPECT_THAT(error, HasSubstr(file().string()));
-    }
-  }
-}
-
-TEST_F(packed_weights, a_damaged_expert_is_named) {
-  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
-  auto whole = take_apart();
-  whole.bytes[whole.index.extents.back().offset + 10] ^= 1;
-  write_file(file(), whole.bytes);
-  const auto packed = packed_source::open(file(), config_);
-  EXPECT_EQ(error_of([&] { packed->expert(1, 7); }),
-            file().string() + ": extent 'layers.1.experts.7' is damaged: its checksum differs");
-  EXPECT_EQ(error_of([&] { packed->expert(1, 6); }), "");
-}
-
-TEST_F(packed_weights, hostile_indices_are_refused) {
-  write_packed(*checkpoint_with(all_quants[0]), file(), 1);
-  const auto whole = take_apart();
-  const auto json = whole.bytes.substr(whole.header.index_offset, whole.header.index_bytes);
-  const auto with_index = [&](const std::string& text) { return error_with_index(whole, text); };
-  EXPECT_EQ(with_index(json), "");
-  const auto replaced = [&](const std::string& from, const std::string& to) {
-    auto text = json;
-    const auto at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    return with_index(text.replace(at, from.size(), to));
-  };
-  EXPECT_THAT(with_index("{"), HasSubstr("index: "));
-  EXPECT_THAT(with_index("[]"), HasSubstr("index: "));
-  EXPECT_THAT(with_index(std::string(100000, '[')), HasSubstr("index: "));
-  EXPECT_THAT(replaced("\"bf16\"", "\"f64\""), HasSubstr("unknown dtype or quantization"));
-  EXPECT_THAT(replaced("\"dtype\":\"bf16\"", "\"dtype\":\"int8\""), HasSubstr("unknown dtype"));
-  EXPECT_THAT(replaced("\"experts\":\"none\"", "\"experts\":\"int9\""), HasSubstr("unknown dtype"));
-  EXPECT_THAT(replaced("\"experts\":\"none\"", "\"experts\":\"int8\""), HasSubstr("is not what config.json"));
-  EXPECT_THAT(replaced("\"offset\":4096", "\"offset\":4097"), HasSubstr("not aligned"));
-  EXPECT_THAT(replaced("\"offset\":4096", "\"offset\":0"), HasSubstr("not aligned, not inside"));
-  EXPECT_THAT(replaced("\"offset\":4096", "\"offset\":18446744073709547520"), HasSubstr("not inside"));
-  EXPECT_THAT(replaced("\"offset\":4096", "\"offset\":-4096"), HasSubstr("'"));
-  EXPECT_THAT(replaced("\"kind\":\"mlp\"", "\"kind\":\"vector\""), HasSubstr("do not agree"));
-  EXPECT_THAT(replaced("\"kind\":\"mlp\"", "\"kind\":\"lmp\""), HasSubstr("unknown kind"));
-  EXPECT_THAT(replaced("\"name\":\"layers.1.experts.0\"", "\"name\":\"layers.1.experts.1\""),
-              HasSubstr("listed twice"));
-  EXPECT_THAT(replaced("\"name\":\"layers.1.experts.0\"", "\"name\":\"layers.1.experts.77\""),
-              HasSubstr("'layers.1.experts.0' is missing"));
-  EXPECT_THAT(replaced("\"shape\":[", "\"shape\":[4294967296,4294967296,"), HasSubstr("do not agree"));
-}
-
-TEST_F(packed_weights, another_version_or_another_config_is_refused) {
-  write_packed(*checkpoint_with(all_quants[0]), file(), 1);
-  auto bytes = read_file(file());
-  bytes[8] = packed_file_version + 1;
-  write_file(scratch_.path() / "newer", bytes);
-  EXPECT_EQ(error_of([&] { packed_source::open(scratch_.path() / "newer", config_); }),
-            (scratch_.path() / "newer").string()
-                + ": format version 3, this program reads version 2: pack the model again");
-  config_.canonical_json += " ";
-  EXPECT_THAT(error_of([&] { packed_source::open(file(), config_); }),
-              HasSubstr("config.json is not the one"));
-}
-
-TEST_F(packed_weights, another_arithmetic_revision_is_refused) {
-  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
-  auto whole = take_apart();
-  EXPECT_EQ(whole.header.arithmetic_revision, kernels::arithmetic_revision);
-  whole.header.arithmetic_revision = kernels::arithmetic_revision + 1;
-  EXPECT_EQ(error_with_index(whole, encode(whole.index)),
-            file().string() + ": packed with arithmetic revision "
-                + std::to_string(kernels::arithmetic_revision + 1) + ", this program has revision "
-                + std::to_string(kernels::arithmetic_revision) + ": pack the model again");
-  // What was written before there were revisions has a zero in that place.
-  whole.header.arithmetic_revision = 0;
-  EXPECT_THAT(error_with_index(whole, encode(whole.index)), HasSubstr("packed with arithmetic revision 0"));
-}
-
-// While it is mapped: reading past its end would end the process.
-TEST_F(packed_weights, a_file_that_is_cut_short_while_it_is_in_use_is_an_error) {
-  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
-  const auto packed = packed_source::open(file(), config_);
-  packed->expert(1, 5);
-  std::filesystem::resize_file(file(), 4096);
-  EXPECT_EQ(error_of([&] { packed->expert(1, 6); }),
-            file().string()
-                + ": extent 'layers.1.experts.6' cannot be read: the file has been cut short since it was "
-                  "opened, or "
-                  "its disk fails");
-}
-
-TEST_F(packed_weights, a_file_that_is_written_to_while_it_is_in_use_is_an_error) {
-  write_packed(*checkpoint_with(all_quants[1]), file(), 1);
-  const auto packed = packed_source::open(file(), config_);
-  const auto written = std::filesystem::last_write_time(file());
-  std::filesystem::last_write_time(file(), written + std::chrono::seconds{1});
-  packed->expert(1, 5); // the same bytes all the same
-  const auto whole = take_apart();
-  for (const auto& extent : whole.index.extents)
-    if (extent.name == "layers.1.experts.6") {
-      std::fstream out(file(), std::ios::binary | std::ios::in | std::ios::out);
-      out.seekp(static_cast<std::streamoff>(extent.offset));
-      out.put(static_cast<char>(whole.bytes[extent.offset] ^ 1));
-    }
-  std::filesystem::last_write_time(file(), written + std::chrono::seconds{1});
-  EXPECT_EQ(
-      error_of([&] { packed->expert(1, 6); }),
-      file().string()
-          + ": extent 'layers.1.experts.6' is damaged: its checksum differs; the file has been written to "
-            "since it was opened");
-}
-
-TEST_F(packed_weights, a_full_disk_leaves_nothing_behind) {
-  const auto source = checkpoint_with(all_quants[0]);
-
-  struct rlimit before {};
-
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto old = std::signal(SIGXFSZ, SIG_IGN);
-  struct rlimit small = before;
-  small.rlim_cur = 20000;
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  const auto error = error_of([&] { write_packed(*source, file(), 1); });
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, old);
-  EXPECT_EQ(error, "cannot write " + file().string() + ": File too large");
-  EXPECT_TRUE(std::filesystem::is_empty(scratch_.path()));
 }
 
 TEST_F(packed_weights, a_packed_folder_must_hold_what_is_asked_for) {
