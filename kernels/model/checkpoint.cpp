@@ -104,14 +104,23 @@ const tensor_ref& checkpoint::at(const std::string& name) const {
 
 const tensor_ref& checkpoint::read(const std::string& name) const {
   const auto& tensor = at(name);
+  if (const auto* file = file_with(tensor))
+    require_readable(*file, name, populate_pages({tensor.data, tensor.num_bytes}));
+  return tensor;
+}
+
+const std::filesystem::path& checkpoint::file_of(const tensor_ref& tensor) const {
+  const auto* file = file_with(tensor);
+  return file == nullptr ? folder_ : file->path();
+}
+
+const mapped_file* checkpoint::file_with(const tensor_ref& tensor) const {
   const auto holds = [&](const std::unique_ptr<const shard>& s) {
     const auto bytes = s->file.bytes();
     return tensor.data >= bytes.data() && tensor.data < bytes.data() + bytes.size();
   };
   const auto found = std::ranges::find_if(shards_, holds);
-  if (found != shards_.end()) // a tensor without bytes needs none
-    require_readable((*found)->file, name, populate_pages({tensor.data, tensor.num_bytes}));
-  return tensor;
+  return found == shards_.end() ? nullptr : &(*found)->file;
 }
 
 std::string checkpoint::fingerprint(const model_config& config) const {

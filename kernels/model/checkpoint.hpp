@@ -49,6 +49,9 @@ class checkpoint {
   /// @errors  model_error also when they cannot: the file has been cut short, or its disk fails
   const tensor_ref& read(const std::string& name) const;
 
+  /// The file that a tensor of this checkpoint lies in; the folder for one without bytes.
+  const std::filesystem::path& file_of(const tensor_ref& tensor) const;
+
   /// Looks for every tensor that the config asks for. Where a layer's experts are fused, as transformers 5
   /// holds them in memory and may save them (`experts.gate_up_proj` [experts, 2 · intermediate, hidden], gate
   /// first, and `experts.down_proj` [experts, hidden, intermediate]), each expert's matrices can be asked for
@@ -86,6 +89,9 @@ class checkpoint {
     mapped_file file;
     std::vector<tensor_entry> entries; // in the order of their data
   };
+
+  /// Null for a tensor without bytes.
+  const mapped_file* file_with(const tensor_ref& tensor) const;
 
   std::filesystem::path folder_;
   std::vector<std::unique_ptr<const shard>> shards_; // tensor_ref::shape points into entries

@@ -27,9 +27,12 @@ const tensor_ref& tensor_source::read(const std::string& name) const {
   const auto as = is_matrix ? type() : kernels::dtype::f32; // vectors stay as they are
   if (const auto at = first_not_finite(tensor, as)) {
     const auto columns = tensor.shape.empty() ? std::size_t{1} : tensor.shape.back();
-    throw model_error(folder().string() + ": tensor '" + name + "', row " + std::to_string(*at / columns)
-                      + ", column " + std::to_string(*at % columns) + " is not a finite number in "
-                      + kernels::name_of(as) + ": the checkpoint is damaged, or its training failed");
+    const bool fits_f32 = first_not_finite(tensor, kernels::dtype::f32) != at;
+    throw model_error(
+        tensors_->file_of(tensor).string() + ": tensor '" + name + "', row " + std::to_string(*at / columns)
+        + ", column " + std::to_string(*at % columns) + " is not a finite number in " + kernels::name_of(as)
+        + (fits_f32 ? ": it is too large for that type, --dtype float32 can hold it"
+                    : ": the file is damaged (fetch it again), or the model's training has failed"));
   }
   return tensor;
 }

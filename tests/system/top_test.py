@@ -123,8 +123,13 @@ def test_pipe(troupe, cluster):
     argv = [troupe, "top", "--url", f"http://127.0.0.1:{cluster.port}", "--interval", "0.2"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         screens = 0
+        too_late = threading.Timer(PATIENCE, process.kill)
+        too_late.start()
         while screens < 3:
-            screens += process.stdout.readline().startswith("troupe top - ")
+            line = process.stdout.readline()
+            assert line, f"it ended after {screens} screens"
+            screens += line.startswith("troupe top - ")
+        too_late.cancel()
         process.terminate()
         rest, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, (process.returncode, rest)

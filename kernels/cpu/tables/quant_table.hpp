@@ -78,9 +78,8 @@ struct int4_group_scale {
 ///
 ///     at               type    what
 ///     0                int8    the K values
-///     int8_row_sums    int32   for each 32 of K: −8 Σ x, the correction for int4 weights, which are stored
-///     as
-///                              q + 8 (AVX2 keeps the low 16 bits only)
+///     int8_row_sums    int32   for each 32 of K: −8 Σ x, the correction for int4 weights stored as q + 8
+///                              (AVX2 keeps the low 16 bits only)
 ///     int8_row_scale   f32     the row's scale
 ///     the same + 4     int32   Σ x of the row
 ///
@@ -88,8 +87,8 @@ struct int4_group_scale {
 ///
 ///     int8_row_narrow  int8    the K values, some fours of K cut to ±64
 ///     int8_row_wide    uint32  the number of such fours
-///     the same + 4     uint32, 4 × int8   of each: where its weights are in a panel (bytes), and what was
-///     cut off
+///     the same + 4     uint32, 4 × int8   of each: where its weights are in a panel (bytes), what was cut
+///     off
 [[gnu::always_inline]] constexpr std::size_t int8_row_sums(std::size_t k) {
   return (k + 63) / 64 * 64;
 }

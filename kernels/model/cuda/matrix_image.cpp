@@ -88,22 +88,13 @@ class quantizer {
   std::vector<float> channel_scales_;
 };
 
-void add_rows(const tensor_ref& tensor, const std::string& name, quantizer& out) {
+void add_rows(const tensor_ref& tensor, quantizer& out) {
   const row_reader rows(tensor);
-  for (std::size_t r = 0; r < tensor.shape.front(); ++r) {
-    const auto row = rows.row(r);
-    check_finite(row, name, r);
-    out.add(row);
-  }
+  for (std::size_t r = 0; r < tensor.shape.front(); ++r)
+    out.add(rows.row(r));
 }
 
 } // namespace
-
-void check_finite(std::span<const float> row, const std::string& tensor, std::size_t index) {
-  if (!std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); }))
-    throw model_error("tensor '" + tensor + "', row " + std::to_string(index)
-                      + " is not finite and cannot be quantized");
-}
 
 device_storage expert_storage(const quantization& quant) {
   switch (quant.experts) {
@@ -152,8 +143,8 @@ matrix_image pack_matrix(const tensor_source& tensors, std::span<const std::stri
     }
   } else {
     quantizer all(shape, storage, set);
-    for (std::size_t i = 0; i < parts.size(); ++i)
-      add_rows(parts[i], names[i], all);
+    for (const auto& part : parts)
+      add_rows(part, all);
     image = std::move(all).finish();
   }
   for (const auto& part : parts)

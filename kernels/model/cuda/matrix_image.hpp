@@ -36,10 +36,6 @@ struct matrix_image {
   std::vector<float> bias;                 // [outputs], or empty
 };
 
-/// Small integers cannot stand for what is not finite.
-/// @errors  model_error that names tensor and row
-void check_finite(std::span<const float> row, const std::string& tensor, std::size_t index);
-
 /// Packs [N, K] matrices with equal K as one: the first one's outputs come first. The integers are those of
 /// the CPU's weights (kernels/quantize.hpp). Pages that were read are given back to the page cache.
 /// @param set  whose kernels help to quantize; with every set's the bytes are the same

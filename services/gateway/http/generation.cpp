@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -26,12 +28,27 @@ int64_t draw_seed() {
   return static_cast<int64_t>((uint64_t{source()} << 32 | source()) & static_cast<uint64_t>(largest_seed));
 }
 
-/// Refuses a request as the cluster has just refused others of its key. One that names a priority may go
-/// before those that wait, and asks.
-void refuse_as_others(const exchange& client, api& shared, const key_permit& permit) {
-  const std::string& body = client.incoming().body;
-  const auto refusal = shared.refusals.find(permit.name(), body.size(), shared.config.key_clock());
-  if (!refusal || body.find("\"priority\"") != std::string::npos)
+/// None where a refusal of it would say nothing about others, or theirs about it: several prompts ask one by
+/// one, one with a priority may go before those that wait, and of one that is cut the body does not tell the
+/// size.
+std::optional<room_demand> demand_of(const openai::generation_options& options, size_t num_prompts, bool chat,
+                                     size_t body_bytes) {
+  if (num_prompts != 1 || options.priority != 0 || options.truncate_prompt)
+    return std::nullopt;
+  if (options.max_tokens)
+    return room_demand{body_bytes,
+                       uint64_t{options.num_choices} * static_cast<uint64_t>(*options.max_tokens)};
+  if (chat) // gets what fits
+    return room_demand{body_bytes, std::numeric_limits<uint64_t>::max()};
+  return std::nullopt;
+}
+
+/// Refuses a request as the cluster has just refused one of the same key that asked for no more.
+void refuse_as_others(const std::optional<room_demand>& wanted, api& shared, const key_permit& permit) {
+  if (!wanted)
+    return;
+  const auto refusal = shared.refusals.find(permit.name(), *wanted, shared.config.key_clock());
+  if (!refusal)
     return;
   shared.metrics->rejected(reason_of(ec::overloaded));
   throw api_error(*refusal);
@@ -57,8 +74,8 @@ task<void> generate(exchange& client, api& shared, bool chat) {
   if (trace != 0)
     timeline::name_request(trace, context, 0);
   key_permit permit = shared.usage.admit(client.incoming().key_name);
-  refuse_as_others(client, shared, permit);
   std::string model;
+  std::optional<room_demand> wanted;
   // The body can be megabytes: reading it is no work for an I/O thread either.
   generation_plan plan =
       co_await run_for(client, shared, client.incoming().body.size(), [&]() -> generation_plan {
@@ -69,14 +86,17 @@ task<void> generate(exchange& client, api& shared, bool chat) {
         if (chat) {
           auto asked = openai::parse_chat_completion_request(body, limits);
           model = served_model(shared, asked.options.model);
+          wanted = demand_of(asked.options, 1, chat, body.size());
+          refuse_as_others(wanted, shared, permit);
           warn_of_arguments(asked.chat, client.incoming().id, shared);
           return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
         }
         auto asked = openai::parse_completion_request(body, limits);
         model = served_model(shared, asked.options.model);
+        wanted = demand_of(asked.options, asked.prompts.size(), chat, body.size());
+        refuse_as_others(wanted, shared, permit);
         return openai::make_plan(std::move(asked), *shared.codec, limits, draw_seed());
       });
-  const size_t body_bytes = client.incoming().body.size();
   client.drop_body();
   size_t prompt_tokens = 0;
   for (const auto& prompt : plan.prompts)
@@ -85,7 +105,7 @@ task<void> generate(exchange& client, api& shared, bool chat) {
   if (!permit.may_go_first())
     plan.options.priority = std::max(0, plan.options.priority);
   // A name of its own: GCC 12 destroys braces in the arguments of a coroutine twice.
-  planned_generation planned{std::move(plan), std::move(model), permit, body_bytes, arrival, trace};
+  planned_generation planned{std::move(plan), std::move(model), permit, wanted, arrival, trace};
   co_await run_generation(client, shared, std::move(planned));
 }
 

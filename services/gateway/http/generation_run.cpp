@@ -44,7 +44,7 @@ class run {
         shared_(shared),
         plan_(std::move(what.plan)),
         permit_(what.permit),
-        body_bytes_(what.body_bytes),
+        wanted_(what.wanted),
         arrival_(what.arrival),
         trace_(what.trace),
         writer_(client.incoming().id, std::move(what.model), std::time(nullptr), plan_, *shared.codec),
@@ -254,8 +254,8 @@ class run {
       const ec code = event.what == kind::error ? event.code : ec::cancelled;
       shared_.metrics->rejected(reason_of(code));
       error_ = api_error_of(code, event.text);
-      if (code == ec::overloaded && !has_begun_)
-        shared_.refusals.add(permit_.name(), body_bytes_, *error_, shared_.config.key_clock());
+      if (code == ec::overloaded && !has_begun_ && wanted_)
+        shared_.refusals.add(permit_.name(), *wanted_, *error_, shared_.config.key_clock());
       return;
     }
     const uint32_t index = event.job * num_choices() + event.choice;
@@ -367,7 +367,7 @@ class run {
   api& shared_;
   const generation_plan plan_;
   key_permit& permit_;
-  const size_t body_bytes_; // of the request
+  const std::optional<room_demand> wanted_;
   const clock::time_point arrival_;
   const uint64_t trace_; // the request's key in the timeline; 0: it is not traced
   const openai::response_writer writer_;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "services/gateway/http/api.hpp"
@@ -16,7 +16,7 @@ struct planned_generation {
   openai::generation_plan plan;
   std::string model; ///< as the answer names it
   key_permit& permit;
-  size_t body_bytes = 0; ///< of the request
+  std::optional<room_demand> wanted; ///< what a refusal of it says about others; none: nothing
   std::chrono::steady_clock::time_point arrival{};
   uint64_t trace = 0; ///< its key in the timeline; 0: it is not traced
 };

@@ -50,7 +50,7 @@ struct http_limits {
   std::chrono::milliseconds text{10000};      ///< for one request to be tokenized, from when its turn comes
   std::chrono::milliseconds request{3600000}; ///< for a whole answer
   std::chrono::milliseconds refusal_holds{
-      100}; ///< for the same key, without asking the cluster again; 0: never
+      100}; ///< for requests of the key that ask for no less, without asking again; 0: never
   // What /health takes for a process that is stuck.
   std::chrono::milliseconds text_margin{20000}; ///< beyond `text`: for one match, or for a chat template
   std::chrono::milliseconds text_stall{60000};  ///< a text waits, and none has been done
