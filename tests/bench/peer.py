@@ -30,6 +30,9 @@ LONG_CELLS = [
     ("decode, batch 8", "decode 8 6"),
 ]
 
+# Names of our builds among the engines; the others are the peer with one of its files.
+OWN = ("troupe", "before")
+
 # Column: bits of a weight with its scales, what we are started with, what the peer is started with (file, flags).
 # 16-bit weights, which ours may keep in 12 bits without loss (the floor is that of 16), are compared with the better of
 # its BF16 (plain, repacked as it loads) and F16; quantized ones with its fastest types of that width, which are those
@@ -130,19 +133,22 @@ def measure_column(args, name, config):
     result = {"column": name, "flags": flags, "load_average": [os.getloadavg()[0]], "cells": {}}
     engines = []
     try:
-        # Packed once, then mapped or copied.
-        cache = ["--weights-cache", os.path.join(args.model, "packed")]
-        own = [*run_with, args.bench, os.path.join(args.model, "hf"), "--threads", str(args.threads), *cache, *flags]
+        threads = ["--threads", str(args.threads)]
         with locked(args.lock):
-            try:
-                engines.append(Engine("troupe", own))
-            except RuntimeError as error:
-                print(f"{name}: ours cannot run: {error}", file=sys.stderr)
+            # Packed once, then mapped or copied. Each build has a folder of its own: their formats may differ.
+            for own, bench, packed in [("troupe", args.bench, "packed"), ("before", args.before, "packed-before")]:
+                if not bench:
+                    continue
+                cache = ["--weights-cache", os.path.join(args.model, packed)]
+                try:
+                    engines.append(Engine(own, [*run_with, bench, os.path.join(args.model, "hf"), *threads, *cache, *flags]))
+                except RuntimeError as error:
+                    print(f"{name}: {own} cannot run: {error}", file=sys.stderr)
             for file, extra in candidates:
                 path = os.path.join(args.model, file + ".gguf")
                 command = [*run_with, args.peer_bench, path, str(args.threads), *extra, *peer_flags]
                 engines.append(Engine(" ".join([file, *extra]), command))
-            limiter = Engine("limits", [*own[: len(run_with) + 2], "--limits-only", "--threads", str(args.threads)])
+            limiter = Engine("limits", [*run_with, args.bench, os.path.join(args.model, "hf"), "--limits-only", *threads])
         with locked(args.lock):
             result["greedy"] = {e.name: e.ask("greedy 16 4")["greedy"] for e in engines}
         result["about"] = {e.name: e.about for e in engines}
@@ -169,26 +175,33 @@ def measure_column(args, name, config):
                 engine.close()
     for cell, command in cells:
         medians = {engine: statistics.median(values) for engine, values in rates[cell].items()}
-        best = max((m, engine) for engine, m in medians.items() if engine != "troupe")
+        best = max((m, engine) for engine, m in medians.items() if engine not in OWN)
         kv_bytes = 1 + 4 / head_dim(config) if args.kv_cache == "int8" else 2
         floor = floor_tokens_per_second(config, bits, result["limits"], command, kv_bytes)
         entry = {"rates": rates[cell], "medians": medians, "peer": best[1], "peer_rate": best[0], "floor": floor}
         if "troupe" in medians:
             entry["ratio"] = medians["troupe"] / best[0]
             entry["of_floor"] = medians["troupe"] / floor
+            if "before" in medians:
+                entry["over_before"] = medians["troupe"] / medians["before"]
         result["cells"][cell] = entry
     result["load_average"].append(os.getloadavg()[0])
     return result
 
 
 def markdown(results):
+    compared = any("over_before" in e for result in results for e in result["cells"].values())
     lines = ["| tokens/s | ours | peer's best | ratio | floor | ours of it |", "|---|---|---|---|---|---|"]
+    if compared:
+        lines = [lines[0] + " before | ours of before |", lines[1] + "---|---|"]
     for result in results:
         for cell, e in result["cells"].items():
             own = e["medians"].get("troupe")
             row = [f"{result['column']}, {cell}", f"{own:.1f}" if own else "–", f"{e['peer_rate']:.1f} ({e['peer']})"]
             row += [f"**{e['ratio']:.2f}**" if own else "–", f"{e['floor']:.0f}"]
             row += [f"{100 * e['of_floor']:.0f} %" if own else "–"]
+            if compared:
+                row += [f"{e['medians']['before']:.1f}", f"{e['over_before']:.2f}"] if "over_before" in e else ["–", "–"]
             lines.append("| " + " | ".join(row) + " |")
     for result in results:
         limits = result["limits"]
@@ -205,6 +218,7 @@ def markdown(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bench", required=True, help="engine_bench")
+    parser.add_argument("--before", help="engine_bench of an earlier build, timed in the same rounds")
     parser.add_argument("--peer-bench", required=True, help="peer_bench")
     parser.add_argument("--model", required=True, help="folder with hf/ and the GGUF files")
     parser.add_argument("--columns", default=",".join(COLUMNS), help=f"of {', '.join(COLUMNS)}")
