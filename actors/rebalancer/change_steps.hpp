@@ -49,6 +49,8 @@ class change_steps {
 
   bool is_over() const { return in_flight_.empty() && waiting_.empty(); }
 
+  bool is_in_flight(expert_id expert) const { return in_flight_.contains(expert); }
+
   size_t num_left() const { return waiting_.size() + in_flight_.size(); }
 
   size_t num_done() const { return num_done_; }

@@ -77,7 +77,7 @@ struct placement_change {
 
 /// How far a change has come.
 struct change_progress_status {
-  placement_change change; ///< without its experts
+  placement_change change; ///< of its experts those in flight: their move has begun and is not over
   uint64_t done = 0;       ///< experts that are where they should be
   uint64_t given_up = 0;   ///< experts whose move was given up, since hosts died or could not load them
   uint64_t left = 0;       ///< under way, or still to begin

@@ -334,7 +334,8 @@ void rebalancer_state::end_change() {
 change_progress_status rebalancer_state::progress_of(const running_change& change) const {
   change_progress_status result;
   result.change = change.what;
-  result.change.experts.clear();
+  std::erase_if(result.change.experts,
+                [&change](const expert_change& moved) { return !change.steps.is_in_flight(moved.expert); });
   result.done = change.steps.num_done();
   result.given_up = change.steps.num_given_up();
   result.left = change.steps.num_left();

@@ -92,6 +92,24 @@ std::string progress_text(const json& change) {
          + fixed(static_cast<double>(change.at("elapsed_ms").get<uint64_t>()) / 1000, 1) + " s";
 }
 
+/// Workers that the moves in flight give an expert that they did not have, without repetition. A gateway of
+/// an earlier release does not say which moves are in flight.
+json loading_workers(const json& change) {
+  json names = json::array();
+  for (const auto& moved : change.value("in_flight", json::array())) {
+    const auto& from = moved.at("from");
+    for (const auto& name : moved.at("to")) {
+      const auto is_in = [&name](const json& list) {
+        return std::find(list.begin(), list.end(), name) != list.end();
+      };
+      if (!is_in(from) && !is_in(names)) {
+        names.push_back(name);
+      }
+    }
+  }
+  return names;
+}
+
 std::string prediction_text(const json& before, const json& after) {
   const auto step = [&](const char* key, int decimals) {
     return fixed(before.at(key).get<double>(), decimals) + " -> "
@@ -107,6 +125,9 @@ std::string state_of(const json& page) {
   const auto& change = page.at("change");
   const auto& last = page.at("last");
   text += "change under way: " + (change.is_null() ? "none" : progress_text(change)) + "\n";
+  if (const auto loading = change.is_null() ? json::array() : loading_workers(change); !loading.empty()) {
+    text += "loading: " + joined(loading) + "\n";
+  }
   text += "last change: " + (last.is_null() ? "none" : progress_text(last)) + "\n";
   const auto& imbalance = page.at("imbalance");
   text += "imbalance: " + (imbalance.is_null() ? "not known yet" : fixed(imbalance.get<double>(), 2))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the benches reckon: gaps between tokens, ratios with intervals, the placements that they ask for, and plans' cells."""
+"""What the benches reckon: gaps between tokens, ratios with intervals, the placements that they ask for, plans' cells, and slices of timelines."""
 import pathlib
 import random
 import sys
@@ -8,6 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from placement_control import expected_busiest, half_moved, oracle_placement
 from plan_cells import AUTOMATIC, BEGIN, END, row_of, still_asked, table_of, variants_of, with_tables
 from token_times import gaps_between, percentile, ratio_of_percentiles, tokens_of
+from trace_slices import slices_of
 
 REPORT = {
     "start_time": 100.0,
@@ -102,6 +103,23 @@ def test_tables():
     document = with_tables(f"a\n{BEGIN}\nold\n{END}\nb\n", [table_of(result)])
     assert document.startswith(f"a\n{BEGIN}\n\nX, 2 threads, m, c, 3 rounds, d:\n") and document.endswith(f"|\n\n{END}\nb\n")
     assert "old" not in document and with_tables(document, [table_of(result)]) == document
+
+
+def test_slices():
+    def event(phase, name, at, track=0, **more):
+        return {"ph": phase, "name": name, "ts": at, "pid": 1, "tid": 2, "cat": "c", "id2": {"local": track}, **more}
+
+    events = [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "expert-0"}}, event("b", "wait", 1), event("b", "other", 2, track=1),
+              event("b", "way", 3), event("X", "step", 3, dur=4), event("e", "way", 5), event("b", "queue", 5), event("e", "queue", 9),
+              event("s", "flow", 9), event("e", "other", 10, track=1), event("e", "wait", 11)]
+    found = [(one["name"], one["ph"], begin, end, parts) for one, begin, end, parts in slices_of(events)]
+    assert found == [("step", "X", 3, 7, []), ("way", "b", 3, 5, []), ("queue", "b", 5, 9, []), ("other", "b", 2, 10, []),
+                     ("wait", "b", 1, 11, [("way", 2), ("queue", 4)])], found
+    try:
+        list(slices_of(events[-1:]))
+        raise AssertionError("an end without a begin is taken")
+    except ValueError as error:
+        assert "has not begun" in str(error), error
 
 
 for name, test in list(globals().items()):

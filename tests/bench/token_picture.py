@@ -18,6 +18,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (behind the choice of what draws)
 
 import token_time  # noqa: E402
+from trace_slices import slices_of  # noqa: E402
 
 ROLES = ("gateway", "scheduler", "attention", "expert")
 TRACKS = {"decode": "iterations", "experts": "waits for experts", "batch at host": "batches here"}  # beside threads
@@ -54,22 +55,17 @@ class Window:
         self.processes = {}
         self.rows = collections.defaultdict(list)  # (process, row, whether it is a thread) -> [(begin, end, name)]
         self.arrows = collections.defaultdict(list)  # message -> [(time, row)]
-        open_slices = collections.defaultdict(list)
         for event in events:
-            phase, pid = event["ph"], event["pid"]
-            if phase == "M" and event["name"] == "process_name":
-                self.processes[pid] = event["args"]["name"].split(" ")[0]
-            elif phase == "X":
-                self.add(self.row_of(event), event["ts"], event["ts"] + event["dur"], event["name"])
-            elif phase == "b":
-                open_slices[pid, event["cat"], event["id2"]["local"]].append(event)
-            elif phase == "e":
-                begun = open_slices[pid, event["cat"], event["id2"]["local"]].pop()
-                if begun["name"] in TRACKS:  # a wait has the colour of a batch, not of what computes it
-                    name = "batch at host" if begun["name"] == "experts" else begun["name"]
-                    self.add((pid, begun["name"], False), begun["ts"], event["ts"], name)
-            elif phase in "stf" and event["name"] in FLOWS and begin <= event["ts"] <= end:
+            if event["ph"] == "M" and event["name"] == "process_name":
+                self.processes[event["pid"]] = event["args"]["name"].split(" ")[0]
+            elif event["ph"] in "stf" and event["name"] in FLOWS and begin <= event["ts"] <= end:
                 self.arrows[event["name"], event["id"]].append((event["ts"], self.row_of(event)))
+        for event, first, last, _ in slices_of(events):
+            name = event["name"]
+            if event["ph"] == "X":
+                self.add(self.row_of(event), first, last, name)
+            elif name in TRACKS:  # a wait has the colour of a batch, not of what computes it
+                self.add((event["pid"], name, False), first, last, "batch at host" if name == "experts" else name)
 
     @staticmethod
     def row_of(event):

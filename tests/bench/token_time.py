@@ -16,6 +16,8 @@ import json
 import statistics
 import sys
 
+from trace_slices import slices_of
+
 MOST_RESIDUAL = 0.05
 ITERATION = ("wait for a turn", "attention", "router", "send rows to experts", "way to experts", "queue at experts", "compute experts",
              "answer of experts", "way back from experts", "take answers", "sampling", "between actor and compute thread",
@@ -27,7 +29,6 @@ class Timeline:
     """The events that matter, by what they belong to."""
 
     def __init__(self, trace):
-        self.names = {}
         self.iterations = collections.defaultdict(dict)  # (request, choice, attempt) -> token index -> slice
         self.sent = collections.defaultdict(dict)  # the same -> time
         self.arrived = {}  # (request, choice, index) -> slice
@@ -40,22 +41,8 @@ class Timeline:
         self.read(trace["traceEvents"])
 
     def read(self, events):
-        open_slices = collections.defaultdict(list)
-        for event in events:
-            phase = event["ph"]
-            if phase == "M" and event["name"] == "process_name":
-                self.names[event["pid"]] = event["args"]["name"]
-            elif phase == "X":
-                self.take(event, event["ts"], event["ts"] + event["dur"], [])
-            elif phase == "b":
-                track = open_slices[event["pid"], event["cat"], event["id2"]["local"]]
-                track.append((event, []))
-            elif phase == "e":
-                track = open_slices[event["pid"], event["cat"], event["id2"]["local"]]
-                begun, parts = track.pop()
-                if track:
-                    track[-1][1].append((begun["name"], event["ts"] - begun["ts"]))
-                self.take(begun, begun["ts"], event["ts"], parts)
+        for event, begin, end, parts in slices_of(events):
+            self.take(event, begin, end, parts)
 
     def take(self, event, begin, end, parts):
         name, args = event["name"], event.get("args")

@@ -5,9 +5,11 @@ usage: rules_test.py METRICS_TABLE
 METRICS_TABLE: the program that prints the catalogue. Skipped (77) where there is no promtool.
 """
 import json
+import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,8 @@ import yaml
 import runbook_entries
 import shortened_rules
 from promql import family_of, of_panels, selectors
-from runbook_faults import FAULTS, UNTRIED
+from runbook_faults import FAULTS
+from try_runbooks import MARKER, empty_folder
 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -125,20 +128,142 @@ class Runbooks(unittest.TestCase):
     def setUp(self):
         self.runbooks = runbook_entries.Runbooks()
 
+    def bash(self, cluster, commands, fake="", **variables):
+        """Runs commands behind a preamble. @param fake  shell that is defined between them. @returns what they print"""
+        done = subprocess.run(["bash", "-c", f"set -euo pipefail\n{self.runbooks.preamble(cluster)}\n{fake}\n{commands}"], text=True, check=False,
+                              capture_output=True, env={"PATH": os.environ["PATH"], "RELEASE": "r", "GATEWAY": "http://gateway", **variables})
+        self.assertEqual((done.returncode, done.stderr), (0, ""), commands)
+        return done.stdout
+
+    def line_of(self, alert, start):
+        """The one line of an alert's commands that begins so."""
+        found = [line for blocks in self.runbooks.commands(alert) for block in blocks for line in runbook_entries.lines_of(block)
+                 if line.startswith(start)]
+        self.assertEqual(len(found), 1, (alert, start))
+        return found[0]
+
     def test_commands_are_shell_and_know_their_variables(self):
         alert_labels = {"INSTANCE", "ROLE", "JOB"}
+        self.assertEqual(len(self.runbooks.preambles), 3)
         for preamble in self.runbooks.preambles.values():
             functions = set(re.findall(r"^(\w+)\(\)", preamble, re.MULTILINE))
-            self.assertLessEqual({"logs", "restart", "replace", "reload", "gone", "ask"}, functions)
+            self.assertLessEqual({"logs", "previous", "name_of", "restart", "replace", "reload", "gone", "ask"}, functions)
+            self.assertLessEqual({"SCHEDULER", "GATEWAYS", "LABEL"}, set(re.findall(r"(?<![^ \n])([A-Z]+)=", preamble)))
         for entry in self.runbooks.entries:
             look, do = self.runbooks.commands(entry)
             self.assertTrue(look and do, f"{entry}: no commands")
-            script = self.runbooks.preamble("troupe up") + "".join(look + do)
-            done = subprocess.run(["bash", "-n", "-c", script], capture_output=True, text=True, check=False)
-            self.assertEqual((done.returncode, done.stderr), (0, ""), entry)
+            for first, preamble in self.runbooks.preambles.items():
+                for script in (preamble, "".join(look + do), preamble + "".join(look + do)):
+                    done = subprocess.run(["bash", "-n", "-c", script], capture_output=True, text=True, check=False)
+                    self.assertEqual((done.returncode, done.stderr), (0, ""), f"{entry}, {first}")
             commands = "".join(look + do)
             known = self.runbooks.variables | alert_labels | set(re.findall(r"^(\w+)=", commands, re.MULTILINE))
             self.assertLessEqual(set(re.findall(r"\$\{?([A-Z_]+)", re.sub(r"'[^']*'", "", commands))), known, entry)
+
+    def test_only_a_worker_that_has_not_joined_again_is_gone(self):
+        def log(*events):
+            return "\n".join(f"2025-01-01T00:00:{second:02}.000Z info scheduler-0 {event} at 127.0.0.1:7" for second, event in enumerate(events))
+
+        joined = [f"worker-joined: expert-{number}" for number in range(3)]
+        for cluster in ("troupe up", "Kubernetes", "systemd"):
+            def gone(*events, what="", cluster=cluster):
+                fake = "logs() { cat <<< \"$LINES_OF_LOG\"; }\nhostname() { echo node; }"
+                return self.bash(cluster, f"gone {what}", fake, LINES_OF_LOG=log(*joined, *events)).split()
+
+            self.assertEqual(gone(), [])
+            self.assertEqual(gone("worker-gone: expert-1"), ["expert-1"])
+            self.assertEqual(gone("worker-gone: expert-1", "worker-joined: expert-1"), [])
+            self.assertEqual(gone("worker-gone: expert-2", "worker-gone: expert-1", "worker-joined: expert-1"), ["expert-2"])
+            self.assertEqual(gone("worker-gone: expert-1", "worker-gone: expert-2"), ["expert-2"])
+            self.assertEqual(gone("worker-hung: expert-1", "worker-gone: expert-1", "worker-gone: expert-2", what="worker-hung"), ["expert-1"])
+            self.assertEqual(gone("worker-hung: expert-1", "worker-gone: expert-1", "worker-joined: expert-1", what="worker-hung"), [])
+
+    def test_nobody_is_ended_or_drained_without_a_name(self):
+        for entry in self.runbooks.entries:
+            for block in self.runbooks.commands(entry)[1]:
+                for line in runbook_entries.lines_of(block):
+                    for name in re.findall(r"(?:replace|restart|--worker) (\S+)", line):
+                        is_of_alert = name == "$PROCESS" or name == '"$SCHEDULER"'
+                        is_guarded = ":?" in name or re.search(rf"\[ -n {re.escape(name.strip(';'))} \]|^for name in ", line)
+                        self.assertTrue(is_of_alert or is_guarded, f"{entry}: {line}")
+
+    def test_names_of_processes_are_those_of_the_deployment(self):
+        show = 'echo "$SCHEDULER"'
+        self.assertEqual(self.bash("troupe up", show), "scheduler-0\n")
+        self.assertEqual(self.bash("Kubernetes", show), "r-troupe-scheduler-0\n")
+        self.assertEqual(self.bash("Kubernetes", show, RELEASE="my-troupe"), "my-troupe-scheduler-0\n")
+        machine = socket.gethostname()
+        for name, unit in (("scheduler-", "troupe-scheduler"), ("gateway-", "troupe-gateway")):
+            self.assertEqual(self.bash("systemd", f"unit {name}{machine}"), f"{unit}\n")
+        self.assertEqual(self.bash("systemd", f"unit expert-{machine}-3"), "troupe-expert@3\n")
+        other = self.bash("systemd", "replace expert-far-away-0 2>&1 || true", "systemctl() { echo called; }")
+        self.assertEqual(other, "expert-far-away-0 runs on far-away: do this there\n")
+
+    def test_the_end_of_a_process_is_in_what_it_said_before(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "log"
+            log.write_text("T info expert-1 failed: the disk is gone\nT info expert-0 ready\n"
+                           "T info up supervisor: expert-1 ended with status 1; starting it again in 100 ms\nT info expert-1 ready\n", encoding="utf-8")
+            said = self.bash("troupe up", "previous expert-1", LOG=str(log)).splitlines()
+            self.assertEqual([line.split(" ")[2] for line in said], ["expert-1", "up"])
+            self.assertEqual(self.bash("troupe up", "previous expert-0", LOG=str(log)), "")
+
+    def test_the_slow_worker_is_one_that_is_slower_than_the_others(self):
+        line = self.line_of("TroupeTokensSlow", "SLOW=")
+        late = self.line_of("TroupeTokensSlow", "LATE=")
+        expression = self.bash("troupe up", f"{late}\n{line}", 'ask() { echo "$1" >&3; }\nexec 3>&1').strip()
+
+        def named(*seconds):
+            series = [{"series": f'scrape_duration_seconds{{role="expert",process="expert-{number}"}}', "values": f"{one}x20"}
+                      for number, one in enumerate(seconds)]
+            slowest = max(range(len(seconds)), key=seconds.__getitem__)
+            expected = [{"labels": f'{{role="expert",process="expert-{slowest}"}}', "value": seconds[slowest]}]
+            results = {}
+            for is_named, samples in ((False, []), (True, expected)):
+                with tempfile.TemporaryDirectory() as folder:
+                    test = pathlib.Path(folder) / "test.yml"
+                    test.write_text(yaml.safe_dump({"tests": [{"interval": "10s", "input_series": series, "promql_expr_test": [
+                        {"expr": expression, "eval_time": "2m", "exp_samples": samples}]}]}), encoding="utf-8")
+                    results[is_named] = promtool("test", "rules", test)
+            self.assertEqual(sum(status == 0 for status, _ in results.values()), 1, results)
+            return results[True][0] == 0
+
+        self.assertFalse(named(0.004, 0.004))
+        self.assertFalse(named(0.1, 0.11, 0.12))
+        self.assertFalse(named(0.001, 0.001, 0.008), "all answer within 10 ms")
+        self.assertTrue(named(0.004, 0.1))
+        self.assertTrue(named(0.02, 0.021, 0.05, 0.02))
+        show = f'{late}\n{line}\necho "$SLOW"'
+        sample = '{instance="n1:7080", job="troupe", pod="b", process="a", role="expert"} => 0.1 @[1.5]'
+        for cluster, name in (("troupe up", "a"), ("Kubernetes", "b"), ("systemd", "n1:7080")):
+            self.assertEqual(self.bash(cluster, show, f"ask() {{ echo '{sample}'; }}"), f"{name}\n")
+            self.assertEqual(self.bash(cluster, show, "ask() { :; }"), "\n")
+        status = "WORKER ROLE ENDPOINT\nexpert-n1-0 expert n1:9000 5 ms\nexpert-n10-0 expert n10:9000 5 ms"
+        self.assertEqual(self.bash("systemd", "name_of n1:7080", f"troupe() {{ echo '{status}'; }}"), "expert-n1-0\n")
+
+    def test_all_of_the_drained_and_all_that_load_are_named(self):
+        for alert, variable, before in (("TroupeLoadImbalanced", "DRAINED", "drained"), ("TroupePlacementStuck", "LOADING", "loading")):
+            line = self.line_of(alert, f"{variable}=")
+            for said, names in ((f"{before}: a", ["a"]), (f"{before}: a, b", ["a", "b"]), ("drained: none", [])):
+                fake = f"troupe() {{ echo 'planner: on'; echo '{said}'; }}"
+                self.assertEqual(self.bash("troupe up", f"{line}\nfor name in ${variable}; do echo $name; done", fake).split(), names)
+
+    def test_folders_of_others_are_not_removed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            work = pathlib.Path(folder) / "work"
+            empty_folder(work)
+            (work / "log").touch()
+            empty_folder(work)
+            self.assertEqual([path.name for path in work.iterdir()], [MARKER])
+            (work / MARKER).unlink()
+            empty_folder(work)
+            (work / MARKER).unlink()
+            (work / "thesis").touch()
+            with self.assertRaisesRegex(SystemExit, f"{work} is not empty"):
+                empty_folder(work)
+            self.assertTrue((work / "thesis").exists())
+            with self.assertRaisesRegex(SystemExit, "is not a folder"):
+                empty_folder(work / "thesis")
 
     def test_panels_that_they_name_are_there(self):
         titles = set()
@@ -151,7 +276,7 @@ class Runbooks(unittest.TestCase):
             self.assertTrue(any(title == name or title.startswith(f"{name} (") for title in titles), name)
 
     def test_each_alert_is_tried_or_said_not_to_be(self):
-        tried = set(FAULTS) | {other for _, also, _ in FAULTS.values() for other in also} | set(UNTRIED)
+        tried = set(FAULTS) | {other for _, also, _ in FAULTS.values() for other in also}
         self.assertEqual(tried, {rule["alert"] for rule in rules("alert")})
 
     def test_rules_with_short_times_are_rules(self):

@@ -13,11 +13,9 @@ import socket
 import subprocess
 import sys
 
-from runbook_stage import KEYS, wait_for
+from runbook_stage import KEYS, PATIENCE, wait_for
 
 FAULTS = {}  # name of the alert -> (kind of stage, other alerts that the same fault must set off, context manager)
-# Alerts that are not tried, and why.
-UNTRIED = {}
 STOP_THREADS = pathlib.Path(__file__).with_name("stop_threads.py")
 
 
@@ -132,11 +130,24 @@ def experts_without_host(stage):
     yield {}
 
 
-def placement(stage, *words):
-    done = subprocess.run([stage.binaries / "troupe", "placement", *words, "--url", stage.url], capture_output=True, text=True,
+def run_placement(stage, *words):
+    return subprocess.run([stage.binaries / "troupe", "placement", *words, "--url", stage.url], capture_output=True, text=True,
                           timeout=60, check=False, env={**os.environ, "OPENAI_API_KEY": KEYS["alice"]})
+
+
+def placement(stage, *words):
+    done = run_placement(stage, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def drained(stage):
+    return json.loads(placement(stage, "--json"))["drained"]
+
+
+def undrain(stage, worker):
+    """Asked again where it is refused: the planner may have begun a change of its own."""
+    wait_for(f"{worker} is undrained", lambda: worker not in drained(stage) or run_placement(stage, "undrain", "--worker", worker).returncode == 0)
 
 
 @fault("TroupeLoadImbalanced")
@@ -151,12 +162,14 @@ def load_imbalanced(stage):
 @fault("TroupePlacementStuck")
 def placement_stuck(stage):
     """A worker that is to load does not, as with a disk that hangs: the thread that loads has the lowest priority."""
-    placement(stage, "drain", "--worker", "expert-1")
-    placement(stage, "wait")
-    placement(stage, "undrain", "--worker", "expert-1")
+    hung, other = stage.pid("expert-1"), stage.pid("expert-0")
     with stopped_threads(stage, "expert-1", "nice:19"):
-        placement(stage, "move", "--layer", "0", "--expert", "0", "--from", "expert-0", "--to", "expert-1")
+        placement(stage, "drain", "--worker", "expert-0")
         yield {}
+    pids = stage.cluster.pids()
+    assert pids.get("expert-0") == other, "the runbook has ended the worker that nobody waits for"
+    assert pids.get("expert-1") != hung, "the runbook has not ended the worker that does not load"
+    undrain(stage, "expert-0")
 
 
 @fault("TroupeStateDirectoryFull")
@@ -231,15 +244,20 @@ def tokens_slow(stage):
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         os.setpriority(os.PRIO_PROCESS, int(task.name), 19)
     neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+
+    def late(worker):
+        return stage.prometheus.value(f'avg_over_time(scrape_duration_seconds{{process="{worker}"}}[30s])')
+
     try:
         with stage.load("alice", [spoken(256)], 1):
+            wait_for("one worker's scrapes are late", lambda: late("expert-1") > max(4 * late("expert-0"), 0.02), PATIENCE)
             yield {}
     finally:
         for neighbour in neighbours:
             neighbour.kill()
             neighbour.wait()
-    assert json.loads(placement(stage, "--json"))["drained"] == ["expert-1"], "the runbook has found another worker to be the slow one"
-    placement(stage, "undrain", "--worker", "expert-1")
+    assert drained(stage) == ["expert-1"], "the runbook has found another worker to be the slow one"
+    undrain(stage, "expert-1")
     stage.cluster.kill("expert-1")  # with its usual priority
 
 

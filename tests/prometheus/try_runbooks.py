@@ -26,9 +26,23 @@ import traceback
 import runbook_stage  # first: it says where cluster is
 from cluster import free_port, wait_for
 from runbook_entries import Runbooks, lines_of
-from runbook_faults import FAULTS, UNTRIED, Unavailable, issue
+from runbook_faults import FAULTS, Unavailable, issue
 
+MARKER = ".try_runbooks"  # a file in folders that this program has made, and may remove
 QUICK = ("TroupeProcessDown", "TroupeReloadFailed", "TroupeDescriptorsLow", "TroupeClusterNotReady")
+
+
+def empty_folder(folder):
+    """Makes the folder, without what an earlier run has left there. @errors SystemExit: it holds something else"""
+    if folder.exists():
+        if not folder.is_dir():
+            raise SystemExit(f"try_runbooks: --work {folder} is not a folder; name an empty or a new one")
+        if not (folder / MARKER).exists() and any(folder.iterdir()):
+            raise SystemExit(f"try_runbooks: --work {folder} is not empty, and no earlier run has made it (it lacks {MARKER}); "
+                             "name an empty or a new folder: what is in it is removed")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    (folder / MARKER).touch()
 
 
 @contextlib.contextmanager
@@ -111,23 +125,22 @@ def report(rows):
 def try_all(options, work):
     runbooks, rows, failed = Runbooks(), [], False
     chosen = QUICK if options.quick else options.only.split(",") if options.only else list(FAULTS)
-    for kind in dict.fromkeys(FAULTS[alert][0] for alert in chosen):
-        with stage_of(kind, options.binaries, options.model, work) as stage:
-            for alert in (name for name in chosen if FAULTS[name][0] == kind):
-                print(f"{alert} ...", flush=True)
-                try:
-                    rows.append((alert, try_alert(stage, alert, runbooks, options.verbose)))
-                except Unavailable as reason:
-                    rows.append((alert, f"not tried: {reason}"))
-                except Exception:
-                    traceback.print_exc()
-                    rows.append((alert, "FAILED, see above"))
-                    failed = True
-                    stage.mend()
-    if chosen == list(FAULTS):
-        rows += [(alert, f"cannot be caused here: {why}") for alert, why in UNTRIED.items()]
-    rows += [(other, f"with {alert}") for alert in chosen for other in FAULTS[alert][1]]
-    report(rows)
+    try:
+        for kind in dict.fromkeys(FAULTS[alert][0] for alert in chosen):
+            with stage_of(kind, options.binaries, options.model, work) as stage:
+                for alert in (name for name in chosen if FAULTS[name][0] == kind):
+                    print(f"{alert} ...", flush=True)
+                    try:
+                        rows.append((alert, try_alert(stage, alert, runbooks, options.verbose)))
+                    except Unavailable as reason:
+                        rows.append((alert, f"not tried: {reason}"))
+                    except Exception:
+                        traceback.print_exc()
+                        rows.append((alert, "FAILED, see above"))
+                        failed = True
+                        stage.mend()
+    finally:  # also where a cluster does not start, or cannot be mended
+        report(rows + [(other, f"with {alert}") for alert, _ in rows for other in FAULTS[alert][1]])
     return failed
 
 
@@ -135,7 +148,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binaries", type=pathlib.Path, required=True)
     parser.add_argument("--model", type=pathlib.Path, default=runbook_stage.ROOT / "deploy" / "demo-model" / "model")
-    parser.add_argument("--work", type=pathlib.Path, help="an empty folder; default: a new one, which is removed")
+    parser.add_argument("--work", type=pathlib.Path, help="an empty folder, a new one or that of an earlier run, which is emptied; "
+                        "default: a new one, which is removed")
     parser.add_argument("--only", help="names of alerts, with commas between them")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--verbose", action="store_true", help="print what the commands say")
@@ -145,7 +159,7 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         if options.work:
-            shutil.rmtree(options.work, ignore_errors=True)
+            empty_folder(options.work)
         sys.exit(try_all(options, (options.work or pathlib.Path(folder)).resolve()))
 
 

@@ -1,6 +1,7 @@
 #include "services/gateway/http/placement_page.hpp"
 
 #include <charconv>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -30,6 +31,17 @@ ordered_json of_step(const predicted_step& step) {
   return result;
 }
 
+ordered_json of_moves(const std::vector<expert_change>& moves) {
+  auto result = ordered_json::array();
+  for (const auto& moved : moves) {
+    auto entry = of_expert(moved.expert);
+    entry["from"] = moved.from;
+    entry["to"] = moved.to;
+    result.push_back(std::move(entry));
+  }
+  return result;
+}
+
 ordered_json of_progress(const change_progress_status& progress) {
   ordered_json result;
   result["id"] = progress.change.id;
@@ -40,6 +52,8 @@ ordered_json of_progress(const change_progress_status& progress) {
   result["moves_given_up"] = progress.given_up;
   result["moves_left"] = progress.left;
   result["elapsed_ms"] = progress.elapsed_ms;
+  if (progress.left > 0)
+    result["in_flight"] = of_moves(progress.change.experts);
   result["before"] = of_step(progress.change.before);
   result["after"] = of_step(progress.change.after);
   return result;
@@ -91,13 +105,7 @@ std::string change_page(const placement_change& change, bool is_dry_run) {
   page["bytes"] = change.bytes;
   page["before"] = of_step(change.before);
   page["after"] = of_step(change.after);
-  page["experts"] = ordered_json::array();
-  for (const auto& moved : change.experts) {
-    auto entry = of_expert(moved.expert);
-    entry["from"] = moved.from;
-    entry["to"] = moved.to;
-    page["experts"].push_back(std::move(entry));
-  }
+  page["experts"] = of_moves(change.experts);
   return render(page);
 }
 

@@ -113,7 +113,9 @@ TEST_F(placement_page_test, the_state_with_everything_in_it) {
   known.mode = planner_mode::on;
   placement_change change{9, "imbalance", 4, 800, {2000, 1500, 1'000'000, 0}, {1000, 500, 2'000'000, 250'000},
                           {}};
+  change.experts = {{{3, 5}, {"expert-0"}, {"expert-0", "expert-1"}}};
   known.changes = {{change, 1, 0, 3, 1500}};
+  change.experts.clear();
   change.id = 8;
   change.reason = "drain";
   known.changes.push_back({change, 3, 1, 0, 60'000});
@@ -128,6 +130,7 @@ TEST_F(placement_page_test, the_state_with_everything_in_it) {
   const std::string under_way =
       R"({"id":9,"reason":"imbalance","moves":4,"bytes":800,"moves_done":1,"moves_given_up":0,"moves_left":3,)"
       R"("elapsed_ms":1500,)"
+      R"("in_flight":[{"layer":3,"expert":5,"from":["expert-0"],"to":["expert-0","expert-1"]}],)"
       + scores;
   const std::string over =
       R"({"id":8,"reason":"drain","moves":4,"bytes":800,"moves_done":3,"moves_given_up":1,"moves_left":0,)"

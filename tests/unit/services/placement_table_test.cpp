@@ -56,6 +56,18 @@ TEST(placement_table, shows_progress_and_orders) {
   EXPECT_EQ(change_under_way(busy()), "9 (drain): 1 expert done, 5 left, 2 given up, 1.5 s");
 }
 
+TEST(placement_table, names_the_workers_that_load) {
+  auto page = busy();
+  const std::string elapsed = R"("elapsed_ms": 1530)";
+  page.replace(page.find(elapsed), elapsed.size(), elapsed + R"(, "in_flight": [
+      {"layer": 0, "expert": 1, "from": ["expert-0"], "to": ["expert-0", "expert-2"]},
+      {"layer": 0, "expert": 2, "from": ["expert-1"], "to": ["expert-2"]},
+      {"layer": 0, "expert": 3, "from": ["expert-1", "expert-3"], "to": ["expert-3"]},
+      {"layer": 1, "expert": 2, "from": ["expert-1"], "to": ["expert-4"]}])");
+  EXPECT_THAT(placement_table(page), testing::HasSubstr("\nloading: expert-2, expert-4\nlast change: "));
+  EXPECT_THAT(placement_table(busy()), testing::Not(testing::HasSubstr("loading:"))) << "an earlier release";
+}
+
 TEST(moves_given_up, are_those_of_the_last_change) {
   std::string failed = busy();
   const std::string none = R"("moves_given_up": 0)";

@@ -168,12 +168,14 @@ TEST_F(rebalancer_test, moves_an_expert_as_it_is_told) {
   ASSERT_TRUE(said) << text_of(said.error());
   EXPECT_EQ(said->id, 1U);
   EXPECT_EQ(state().changes.at(0).left, 1U);
+  EXPECT_EQ(state().changes.at(0).change.experts, said->experts) << "it is in flight";
   pass(2s);
   EXPECT_EQ(hosts_of({0, 0}), (std::vector<std::string>{other_than(from)}));
   const auto over = state().changes;
   ASSERT_EQ(over.size(), 1U);
   EXPECT_EQ(over[0].done, 1U);
   EXPECT_EQ(over[0].left + over[0].given_up, 0U);
+  EXPECT_TRUE(over[0].change.experts.empty()) << "nothing is in flight";
   EXPECT_EQ(told->done, 1U);
   EXPECT_EQ(told->left, 0U);
   EXPECT_EQ(refusal_of(asked), ec::bad_request) << "it is not there any more";
@@ -245,6 +247,8 @@ TEST_F(rebalancer_test, another_change_has_to_wait_and_a_pause_stops_what_has_no
   for (uint32_t index = 0; index < 4; ++index)
     all.experts.push_back({{0, index}, {other_than(hosts_of({0, index}).front())}});
   ASSERT_TRUE(say(all));
+  EXPECT_EQ(state().changes.at(0).left, 4U);
+  EXPECT_EQ(state().changes.at(0).change.experts.size(), 1U) << "both hosts are busy with the first move";
   EXPECT_EQ(refusal_of(command(placement_action::rebalance)), ec::not_ready);
   auto dry = command(placement_action::rebalance);
   dry.dry_run = true;
