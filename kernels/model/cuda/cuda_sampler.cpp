@@ -5,7 +5,6 @@
 #include "kernels/logit_changes.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 namespace troupe::model {
@@ -145,8 +144,6 @@ void cuda_sampler::ask_device(const cuda::stream& on, const float* logits, std::
 void cuda_sampler::sort_tops(std::size_t rows) {
   ctx_.pool().parallel_dynamic(rows, 1, [&](unsigned, std::size_t begin, std::size_t end) {
     for (std::size_t row = begin; row < end; ++row) {
-      if (!std::isfinite(sums_.as<double>()[row]))
-        continue; // NaN has no order, and nobody looks at it
       auto* first = entries_.as<token_logit>() + row * room_;
       std::sort(first, first + counts_.as<std::uint32_t>()[row], kernels::is_better);
     }
