@@ -12,10 +12,23 @@ namespace {
 constexpr int compiled_major = 9;
 constexpr int compiled_minor = 0;
 
+// CUDA keeps the last error of a thread until it is asked for, and a launch is checked by asking: whoever has
+// dealt with an error forgets it, so that the next launch is not blamed.
+void forget_error() {
+  cudaGetLastError();
+}
+
+// For what is given back: if that fails, earlier work did something wrong, and whoever waits for it hears of
+// it.
+void forget_error_of(cudaError_t status) {
+  if (status != cudaSuccess)
+    forget_error();
+}
+
 void check(cudaError_t status, const std::string& operation) {
   if (status == cudaSuccess)
     return;
-  cudaGetLastError(); // it is told here; the next call starts clean
+  forget_error();
   throw device_error(operation, std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status));
 }
 
@@ -46,6 +59,7 @@ device_info describe(int ordinal) {
 [[noreturn]] void refuse_driver() {
   int version = 0;
   cudaDriverGetVersion(&version);
+  forget_error();
   const auto text = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
   throw device_error("look for devices",
                      version == 0 ? "no NVIDIA driver is loaded"
@@ -68,10 +82,12 @@ std::vector<device_info> list_devices() {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaErrorInsufficientDriver)
     refuse_driver();
-  if (status == cudaErrorNoDevice)
+  if (status == cudaErrorNoDevice) {
     count = 0;
-  else
+    forget_error();
+  } else {
     check(status, "look for devices");
+  }
   std::vector<device_info> devices;
   for (int ordinal = 0; ordinal < count; ++ordinal)
     devices.push_back(describe(ordinal));
@@ -112,10 +128,7 @@ std::byte* allocate_memory(memory_place place, std::size_t num_bytes) {
 }
 
 void free_memory(memory_place place, std::byte* data) noexcept {
-  if (place == memory_place::device)
-    cudaFree(data);
-  else
-    cudaFreeHost(data);
+  forget_error_of(place == memory_place::device ? cudaFree(data) : cudaFreeHost(data));
 }
 
 stream::stream() {
@@ -126,7 +139,7 @@ stream::stream() {
 }
 
 stream::~stream() {
-  cudaStreamDestroy(native_of(*this));
+  forget_error_of(cudaStreamDestroy(native_of(*this)));
 }
 
 void stream::copy_to_device(void* to, const void* from, std::size_t num_bytes) const {
@@ -171,7 +184,7 @@ event::event() {
 }
 
 event::~event() {
-  cudaEventDestroy(native_of(*this));
+  forget_error_of(cudaEventDestroy(native_of(*this)));
 }
 
 void event::record(const stream& on) {
@@ -181,7 +194,7 @@ void event::record(const stream& on) {
 bool event::is_done() const {
   const cudaError_t status = cudaEventQuery(native_of(*this));
   if (status == cudaErrorNotReady) {
-    cudaGetLastError();
+    forget_error();
     return false;
   }
   check(status, "ask whether an event is done");
@@ -207,6 +220,7 @@ graph graph::capture(const stream& on, const std::function<void()>& work) {
     cudaStreamEndCapture(native_of(on), &recorded);
     if (recorded != nullptr)
       cudaGraphDestroy(recorded);
+    forget_error(); // a call that was refused ends the recording with an error of its own
     throw;
   }
   check(cudaStreamEndCapture(native_of(on), &recorded), "record a graph");
@@ -221,7 +235,7 @@ graph::graph(graph&& other) noexcept : native_(std::exchange(other.native_, null
 
 graph::~graph() {
   if (native_ != nullptr)
-    cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(native_));
+    forget_error_of(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(native_)));
 }
 
 void graph::launch(const stream& on) const {

@@ -85,6 +85,8 @@ void launch(const char* name, const stream& on, const launch_shape& shape, void 
     kernel<<<dim3(x, y, z), dim3(shape.threads), shape.shared_bytes,
              static_cast<cudaStream_t>(on.native())>>>(arguments...);
     status = cudaGetLastError();
+  } else {
+    cudaGetLastError(); // told here: the next launch is not blamed
   }
   if (status != cudaSuccess)
     throw device_error(std::string("launch ") + name, cudaGetErrorString(status));

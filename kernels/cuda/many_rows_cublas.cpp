@@ -18,8 +18,10 @@ constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 constexpr std::size_t ring_slots = 16;
 
 void check(cublasStatus_t status, const char* operation) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw device_error(operation, cublasGetStatusString(status));
+  if (status == CUBLAS_STATUS_SUCCESS)
+    return;
+  cudaGetLastError(); // where CUDA refused what cuBLAS asked for: told here, and no later launch is blamed
+  throw device_error(operation, cublasGetStatusString(status));
 }
 
 cudaDataType_t type_of(dtype type) {

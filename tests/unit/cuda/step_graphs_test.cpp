@@ -1,6 +1,7 @@
 // Pieces of decode steps as graphs, on a GPU, real or emulated.
 #include "kernels/model/cuda/step_graphs.hpp"
 
+#include "kernels/cuda/pick_logits.hpp"
 #include "kernels/model/cuda/cuda_attention.hpp"
 #include "kernels/model/cuda/cuda_backend.hpp"
 #include "kernels/model/open_weights.hpp"
@@ -88,17 +89,31 @@ TEST_F(step_graphs_test, too_many_graphs_are_forgotten) {
 
 TEST_F(step_graphs_test, what_cannot_be_recorded_is_done_directly_each_time) {
   const step_shape shape{.pass = 1, .addresses = {}};
+  const cuda::device_memory logit(sizeof(float));
+  const cuda::device_memory place(sizeof(cuda::logit_place));
+  on_.fill(place.data(), 0, place.size());
   for (unsigned char round = 1; round <= 4; ++round) {
     set(round);
+    const float wanted = round;
+    on_.copy_to_device(logit.data(), &wanted, sizeof wanted);
+    float picked = 0.0F;
     const auto result = graphs_.run(on_, shape, [&](bool is_recorded) {
       auto inner = piece(round)(is_recorded);
-      const cuda::device_memory more(1); // refused while a graph is recorded
-      on_.copy_on_device(more.data(), memory_.data(), 1);
+      const cuda::device_memory more(sizeof(float)); // refused while a graph is recorded
+      // The first launch after the refusal: it must not be blamed for it.
+      cuda::pick_logits(on_, {.logits = logit.as<float>(),
+                              .rows = 1,
+                              .vocab = 1,
+                              .places = place.as<cuda::logit_place>(),
+                              .count = 1,
+                              .output = more.as<float>()});
+      on_.copy_to_host(&picked, more.data(), sizeof picked);
       on_.synchronize();
       return inner;
     });
     EXPECT_EQ(result.progress.layer, round);
     EXPECT_EQ(value(), round);
+    EXPECT_EQ(picked, wanted);
   }
   EXPECT_EQ(graphs_.num_refused(), 1U);
   EXPECT_EQ(graphs_.num_graphs(), 0U);
