@@ -3,6 +3,7 @@
 #include "kernels/cuda/logit_sums.hpp"
 #include "kernels/cuda/top_logits.hpp"
 #include "kernels/logit_changes.hpp"
+#include "kernels/token_choice.hpp"
 
 #include <algorithm>
 
@@ -72,11 +73,11 @@ void cuda_sampler::plan(std::size_t vocab, const token_requests& wanted) {
       added.draw = draws_.size();
       draws_.push_back({.row = static_cast<std::uint32_t>(row.logits_row),
                         .factor = 1.0F / row.params.temperature,
-                        .least = kernels::least_share(row.params),
+                        .least = kernels::least_share(row.params.min_p),
                         .uniform = kernels::uniform_at(row.key)});
     }
     // Changes may take any of the best away.
-    if (!kernels::is_greedy(row.params) && kernels::has_top_k(row.params, vocab))
+    if (!kernels::is_greedy(row.params.temperature) && kernels::has_top_k(row.params.top_k, vocab))
       top_ = std::max(top_, row.params.top_k + added.tokens.size());
     top_ = std::max<std::size_t>(top_, row.num_logprobs);
   }

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/logit_changes.hpp"
+#include "kernels/token_choice.hpp"
 #include "tests/reference/sampling_requests.hpp"
 #include "tests/unit/kernels/test_data.hpp"
 
@@ -53,7 +54,7 @@ struct told {
                         shares.data());
     sums.resize(share_blocks(shares.size()));
     for (auto token = shares.size(); token-- > 0;)
-      if (shares[token] >= least_share(row.params))
+      if (shares[token] >= least_share(row.params.min_p))
         sums[token / share_block] += static_cast<double>(shares[token]);
     const double target = uniform_at(row.key) * std::accumulate(sums.begin(), sums.end(), 0.0);
     double so_far = sums[0];
