@@ -1,4 +1,4 @@
-// Room for a few experts on a device: those that were used last, of many that wait in pinned memory.
+// A cache of experts in device memory: copies of those that were used last, of all that lie in pinned memory.
 #pragma once
 
 #include "kernels/cuda/device.hpp"
@@ -11,11 +11,12 @@
 
 namespace troupe::model {
 
-/// Copies go on a stream of their own while another stream computes. What is copied waits, by events, for
-/// what used the slot before; what is computed waits for its copies. Nothing waits for the whole device, and
-/// the host for nothing.
+/// Each slot has room for one expert. Copies run on a stream of their own while another stream computes.
+/// Events make a copy wait for the last use of its slot, and a computation wait for the copies that it needs;
+/// neither waits for the whole device. `take`, `begin_use` and `end_use` return without waiting for any of
+/// it.
 ///
-/// Experts of one wave stay where they are until it ends. One thread calls at a time.
+/// Experts are used in waves: those of a wave keep their slots until it ends. One thread calls at a time.
 class expert_slots {
  public:
   /// @param count       at least 1
