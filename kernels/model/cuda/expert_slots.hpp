@@ -6,7 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <list>
+#include <unordered_map>
 #include <vector>
 
 namespace troupe::model {
@@ -27,10 +28,9 @@ class expert_slots {
   std::size_t count() const { return slots_.size(); }
 
   /// Whether an expert lies in a slot.
-  bool has(std::uint64_t id) const { return find(id).has_value(); }
+  bool has(std::uint64_t id) const { return places_.contains(id); }
 
-  /// Takes an expert into the wave, and has it copied where it is in no slot: into the one that was not used
-  /// for longest.
+  /// Takes an expert into the wave. If it is in no slot, has it copied into the least recently used one.
   /// @param id    of this load of an expert, never 0
   /// @param from  stays until the wave's work is done
   /// @returns where it begins, in device memory; null: all slots are in the wave
@@ -58,15 +58,15 @@ class expert_slots {
     bool is_new = false;         // copied in this wave
     kernels::cuda::event copied;
     kernels::cuda::event used;
+    std::list<std::size_t>::iterator place; // in `by_use_`
   };
-
-  std::optional<std::size_t> find(std::uint64_t id) const;
-  std::optional<std::size_t> oldest() const;
 
   std::size_t slot_bytes_;
   kernels::cuda::device_memory memory_;
   kernels::cuda::stream copies_;
-  std::vector<slot> slots_; // after the stream that their events name
+  std::vector<slot> slots_;                               // after the stream that their events name
+  std::unordered_map<std::uint64_t, std::size_t> places_; // id → slot
+  std::list<std::size_t> by_use_; // all slots, the most recently used first: those of the wave lead
   std::uint64_t wave_ = 1;
   std::uint64_t num_copies_ = 0;
   std::uint64_t num_hits_ = 0;
