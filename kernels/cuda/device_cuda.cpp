@@ -1,7 +1,6 @@
-#include <cuda_runtime_api.h>
-
 #include <utility>
 
+#include "kernels/cuda/cuda_error.hpp"
 #include "kernels/cuda/device.hpp"
 
 namespace troupe::kernels::cuda {
@@ -25,11 +24,31 @@ void forget_error_of(cudaError_t status) {
     forget_error();
 }
 
-void check(cudaError_t status, const std::string& operation) {
-  if (status == cudaSuccess)
-    return;
-  forget_error();
-  throw device_error(operation, std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status));
+// Errors of which CUDA says that the process must be ended and started anew, or that come from its driver or
+// its hardware: all later calls return them, too. Others are of the one call that was refused.
+bool is_lasting(cudaError_t status) {
+  switch (status) {
+  case cudaErrorECCUncorrectable:
+  case cudaErrorNvlinkUncorrectable:
+  case cudaErrorContained:
+  case cudaErrorIllegalAddress:
+  case cudaErrorLaunchTimeout:
+  case cudaErrorContextIsDestroyed:
+  case cudaErrorAssert:
+  case cudaErrorHardwareStackError:
+  case cudaErrorIllegalInstruction:
+  case cudaErrorMisalignedAddress:
+  case cudaErrorInvalidAddressSpace:
+  case cudaErrorInvalidPc:
+  case cudaErrorLaunchFailure:
+  case cudaErrorTensorMemoryLeak:
+  case cudaErrorMpsClientTerminated:
+  case cudaErrorExternalDevice:
+  case cudaErrorUnknown:
+    return true;
+  default:
+    return false;
+  }
 }
 
 cudaStream_t native_of(const stream& s) {
@@ -72,6 +91,14 @@ std::string bytes_text(std::size_t num_bytes) {
 }
 
 } // namespace
+
+void check(cudaError_t status, const std::string& operation) {
+  if (status == cudaSuccess)
+    return;
+  forget_error();
+  throw device_error(operation, std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status),
+                     is_lasting(status));
+}
 
 bool is_real_device() {
   return true;

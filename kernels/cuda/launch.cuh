@@ -12,6 +12,8 @@
 #  include <cuda_runtime.h>
 
 #  include <cstdio>
+
+#  include "kernels/cuda/cuda_error.hpp"
 #else
 #  include "kernels/cuda/emulated_stream.hpp"
 #  include "kernels/cuda/emulation.hpp"
@@ -85,11 +87,9 @@ void launch(const char* name, const stream& on, const launch_shape& shape, void 
     kernel<<<dim3(x, y, z), dim3(shape.threads), shape.shared_bytes,
              static_cast<cudaStream_t>(on.native())>>>(arguments...);
     status = cudaGetLastError();
-  } else {
-    cudaGetLastError(); // told here: the next launch is not blamed
   }
   if (status != cudaSuccess)
-    throw device_error(std::string("launch ") + name, cudaGetErrorString(status));
+    check(status, std::string("launch ") + name);
 #else
   static_cast<emulated_stream*>(on.native())->work.emplace_back([=] {
     emulation::run(name, {x, y, z}, {shape.threads, 1, 1}, shape.shared_bytes, [&] { kernel(arguments...); });

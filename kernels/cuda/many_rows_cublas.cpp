@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/cuda/cuda_error.hpp"
 #include "kernels/cuda/many_rows.hpp"
 
 namespace troupe::kernels::cuda {
@@ -20,7 +21,7 @@ constexpr std::size_t ring_slots = 16;
 void check(cublasStatus_t status, const char* operation) {
   if (status == CUBLAS_STATUS_SUCCESS)
     return;
-  cudaGetLastError(); // where CUDA refused what cuBLAS asked for: told here, and no later launch is blamed
+  cuda::check(cudaGetLastError(), operation); // what CUDA answered cuBLAS says more, where there is anything
   throw device_error(operation, cublasGetStatusString(status));
 }
 
