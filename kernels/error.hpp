@@ -10,6 +10,9 @@ namespace troupe::kernels {
 class kernel_error : public std::runtime_error {
  public:
   explicit kernel_error(const std::string& what) : std::runtime_error(what) {}
+
+  /// Whether the device is lost to this process: every later call fails, until a new process uses it.
+  virtual bool is_device_lost() const noexcept { return false; }
 };
 
 /// Prints "troupe kernels: <what>" and aborts.

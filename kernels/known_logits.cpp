@@ -67,7 +67,7 @@ class row_part {
     const auto best = std::max_element(logits.begin(), logits.end()); // the first of equals
     if (best == logits.end() || !std::isfinite(*best) || *best < floor_)
       return std::nullopt;
-    if (is_greedy(row_.params))
+    if (is_greedy(row_.params.temperature))
       return scratch_.tokens[static_cast<std::size_t>(best - logits.begin())];
     return draw(*best);
   }
@@ -83,7 +83,7 @@ class row_part {
       return std::nullopt;
     const token_shares part{scratch_.logits.data(), scratch_.shares.data(), count, best, p.temperature};
     const double uniform = uniform_at(row_.key);
-    const bool filters_k = has_top_k(p, known_.vocab);
+    const bool filters_k = has_top_k(p.top_k, known_.vocab);
     if (all_are_known(best, factor) || (filters_k && num_kept() >= p.top_k))
       return scratch_
           .tokens[choose_token(part, {filters_k ? p.top_k : 0, p.top_p, p.min_p}, uniform, scratch_.keys)];
@@ -100,14 +100,14 @@ class row_part {
       return true;
     float share = 0.0F;
     table_.exp_sum(&floor_, best, factor, 1, &share);
-    return share * exp_slack < least_share(row_.params);
+    return share * exp_slack < least_share(row_.params.min_p);
   }
 
   // Known tokens that are kept and better than all that are not known.
   std::size_t num_kept() const {
     std::size_t count = 0;
     for (std::size_t i = 0; i < scratch_.logits.size(); ++i)
-      count += scratch_.logits[i] >= floor_ && scratch_.shares[i] >= least_share(row_.params) ? 1 : 0;
+      count += scratch_.logits[i] >= floor_ && scratch_.shares[i] >= least_share(row_.params.min_p) ? 1 : 0;
     return count;
   }
 
@@ -132,7 +132,7 @@ class row_part {
     table_.exp_sum(known_.drawn.data(), best, factor, shares.size(), shares.data());
     for (std::size_t i = 0; i < shares.size(); ++i) {
       const double before = so_far;
-      so_far += shares[i] >= least_share(row_.params) ? static_cast<double>(shares[i]) : 0.0;
+      so_far += shares[i] >= least_share(row_.params.min_p) ? static_cast<double>(shares[i]) : 0.0;
       if (so_far <= target - slack)
         continue;
       // It is this one if the sum is past the draw for sure, and was not before for sure.
@@ -187,21 +187,8 @@ std::optional<known_choice> describe(const known_logits& known, const raw_distri
 
 } // namespace
 
-bool is_greedy(const sampling_params& params) {
-  return params.temperature < greedy_temperature;
-}
-
-float least_share(const sampling_params& params) {
-  // Anything above 0: threads that compute take denormal numbers for 0.
-  return std::max(params.min_p, std::numeric_limits<float>::min());
-}
-
-bool has_top_k(const sampling_params& params, std::size_t vocab) {
-  return params.top_k != 0 && params.top_k < vocab;
-}
-
 bool draws_from_all(const sampling_row& row, std::size_t vocab) {
-  return !is_greedy(row.params) && !has_top_k(row.params, vocab) && !changes_logits(row);
+  return !is_greedy(row.params.temperature) && !has_top_k(row.params.top_k, vocab) && !changes_logits(row);
 }
 
 std::optional<known_choice> sample_known(const context& ctx, const known_logits& known,

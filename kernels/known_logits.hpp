@@ -53,17 +53,8 @@ struct known_logits {
   std::span<const float> drawn{};
 };
 
-/// Whether top-k leaves some tokens only.
-bool has_top_k(const sampling_params& params, std::size_t vocab);
-
 /// What to ask for besides the best tokens: whether `share_sums` are wanted.
 bool draws_from_all(const sampling_row& row, std::size_t vocab);
-
-/// The least share that min-p leaves.
-float least_share(const sampling_params& params);
-
-/// Whether the temperature is so low that the best token is taken.
-bool is_greedy(const sampling_params& params);
 
 /// A token, of which only the rank may be missing.
 struct known_choice {

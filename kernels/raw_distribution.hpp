@@ -31,7 +31,4 @@ inline sampled_token sick_token(std::uint32_t token) {
   return {.token = token, .logprob = std::numeric_limits<float>::quiet_NaN(), .rank = 1, .num_top = 0};
 }
 
-/// Below this a temperature is greedy: dividing by it says no more than the order (vLLM's limit).
-inline constexpr float greedy_temperature = 1e-5F;
-
 } // namespace troupe::kernels

@@ -108,7 +108,7 @@ sampled_token sample_row(context& ctx, unsigned thread, const_tensor_view all, c
     change_logits(row, raw_logits, changed, vocab);
     logits = changed;
   }
-  const std::uint32_t token = row.params.temperature < greedy_temperature
+  const std::uint32_t token = is_greedy(row.params.temperature)
                                   ? first_best(table, logits, vocab)
                                   : draw(table, row, logits, vocab, shares, {keys, 2 * vocab});
   return describe(raw, raw_logits, vocab, token, row.num_logprobs, row.top);

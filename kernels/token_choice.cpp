@@ -72,8 +72,7 @@ class choice {
  public:
   choice(const token_shares& row, const token_filters& filters, std::span<std::uint64_t> scratch)
       : row_(row),
-        // Anything above 0: threads that compute take denormal numbers for 0.
-        least_(std::max(filters.min_p, std::numeric_limits<float>::min())),
+        least_(least_share(filters.min_p)),
         keys_(scratch.first(row.vocab)),
         other_(scratch.subspan(row.vocab)) {}
 
@@ -282,7 +281,7 @@ std::uint32_t choose_token(const token_shares& row, const token_filters& filters
                            std::span<std::uint64_t> scratch) {
   choice choose(row, filters, scratch);
   const auto p = static_cast<double>(filters.top_p);
-  if (filters.top_k != 0 && filters.top_k < row.vocab)
+  if (has_top_k(filters.top_k, row.vocab))
     return choose.among_top_k(filters.top_k, p, uniform);
   return p < 1.0 ? choose.among_top_p(p, uniform) : choose.among_all(uniform);
 }

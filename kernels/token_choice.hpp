@@ -1,12 +1,33 @@
 // Which tokens top-k, top-p and min-p leave, and the one among them that a draw means.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 
 namespace troupe::kernels {
+
+/// Below this a temperature is greedy: dividing by it says no more than the order (vLLM's limit).
+inline constexpr float greedy_temperature = 1e-5F;
+
+/// Whether the temperature is so low that the best token is taken.
+constexpr bool is_greedy(float temperature) {
+  return temperature < greedy_temperature;
+}
+
+/// Whether top-k leaves some tokens of a row only.
+constexpr bool has_top_k(std::uint32_t top_k, std::size_t vocab) {
+  return top_k != 0 && top_k < vocab;
+}
+
+/// The least share that min-p leaves: anything above 0 at least, as threads that compute take denormal
+/// numbers for 0.
+constexpr float least_share(float min_p) {
+  return std::max(min_p, std::numeric_limits<float>::min());
+}
 
 /// A row as the filters see it.
 struct token_shares {

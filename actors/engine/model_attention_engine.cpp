@@ -56,6 +56,7 @@ struct attention_core {
   model_shape shape;
   std::unique_ptr<model::attention_backend> backend; // in steps of the queue only
   uint32_t block_tokens = 0;
+  device_loss_report device_lost;
   state_pool states; // after the backend, which has made them
 };
 
@@ -155,6 +156,7 @@ void run_step(attention_core& core, const micro_batch_ptr& batch, const attentio
     }
   } catch (const std::exception& error) {
     result.error = error.what();
+    report_device_loss(error, core.device_lost);
   }
   result.compute_ns = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
   if (batch->trace != 0 && result.error.empty()) {
@@ -169,8 +171,9 @@ void run_step(attention_core& core, const micro_batch_ptr& batch, const attentio
     // `batch` keeps the state alive, and a resume waits behind this task.
     try {
       core.backend->overlap(*state->forward);
-    } catch (const std::exception&) {
+    } catch (const std::exception& error) {
       // Only time is lost: resume computes what is missing, and says what is wrong.
+      report_device_loss(error, core.device_lost);
     }
   }
 }
@@ -190,6 +193,7 @@ class model_attention_engine : public attention_engine {
     core_->shape = std::move(config.shape);
     core_->backend = std::move(config.backend);
     core_->block_tokens = config.block_tokens;
+    core_->device_lost = std::move(config.device_lost);
   }
 
   const model_shape& shape() const override { return core_->shape; }
@@ -205,6 +209,7 @@ class model_attention_engine : public attention_engine {
       } catch (const std::exception& error) {
         attention_result failed;
         failed.error = error.what();
+        report_device_loss(error, core->device_lost);
         done(batch, std::move(failed));
         return;
       }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "actors/engine/compute_queue.hpp"
+#include "actors/engine/device_loss.hpp"
 #include "actors/engine/engine.hpp"
 #include "kernels/model/attention_backend.hpp"
 
@@ -16,6 +17,7 @@ struct model_attention_config {
   std::shared_ptr<compute_queue> queue;
   uint64_t kv_cache_bytes = 0; ///< budget; at least one block must fit
   uint32_t block_tokens = 16;  ///< 16 or 32
+  device_loss_report device_lost;
 };
 
 /// @throws std::runtime_error when the budget holds no block; std::bad_alloc

@@ -154,6 +154,7 @@ class model_expert_engine : public expert_engine {
         backend_(std::move(config.backend)),
         progress_(std::move(config.progress)),
         failed_(std::move(config.failed)),
+        device_lost_(std::move(config.device_lost)),
         has_files_(config.has_files),
         loader_([this] { load_orders(); }) {}
 
@@ -197,7 +198,8 @@ class model_expert_engine : public expert_engine {
 
   void submit(expert_step step, expert_done done) override {
     queue_->submit([backend = backend_, row_bytes = size_t{shape_.row_bytes}, step = std::move(step),
-                    done = std::move(done)] { done(compute(*backend, row_bytes, step)); });
+                    done = std::move(done),
+                    device_lost = device_lost_] { done(compute(*backend, row_bytes, step, device_lost)); });
   }
 
  private:
@@ -222,8 +224,8 @@ class model_expert_engine : public expert_engine {
     timeline::record(computed);
   }
 
-  static expert_step_result compute(model::expert_backend& backend, size_t row_bytes,
-                                    const expert_step& step) {
+  static expert_step_result compute(model::expert_backend& backend, size_t row_bytes, const expert_step& step,
+                                    const device_loss_report& device_lost) {
     expert_step_result result;
     auto start = std::chrono::steady_clock::now();
     try {
@@ -239,6 +241,7 @@ class model_expert_engine : public expert_engine {
     } catch (const std::exception& error) {
       result.outputs.clear();
       result.error = error.what();
+      report_device_loss(error, device_lost);
     }
     result.compute_ns = static_cast<uint64_t>((std::chrono::steady_clock::now() - start).count());
     if (step.trace != 0) {
@@ -279,6 +282,7 @@ class model_expert_engine : public expert_engine {
         load(id, wanted.fetch);
         result.hosted.push_back(id);
       } catch (const std::exception& error) {
+        report_device_loss(error, device_lost_);
         if (!failure) {
           failure = std::current_exception();
           result.error = "layer " + std::to_string(id.layer) + ", expert " + std::to_string(id.index) + ": "
@@ -374,6 +378,7 @@ class model_expert_engine : public expert_engine {
   std::shared_ptr<model::expert_backend> backend_;
   std::function<void(size_t, size_t)> progress_;
   std::function<void(const std::exception&, bool)> failed_;
+  device_loss_report device_lost_;
   bool has_files_;
   std::mutex mutex_;
   std::condition_variable arrived_;

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "actors/engine/compute_queue.hpp"
+#include "actors/engine/device_loss.hpp"
 #include "actors/engine/engine.hpp"
 #include "kernels/model/expert_backend.hpp"
 
@@ -24,6 +25,7 @@ struct model_expert_config {
   /// Called on the loading thread after an order of which something could not be loaded: the first error, and
   /// whether anything is loaded at all. May be null.
   std::function<void(const std::exception& error, bool has_any)> failed;
+  device_loss_report device_lost;
 };
 
 std::shared_ptr<expert_engine> make_model_expert_engine(model_expert_config config);

@@ -21,13 +21,18 @@ class device_error : public kernel_error {
  public:
   /// @param operation  what was tried, for example "allocate 12 bytes on the device"
   /// @param reason     what the library says
-  device_error(const std::string& operation, const std::string& reason)
-      : kernel_error("cuda: " + operation + ": " + reason), operation_(operation) {}
+  /// @param loss       whether the device is lost to this process, as after a kernel's access to a wrong
+  /// address
+  device_error(const std::string& operation, const std::string& reason, bool loss = false)
+      : kernel_error("cuda: " + operation + ": " + reason), operation_(operation), is_lost_(loss) {}
 
   const std::string& operation() const { return operation_; }
 
+  bool is_device_lost() const noexcept override { return is_lost_; }
+
  private:
   std::string operation_;
+  bool is_lost_;
 };
 
 struct device_info {

@@ -1,7 +1,6 @@
-#include <cuda_runtime_api.h>
-
 #include <utility>
 
+#include "kernels/cuda/cuda_error.hpp"
 #include "kernels/cuda/device.hpp"
 
 namespace troupe::kernels::cuda {
@@ -12,11 +11,44 @@ namespace {
 constexpr int compiled_major = 9;
 constexpr int compiled_minor = 0;
 
-void check(cudaError_t status, const std::string& operation) {
-  if (status == cudaSuccess)
-    return;
-  cudaGetLastError(); // it is told here; the next call starts clean
-  throw device_error(operation, std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status));
+// CUDA keeps the last error of a thread until it is asked for, and a launch is checked by asking: whoever has
+// dealt with an error forgets it, so that the next launch is not blamed.
+void forget_error() {
+  cudaGetLastError();
+}
+
+// For what is given back: if that fails, earlier work did something wrong, and whoever waits for it hears of
+// it.
+void forget_error_of(cudaError_t status) {
+  if (status != cudaSuccess)
+    forget_error();
+}
+
+// Errors of which CUDA says that the process must be ended and started anew, or that come from its driver or
+// its hardware: all later calls return them, too. Others are of the one call that was refused.
+bool is_lasting(cudaError_t status) {
+  switch (status) {
+  case cudaErrorECCUncorrectable:
+  case cudaErrorNvlinkUncorrectable:
+  case cudaErrorContained:
+  case cudaErrorIllegalAddress:
+  case cudaErrorLaunchTimeout:
+  case cudaErrorContextIsDestroyed:
+  case cudaErrorAssert:
+  case cudaErrorHardwareStackError:
+  case cudaErrorIllegalInstruction:
+  case cudaErrorMisalignedAddress:
+  case cudaErrorInvalidAddressSpace:
+  case cudaErrorInvalidPc:
+  case cudaErrorLaunchFailure:
+  case cudaErrorTensorMemoryLeak:
+  case cudaErrorMpsClientTerminated:
+  case cudaErrorExternalDevice:
+  case cudaErrorUnknown:
+    return true;
+  default:
+    return false;
+  }
 }
 
 cudaStream_t native_of(const stream& s) {
@@ -46,6 +78,7 @@ device_info describe(int ordinal) {
 [[noreturn]] void refuse_driver() {
   int version = 0;
   cudaDriverGetVersion(&version);
+  forget_error();
   const auto text = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
   throw device_error("look for devices",
                      version == 0 ? "no NVIDIA driver is loaded"
@@ -59,6 +92,14 @@ std::string bytes_text(std::size_t num_bytes) {
 
 } // namespace
 
+void check(cudaError_t status, const std::string& operation) {
+  if (status == cudaSuccess)
+    return;
+  forget_error();
+  throw device_error(operation, std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status),
+                     is_lasting(status));
+}
+
 bool is_real_device() {
   return true;
 }
@@ -68,10 +109,12 @@ std::vector<device_info> list_devices() {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaErrorInsufficientDriver)
     refuse_driver();
-  if (status == cudaErrorNoDevice)
+  if (status == cudaErrorNoDevice) {
     count = 0;
-  else
+    forget_error();
+  } else {
     check(status, "look for devices");
+  }
   std::vector<device_info> devices;
   for (int ordinal = 0; ordinal < count; ++ordinal)
     devices.push_back(describe(ordinal));
@@ -112,10 +155,7 @@ std::byte* allocate_memory(memory_place place, std::size_t num_bytes) {
 }
 
 void free_memory(memory_place place, std::byte* data) noexcept {
-  if (place == memory_place::device)
-    cudaFree(data);
-  else
-    cudaFreeHost(data);
+  forget_error_of(place == memory_place::device ? cudaFree(data) : cudaFreeHost(data));
 }
 
 stream::stream() {
@@ -126,7 +166,7 @@ stream::stream() {
 }
 
 stream::~stream() {
-  cudaStreamDestroy(native_of(*this));
+  forget_error_of(cudaStreamDestroy(native_of(*this)));
 }
 
 void stream::copy_to_device(void* to, const void* from, std::size_t num_bytes) const {
@@ -171,7 +211,7 @@ event::event() {
 }
 
 event::~event() {
-  cudaEventDestroy(native_of(*this));
+  forget_error_of(cudaEventDestroy(native_of(*this)));
 }
 
 void event::record(const stream& on) {
@@ -181,7 +221,7 @@ void event::record(const stream& on) {
 bool event::is_done() const {
   const cudaError_t status = cudaEventQuery(native_of(*this));
   if (status == cudaErrorNotReady) {
-    cudaGetLastError();
+    forget_error();
     return false;
   }
   check(status, "ask whether an event is done");
@@ -207,6 +247,7 @@ graph graph::capture(const stream& on, const std::function<void()>& work) {
     cudaStreamEndCapture(native_of(on), &recorded);
     if (recorded != nullptr)
       cudaGraphDestroy(recorded);
+    forget_error(); // a call that was refused ends the recording with an error of its own
     throw;
   }
   check(cudaStreamEndCapture(native_of(on), &recorded), "record a graph");
@@ -221,7 +262,7 @@ graph::graph(graph&& other) noexcept : native_(std::exchange(other.native_, null
 
 graph::~graph() {
   if (native_ != nullptr)
-    cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(native_));
+    forget_error_of(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(native_)));
 }
 
 void graph::launch(const stream& on) const {

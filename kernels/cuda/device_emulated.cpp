@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cuda/device.hpp"
+#include "kernels/cuda/emulated_faults.hpp"
 #include "kernels/cuda/emulated_stream.hpp"
 
 namespace troupe::kernels::cuda {
@@ -60,7 +62,18 @@ void refuse_while_recording(const char* operation) {
     throw device_error(operation, "a graph is being recorded");
 }
 
+std::atomic<bool> is_lost = false;
+
+void refuse_when_lost(const char* operation) {
+  if (is_lost)
+    throw device_error(operation, "the device is lost", true);
+}
+
 } // namespace
+
+void lose_emulated_device(bool lost) {
+  is_lost = lost;
+}
 
 void emulated_stream::do_work(std::size_t count) {
   for (; count > 0 && !work.empty(); --count) {
@@ -100,6 +113,7 @@ void select_device(int ordinal) {
 
 std::byte* allocate_memory(memory_place, std::size_t num_bytes) {
   refuse_while_recording("allocate memory");
+  refuse_when_lost("allocate memory");
   // malloc, and of just the size: the address sanitizer finds what lies beside it.
   auto* data = static_cast<std::byte*>(std::malloc(num_bytes));
   if (data == nullptr)
@@ -147,6 +161,7 @@ void stream::synchronize() const {
   emulated_stream& own = native_of(*this);
   while (!own.work.empty())
     own.do_work(1);
+  refuse_when_lost("wait for a stream");
 }
 
 event::event() : native_(new shared_event(std::make_shared<emulated_event>())) {}
@@ -172,6 +187,7 @@ bool event::is_done() const {
 void event::synchronize() const {
   refuse_while_recording("wait for an event");
   finish(*native_of(*this));
+  refuse_when_lost("wait for an event");
 }
 
 double seconds_between(const event&, const event&) {

@@ -12,6 +12,8 @@
 #  include <cuda_runtime.h>
 
 #  include <cstdio>
+
+#  include "kernels/cuda/cuda_error.hpp"
 #else
 #  include "kernels/cuda/emulated_stream.hpp"
 #  include "kernels/cuda/emulation.hpp"
@@ -87,7 +89,7 @@ void launch(const char* name, const stream& on, const launch_shape& shape, void 
     status = cudaGetLastError();
   }
   if (status != cudaSuccess)
-    throw device_error(std::string("launch ") + name, cudaGetErrorString(status));
+    check(status, std::string("launch ") + name);
 #else
   static_cast<emulated_stream*>(on.native())->work.emplace_back([=] {
     emulation::run(name, {x, y, z}, {shape.threads, 1, 1}, shape.shared_bytes, [&] { kernel(arguments...); });

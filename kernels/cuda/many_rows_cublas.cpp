@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/cuda/cuda_error.hpp"
 #include "kernels/cuda/many_rows.hpp"
 
 namespace troupe::kernels::cuda {
@@ -18,8 +19,10 @@ constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 constexpr std::size_t ring_slots = 16;
 
 void check(cublasStatus_t status, const char* operation) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw device_error(operation, cublasGetStatusString(status));
+  if (status == CUBLAS_STATUS_SUCCESS)
+    return;
+  cuda::check(cudaGetLastError(), operation); // what CUDA answered cuBLAS says more, where there is anything
+  throw device_error(operation, cublasGetStatusString(status));
 }
 
 cudaDataType_t type_of(dtype type) {

@@ -17,7 +17,11 @@ constexpr unsigned bins = 1U << digit_bits;
 constexpr unsigned bins_a_thread = 8;
 constexpr unsigned summing_threads = bins / bins_a_thread;
 
-// A number that grows with the logit; both zeros are one.
+__device__ bool is_nan(float logit) {
+  return (std::bit_cast<std::uint32_t>(logit) & 0x7fffffffU) > 0x7f800000U;
+}
+
+// A number that grows with the logit; both zeros are one. NaN has no order: such a row is given up.
 __device__ std::uint32_t ascending(float logit) {
   const auto bits = std::bit_cast<std::uint32_t>(logit + 0.0F);
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
@@ -47,10 +51,12 @@ __global__ void __launch_bounds__(top_threads) top_logits_kernel(top_logits_args
   __shared__ std::uint32_t sums[summing_threads];
   __shared__ search found;
   __shared__ std::uint32_t taken;
+  __shared__ std::uint32_t threads_with_nan;
   const float* row = args.logits + blockIdx.x * args.vocab;
   if (threadIdx.x == 0) {
     found = {0, static_cast<std::uint32_t>(args.wanted), 0};
     taken = 0;
+    threads_with_nan = 0;
   }
   for (unsigned digit = 0; digit < 3; ++digit) {
     const unsigned width = digit == 2 ? digit_bits - 1 : digit_bits;
@@ -59,12 +65,23 @@ __global__ void __launch_bounds__(top_threads) top_logits_kernel(top_logits_args
       counts[i] = 0;
     block_barrier();
     const std::uint32_t prefix = found.prefix;
+    bool has_nan = false;
     for (std::size_t i = threadIdx.x; i < args.vocab; i += top_threads) {
-      const std::uint32_t key = ascending(row[i]);
+      const float logit = row[i];
+      const std::uint32_t key = ascending(logit);
+      has_nan = has_nan || is_nan(logit);
       if (digit == 0 || key >> (shift + width) == prefix >> (shift + width))
         count_shared(&counts[key >> shift & ((1U << width) - 1U)], 1);
     }
+    if (digit == 0 && has_nan)
+      count_shared(&threads_with_nan, 1);
     block_barrier();
+    // Counted while digit 0 is looked for: from here on all threads read the same.
+    if (threads_with_nan != 0) {
+      if (threadIdx.x == 0)
+        args.counts[blockIdx.x] = 0;
+      return;
+    }
     if (threadIdx.x < summing_threads) {
       std::uint32_t sum = 0;
       for (unsigned i = 0; i < bins_a_thread; ++i)
@@ -78,17 +95,19 @@ __global__ void __launch_bounds__(top_threads) top_logits_kernel(top_logits_args
   }
   const std::size_t above = args.wanted - found.left;
   // Where there is no room for all that equal the last one, none of them is taken.
-  const std::uint32_t least = above + found.equal <= args.room ? found.prefix : found.prefix + 1;
+  const bool takes_equal = above + found.equal <= args.room;
   for (std::size_t i = threadIdx.x; i < args.vocab; i += top_threads) {
-    if (ascending(row[i]) < least)
+    const std::uint32_t key = ascending(row[i]);
+    if (key < found.prefix || (key == found.prefix && !takes_equal))
       continue;
     const std::uint32_t place = count_shared(&taken, 1);
     TROUPE_DEVICE_CHECK(place < args.room);
-    args.entries[blockIdx.x * args.room + place] = {static_cast<std::uint32_t>(i), row[i]};
+    if (place < args.room)
+      args.entries[blockIdx.x * args.room + place] = {static_cast<std::uint32_t>(i), row[i]};
   }
   block_barrier();
   if (threadIdx.x == 0)
-    args.counts[blockIdx.x] = taken;
+    args.counts[blockIdx.x] = taken < args.room ? taken : static_cast<std::uint32_t>(args.room);
 }
 
 } // namespace

@@ -11,7 +11,7 @@ namespace troupe::kernels::cuda {
 
 /// Pointers are to device memory.
 struct top_logits_args {
-  /// [rows, vocab], dense; no NaN, or the row's result means nothing.
+  /// [rows, vocab], dense.
   const float* logits = nullptr;
   std::size_t rows = 0;
   std::size_t vocab = 0;
@@ -21,7 +21,8 @@ struct top_logits_args {
   std::size_t room = 0;
   /// [rows, room], in any order: all tokens whose logit is at least the least of these.
   token_logit* entries = nullptr;
-  /// [rows]: how many there are, none if too many are equal to the best.
+  /// [rows]: how many entries were written. 0 if too many logits equal the best one, and 0 if the row has a
+  /// NaN: the CPU reports no best tokens for such a row either.
   std::uint32_t* counts = nullptr;
 };
 

@@ -8,6 +8,7 @@
 #include "actors/engine/model_attention_engine.hpp"
 #include "actors/error.hpp"
 #include "services/process/compute.hpp"
+#include "services/process/lost_device.hpp"
 #include "services/process/stop_signal.hpp"
 
 namespace troupe {
@@ -64,6 +65,7 @@ attention_service::attention_service(const service_site& site, const model_sourc
                        ->load_attention(load, progress_lines(site.log));
   engine.queue = std::move(queue);
   engine.kv_cache_bytes = options.kv_cache_memory;
+  engine.device_lost = end_for_lost_device(site.log);
   attention_worker_config worker;
   worker.address = site.address;
   worker.max_num_seqs = options.max_num_seqs;

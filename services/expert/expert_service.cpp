@@ -8,6 +8,7 @@
 #include "actors/engine/model_expert_engine.hpp"
 #include "kernels/model/error.hpp"
 #include "services/process/compute.hpp"
+#include "services/process/lost_device.hpp"
 #include "services/process/stop_signal.hpp"
 
 namespace troupe {
@@ -49,6 +50,7 @@ expert_service::expert_service(const service_site& site, const model_source& sou
       stop_signal::raise_fault();
     }
   };
+  engine.device_lost = end_for_lost_device(site.log);
   expert_host_config host;
   host.address = site.address;
   host.expert_memory_bytes = options.expert_memory;

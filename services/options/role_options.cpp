@@ -247,8 +247,9 @@ void attention_options::declare(option_parser& parser) {
   parser.bytes("kv-cache-memory", "memory of the KV cache", &kv_cache_memory);
   parser.choice(
       "gpu-steps", {"graphs", "kernels"},
-      "how decode steps are given to a GPU: as graphs, recorded once for each number of sequences, or kernel "
-      "by kernel, so that traces have the router's time. Nothing without a GPU",
+      "how decode steps run on a GPU: graphs records the kernels of a step once for each shape of batch (up "
+      "to 64 sequences) and replays them; kernels launches them one by one, so that traces have the router's "
+      "time. No effect on a CPU",
       &gpu_steps);
 }
 
@@ -257,8 +258,10 @@ void expert_options::declare(option_parser& parser, bool has_peers) {
                &expert_memory);
   parser.bytes(
       "gpu-expert-memory",
-      "memory of the GPU for expert weights, of those that an expert worker holds: the others wait in the "
-      "host's memory and are copied when rows come for them; 0: all are on the GPU. Nothing without a GPU",
+      "GPU memory for expert weights. Where all experts of the model take more, an expert worker keeps those "
+      "that it holds in page-locked memory of the host and uses this much GPU memory as a cache, into which "
+      "experts are copied when rows come for them. 0: all that it holds lie in GPU memory. No effect on a "
+      "CPU",
       &gpu_expert_memory);
   parser.number("expert-linger-us", "microseconds that a lone expert batch waits for others of its layer",
                 &linger_us, 0, 100000);

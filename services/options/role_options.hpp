@@ -90,7 +90,7 @@ struct attention_options {
 
 struct expert_options {
   uint64_t expert_memory = 0;     ///< 0: as much as needed
-  uint64_t gpu_expert_memory = 0; ///< 0: as much as needed
+  uint64_t gpu_expert_memory = 0; ///< 0: all experts lie in GPU memory
   uint32_t linger_us = 0;
   std::string weights_from = "files";
 

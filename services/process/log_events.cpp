@@ -20,6 +20,7 @@ constexpr auto events = std::to_array<log_event>({
     {"cluster-ready", info},
     {"compute", info},
     {"context", info},
+    {"device-lost", error},
     {"environment", warning},
     {"experts-not-fetched", warning},
     {"experts-unusable", error},

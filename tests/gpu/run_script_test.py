@@ -5,10 +5,12 @@ usage: tests/gpu/run_script_test.py
 """
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import tarfile
 import tempfile
+import time
 import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parent / "run.sh"
@@ -19,27 +21,58 @@ PROGRAMS = {
     "path/nvidia-smi": "echo 'a GPU that is none'",
 }
 
+# Seconds that the script may take to its second step, to its end, and to its end after a failure: enough for a busy
+# machine, and together less than CTest's limit.
+BEGIN_SECONDS = 30
+END_SECONDS = 50
+CLOSE_SECONDS = 25
+
 
 class Script:
     def __init__(self, folder, seconds):
         self.begun = folder / "begun"
+        self.log = folder / "output"
         for name, text in PROGRAMS.items():
             program = folder / name
             program.parent.mkdir(exist_ok=True)
             program.write_text("#!/bin/sh\n" + text + "\n")
             program.chmod(0o755)
         os.mkfifo(self.begun)
+        # Opened for both ends, which does not wait for the step.
+        self.begun_file = os.open(self.begun, os.O_RDWR | os.O_NONBLOCK)
         environment = dict(os.environ, TROUPE_GPU_CARRIED=str(folder / "carried"), TROUPE_GPU_SECONDS=str(seconds),
                            OUT=str(folder / "out"), TEST_BEGUN=str(self.begun),
                            PATH=f"{folder / 'path'}:{os.environ['PATH']}")
-        self.process = subprocess.Popen([SCRIPT], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen([SCRIPT], env=environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def fail(self, what):
+        raise AssertionError(f"{SCRIPT}: {what}; its output so far:\n{self.log.read_text()}")
 
     def wait_for_second_step(self):
-        self.begun.read_text()
+        end = time.monotonic() + BEGIN_SECONDS
+        while not select.select([self.begun_file], [], [], 0.2)[0]:
+            if self.process.poll() is not None:
+                self.fail(f"ended with status {self.process.returncode} before its second step")
+            if time.monotonic() > end:
+                self.fail(f"its second step has not begun within {BEGIN_SECONDS} s")
 
     def end(self):
-        output, _ = self.process.communicate(timeout=120)
-        return self.process.returncode, output.splitlines()
+        try:
+            status = self.process.wait(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.fail(f"has not ended within {END_SECONDS} s")
+        return status, self.log.read_text().splitlines()
+
+    def close(self):
+        """Ends what a failed test has left running; the script ends its step when it is told to end itself."""
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.begun_file)
 
 
 class RunScriptTest(unittest.TestCase):
@@ -49,7 +82,9 @@ class RunScriptTest(unittest.TestCase):
 
     def start(self, seconds):
         self.logs = pathlib.Path(self.folder.name) / "out" / "logs.tar.gz"
-        return Script(pathlib.Path(self.folder.name), seconds)
+        script = Script(pathlib.Path(self.folder.name), seconds)
+        self.addCleanup(script.close)
+        return script
 
     def line(self, lines, begin):
         found = [line for line in lines if line.startswith(begin)]
@@ -65,7 +100,7 @@ class RunScriptTest(unittest.TestCase):
         self.assertRegex(lines[-1], r"^all steps took \d+ s, SOMETHING IS WRONG$")
 
     def test_a_failing_and_a_hanging_step_leave_the_table_last(self):
-        script = self.start(12)
+        script = self.start(20)  # of which a step needs 10 to begin at all
         script.wait_for_second_step()
         status, lines = script.end()
         self.assertEqual(status, 1)

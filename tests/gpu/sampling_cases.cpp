@@ -2,6 +2,8 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <span>
+#include <utility>
 
 #include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/cuda/logit_sums.hpp"
@@ -17,6 +19,9 @@ namespace troupe::gpu_check {
 namespace {
 
 using namespace kernels;
+
+// What a device_array's content is before an op.
+constexpr std::uint32_t poison = 0xffffffffU;
 
 struct logits_case {
   std::size_t rows;
@@ -55,20 +60,35 @@ void check_sums(session& s, const logits_case& c) {
   s.compare_exact("sums, " + c.text(), sums.download(s.on()), want);
 }
 
+// Outputs have poisoned rows before and behind them, which have to stay as they are.
 void check_top(session& s, const logits_case& c, std::size_t wanted, std::size_t room) {
-  const device_array<token_logit> entries(s.on(), c.rows * room);
-  const device_array<std::uint32_t> counts(s.on(), c.rows);
+  const device_array<token_logit> entries(s.on(), (c.rows + 2) * room);
+  const device_array<std::uint32_t> counts(s.on(), c.rows + 2);
   cuda::top_logits(s.on(), {.logits = c.on_device.data(),
                             .rows = c.rows,
                             .vocab = c.vocab,
                             .wanted = wanted,
                             .room = room,
-                            .entries = entries.data(),
-                            .counts = counts.data()});
-  const auto got = entries.download(s.on());
-  const auto got_counts = counts.download(s.on());
+                            .entries = entries.data() + room,
+                            .counts = counts.data() + 1});
+  const auto all = entries.download(s.on());
+  const auto all_counts = counts.download(s.on());
   const std::string what = std::to_string(wanted) + " best, " + c.text();
+  const auto is_poisoned = [&](std::size_t entry) {
+    return all[entry].token == poison && std::bit_cast<std::uint32_t>(all[entry].logit) == poison;
+  };
+  std::size_t written = (all_counts.front() == poison ? 0U : 1U) + (all_counts.back() == poison ? 0U : 1U);
+  for (std::size_t i = 0; i < room; ++i)
+    written += (is_poisoned(i) ? 0U : 1U) + (is_poisoned((c.rows + 1) * room + i) ? 0U : 1U);
+  s.note(what + ", around the outputs", written == 0, std::to_string(written) + " places were written");
+  const std::span got = std::span(all).subspan(room, c.rows * room);
+  const std::span got_counts = std::span(all_counts).subspan(1, c.rows);
   for (std::size_t r = 0; r < c.rows; ++r) {
+    if (std::any_of(c.row(r), c.row(r) + c.vocab, [](float logit) { return std::isnan(logit); })) {
+      s.note(what + ", row " + std::to_string(r) + " with NaN", got_counts[r] == 0,
+             std::to_string(got_counts[r]) + " entries instead of none");
+      continue;
+    }
     std::vector<token_logit> want;
     for (std::uint32_t token = 0; token < c.vocab; ++token)
       want.push_back({token, c.row(r)[token]});
@@ -256,6 +276,17 @@ void check_sampling(session& s) {
   equals.values[300 + 7] = 1.0F;
   equals.on_device = device_array<float>(s.on(), equals.values);
   check_top(s, equals, 10, 20);
+  // NaN, all of a row and a few, of either sign, beside a row that has none.
+  logits_case sick(s, 5, 300);
+  const auto nan = [](std::uint32_t bits) { return std::bit_cast<float>(bits); };
+  const auto row = [&](std::size_t r) { return sick.values.begin() + static_cast<std::ptrdiff_t>(r * 300); };
+  std::fill_n(row(0), 300, nan(0x7fffffffU));
+  row(1)[0] = row(1)[150] = row(1)[299] = nan(0x7fffffffU);
+  std::fill_n(row(2), 300, nan(0xffffffffU));
+  row(3)[17] = nan(0xff800001U);
+  sick.on_device = device_array<float>(s.on(), sick.values);
+  for (const auto& [wanted, room] : {std::pair{1U, 2U}, std::pair{10U, 20U}, std::pair{300U, 300U}})
+    check_top(s, sick, wanted, room);
   time_sampling(s);
 }
 

@@ -14,6 +14,26 @@
 
 namespace troupe::test {
 
+/// Copies of rows, each with room of its own for top logprobs: a sampler that writes nothing there must not
+/// pass with what another one has written. Row: sampling_row or logprob_row.
+template <class Row>
+class rows_with_own_tops {
+ public:
+  /// What is in the room before anybody writes there.
+  static constexpr kernels::token_logprob unwritten{0xfffffffeU, 12345.678F};
+
+  explicit rows_with_own_tops(std::span<const Row> of) : rows_(of.begin(), of.end()) {
+    for (auto& row : rows_)
+      row.top = tops_.emplace_back(std::max<std::size_t>(row.num_logprobs, row.top.size()), unwritten);
+  }
+
+  const std::vector<Row>& rows() const { return rows_; }
+
+ private:
+  std::deque<std::vector<kernels::token_logprob>> tops_;
+  std::vector<Row> rows_;
+};
+
 /// Owns what the rows borrow.
 class sampling_requests {
  public:

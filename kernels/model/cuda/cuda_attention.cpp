@@ -97,6 +97,7 @@ std::unique_ptr<attention_pass> cuda_attention::make_pass() {
 
 pause cuda_attention::begin(const micro_batch& batch, attention_pass& pass) {
   cuda::select_device(device_);
+  const step_graphs::forgotten_on_error graphs_guard(graphs_); // ends when no graph runs any more
   const work_ends_here idle_again(on_);
   auto& p = pass_of(pass);
   for (const auto& row : batch.rows) {
@@ -357,6 +358,7 @@ void cuda_attention::overlap(attention_pass& pass) {
   if (!p.progress.waits || p.progress.has_mlp_output || weights_.layers[p.progress.layer].mlp.empty())
     return;
   cuda::select_device(device_);
+  const step_graphs::forgotten_on_error graphs_guard(graphs_); // ends when no graph runs any more
   const work_ends_here idle_again(on_);
   run_mlp(p.progress.layer, p);
   on_.synchronize();
@@ -365,6 +367,7 @@ void cuda_attention::overlap(attention_pass& pass) {
 
 pause cuda_attention::resume(std::span<const std::byte* const> slot_rows, attention_pass& pass) {
   cuda::select_device(device_);
+  const step_graphs::forgotten_on_error graphs_guard(graphs_); // ends when no graph runs any more
   const work_ends_here idle_again(on_);
   auto& p = pass_of(pass);
   const auto pairs = p.num_rows() * p.progress.num_topk;

@@ -31,8 +31,9 @@ std::optional<std::string> cuda_model_problem(const model_config& config, kernel
                                               const quantization& quant);
 
 struct cuda_options {
-  /// Device memory for experts' weights, in bytes: the others wait in pinned memory of the host and are
-  /// copied when rows come for them. 0: all that are loaded lie on the device.
+  /// Device memory for experts' weights, in bytes. If all experts of the model take more, those that are
+  /// loaded lie in pinned memory of the host, and are copied to the device when rows come for them. 0: all
+  /// that are loaded lie on the device.
   std::size_t expert_memory = 0;
   /// Pieces of decode steps are recorded once and given to the device as one piece from then on.
   bool graphs = true;

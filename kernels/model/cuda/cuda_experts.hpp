@@ -21,15 +21,15 @@ namespace troupe::model {
 /// pinned memory, computed on a stream of their own and scattered from pinned memory. Copying an expert's
 /// weights takes another stream; taking and giving back memory waits for the device.
 ///
-/// Experts lie in device memory, or, where that is to hold some of them only, in pinned memory: then a batch
-/// is computed in waves, first with the experts that are on the device already, then with some at a time that
-/// are copied while the wave before computes (`expert_slots`).
+/// Experts lie in device memory. Where that is to hold some of them only, all lie in pinned memory, and a
+/// batch is computed in waves: first with the experts that have a copy on the device already, then with a few
+/// at a time, which are copied while the wave before computes (`expert_slots`).
 class cuda_experts final : public expert_backend {
  public:
   /// @param device  accepted by `use_device`; the calling thread's
   /// @param set     whose kernels help to quantize
-  /// @param memory  of the device for experts' weights, in bytes; 0: all experts that are loaded are to lie
-  /// there
+  /// @param memory  of the device for experts' weights, in bytes. 0, or enough for all experts of the model:
+  ///                those that are loaded lie there
   /// @errors  device_error; model_error where `memory` holds no expert
   cuda_experts(int device, std::shared_ptr<const tensor_source> tensors, kernels::isa set,
                std::size_t memory = 0);

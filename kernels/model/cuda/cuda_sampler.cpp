@@ -3,10 +3,9 @@
 #include "kernels/cuda/logit_sums.hpp"
 #include "kernels/cuda/top_logits.hpp"
 #include "kernels/logit_changes.hpp"
+#include "kernels/token_choice.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 
 namespace troupe::model {
 
@@ -74,11 +73,11 @@ void cuda_sampler::plan(std::size_t vocab, const token_requests& wanted) {
       added.draw = draws_.size();
       draws_.push_back({.row = static_cast<std::uint32_t>(row.logits_row),
                         .factor = 1.0F / row.params.temperature,
-                        .least = kernels::least_share(row.params),
+                        .least = kernels::least_share(row.params.min_p),
                         .uniform = kernels::uniform_at(row.key)});
     }
     // Changes may take any of the best away.
-    if (!kernels::is_greedy(row.params) && kernels::has_top_k(row.params, vocab))
+    if (!kernels::is_greedy(row.params.temperature) && kernels::has_top_k(row.params.top_k, vocab))
       top_ = std::max(top_, row.params.top_k + added.tokens.size());
     top_ = std::max<std::size_t>(top_, row.num_logprobs);
   }
@@ -145,8 +144,6 @@ void cuda_sampler::ask_device(const cuda::stream& on, const float* logits, std::
 void cuda_sampler::sort_tops(std::size_t rows) {
   ctx_.pool().parallel_dynamic(rows, 1, [&](unsigned, std::size_t begin, std::size_t end) {
     for (std::size_t row = begin; row < end; ++row) {
-      if (!std::isfinite(sums_.as<double>()[row]))
-        continue; // NaN has no order, and nobody looks at it
       auto* first = entries_.as<token_logit>() + row * room_;
       std::sort(first, first + counts_.as<std::uint32_t>()[row], kernels::is_better);
     }
@@ -206,6 +203,30 @@ void cuda_sampler::rank(const cuda::stream& on, const float* logits, std::size_t
       of.choice.token.rank = *next++;
 }
 
+/// Has `choose` answer the undecided ones among some jobs, from whole rows.
+/// @param rows    [jobs.size()]: what is asked for
+/// @param tokens  [jobs.size()]: gets the answers
+/// @param places  row of the logits → row of what `choose` looks at
+template <class Row, class Choose>
+void cuda_sampler::choose_undecided(std::span<const job> jobs, std::span<const Row> rows,
+                                    std::span<kernels::sampled_token> tokens,
+                                    const std::map<std::size_t, std::size_t>& places, const Choose& choose) {
+  std::vector<Row> asked;
+  std::vector<std::size_t> of; // which of the jobs
+  for (std::size_t i = 0; i < jobs.size(); ++i)
+    if (!jobs[i].is_decided) {
+      asked.push_back(rows[i]);
+      asked.back().logits_row = places.at(rows[i].logits_row);
+      of.push_back(i);
+    }
+  if (asked.empty())
+    return;
+  std::vector<kernels::sampled_token> answers(asked.size());
+  choose(std::span<const Row>(asked), std::span(answers));
+  for (std::size_t i = 0; i < of.size(); ++i)
+    tokens[of[i]] = answers[i];
+}
+
 void cuda_sampler::sample_whole_rows(const cuda::stream& on, const float* logits, std::size_t vocab,
                                      const token_requests& wanted) {
   std::map<std::size_t, std::size_t> places; // row of the logits → where it is copied to
@@ -220,21 +241,18 @@ void cuda_sampler::sample_whole_rows(const cuda::stream& on, const float* logits
     on.copy_to_host(copied + place * vocab, logits + row * vocab, vocab * sizeof(float));
   on.synchronize();
 
+  // All of them in one call each, so that they share the CPU's threads.
   const auto view = kernels::view_of(copied, places.size(), vocab);
+  const std::span<const job> jobs = jobs_;
   const auto drawn = wanted.drawn.size();
-  for (std::size_t i = 0; i < jobs_.size(); ++i) {
-    if (jobs_[i].is_decided)
-      continue;
-    if (i < drawn) {
-      auto row = wanted.drawn[i];
-      row.logits_row = places.at(row.logits_row);
-      kernels::sample(ctx_, view, {&row, 1}, wanted.drawn_tokens.subspan(i, 1));
-    } else {
-      auto row = wanted.known[i - drawn];
-      row.logits_row = places.at(row.logits_row);
-      kernels::token_logprobs(ctx_, view, {&row, 1}, wanted.known_tokens.subspan(i - drawn, 1));
-    }
-  }
+  choose_undecided(jobs.first(drawn), wanted.drawn, wanted.drawn_tokens, places,
+                   [&](std::span<const kernels::sampling_row> rows, std::span<kernels::sampled_token> out) {
+                     kernels::sample(ctx_, view, rows, out);
+                   });
+  choose_undecided(jobs.subspan(drawn), wanted.known, wanted.known_tokens, places,
+                   [&](std::span<const kernels::logprob_row> rows, std::span<kernels::sampled_token> out) {
+                     kernels::token_logprobs(ctx_, view, rows, out);
+                   });
 }
 
 } // namespace troupe::model

@@ -11,6 +11,7 @@
 #include "kernels/model/cuda/growing_memory.hpp"
 
 #include <cstddef>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace troupe::model {
 
 /// Chooses what kernels::sample and kernels::token_logprobs choose of the same logits, to the last bit. The
 /// device finds the best tokens, sums and single logits; the CPU chooses among them
-/// (kernels/known_logits.hpp). Rows of which these do not tell enough are copied whole, one by one.
+/// (kernels/known_logits.hpp). Rows of which these do not tell enough are copied whole, each once.
 class cuda_sampler {
  public:
   /// @param ctx        borrowed: where tokens are chosen
@@ -54,6 +55,10 @@ class cuda_sampler {
   kernels::known_logits known_of(const job& of, std::size_t vocab) const;
   void decide(std::size_t vocab, const token_requests& wanted);
   void rank(const kernels::cuda::stream& on, const float* logits, std::size_t rows, std::size_t vocab);
+  template <class Row, class Choose>
+  static void choose_undecided(std::span<const job> jobs, std::span<const Row> rows,
+                               std::span<kernels::sampled_token> tokens,
+                               const std::map<std::size_t, std::size_t>& places, const Choose& choose);
   void sample_whole_rows(const kernels::cuda::stream& on, const float* logits, std::size_t vocab,
                          const token_requests& wanted);
 

@@ -1,4 +1,4 @@
-// Room for a few experts on a device: those that were used last, of many that wait in pinned memory.
+// A cache of experts in device memory: copies of those that were used last, of all that lie in pinned memory.
 #pragma once
 
 #include "kernels/cuda/device.hpp"
@@ -6,16 +6,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <list>
+#include <unordered_map>
 #include <vector>
 
 namespace troupe::model {
 
-/// Copies go on a stream of their own while another stream computes. What is copied waits, by events, for
-/// what used the slot before; what is computed waits for its copies. Nothing waits for the whole device, and
-/// the host for nothing.
+/// Each slot has room for one expert. Copies run on a stream of their own while another stream computes.
+/// Events make a copy wait for the last use of its slot, and a computation wait for the copies that it needs;
+/// neither waits for the whole device. `take`, `begin_use` and `end_use` return without waiting for any of
+/// it.
 ///
-/// Experts of one wave stay where they are until it ends. One thread calls at a time.
+/// Experts are used in waves: those of a wave keep their slots until it ends. One thread calls at a time.
 class expert_slots {
  public:
   /// @param count       at least 1
@@ -26,10 +28,9 @@ class expert_slots {
   std::size_t count() const { return slots_.size(); }
 
   /// Whether an expert lies in a slot.
-  bool has(std::uint64_t id) const { return find(id).has_value(); }
+  bool has(std::uint64_t id) const { return places_.contains(id); }
 
-  /// Takes an expert into the wave, and has it copied where it is in no slot: into the one that was not used
-  /// for longest.
+  /// Takes an expert into the wave. If it is in no slot, has it copied into the least recently used one.
   /// @param id    of this load of an expert, never 0
   /// @param from  stays until the wave's work is done
   /// @returns where it begins, in device memory; null: all slots are in the wave
@@ -57,15 +58,15 @@ class expert_slots {
     bool is_new = false;         // copied in this wave
     kernels::cuda::event copied;
     kernels::cuda::event used;
+    std::list<std::size_t>::iterator place; // in `by_use_`
   };
-
-  std::optional<std::size_t> find(std::uint64_t id) const;
-  std::optional<std::size_t> oldest() const;
 
   std::size_t slot_bytes_;
   kernels::cuda::device_memory memory_;
   kernels::cuda::stream copies_;
-  std::vector<slot> slots_; // after the stream that their events name
+  std::vector<slot> slots_;                               // after the stream that their events name
+  std::unordered_map<std::uint64_t, std::size_t> places_; // id → slot
+  std::list<std::size_t> by_use_; // all slots, the most recently used first: those of the wave lead
   std::uint64_t wave_ = 1;
   std::uint64_t num_copies_ = 0;
   std::uint64_t num_hits_ = 0;

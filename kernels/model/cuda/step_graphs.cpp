@@ -1,20 +1,26 @@
 #include "kernels/model/cuda/step_graphs.hpp"
 
+#include "kernels/error.hpp"
+
 #include <algorithm>
 
 namespace troupe::model {
 
+step_graphs::step_graphs(std::size_t most) : most_(most) {
+  kernels::expect(most >= 1, "step graphs: room for at least one");
+}
+
 step_graphs::outcome step_graphs::run(const kernels::cuda::stream& on, const step_shape& shape,
                                       const piece& work) {
+  const forgotten_on_error guard(*this);
   const auto found = entries_.find(shape);
   if (found == entries_.end()) {
     auto result = work(false);
-    if (entries_.size() >= most_)
-      entries_.clear();
-    entries_.emplace(shape, entry{});
+    add(shape);
     return result;
   }
   auto& of = found->second;
+  by_use_.splice(by_use_.begin(), by_use_, of.place);
   if (of.is_refused)
     return work(false);
   if (!of.recorded) {
@@ -31,6 +37,21 @@ step_graphs::outcome step_graphs::run(const kernels::cuda::stream& on, const ste
   }
   of.recorded->launch(on);
   return of.after;
+}
+
+void step_graphs::add(const step_shape& shape) {
+  if (entries_.size() >= most_) {
+    entries_.erase(entries_.find(*by_use_.back()));
+    by_use_.pop_back();
+  }
+  const auto added = entries_.try_emplace(shape).first;
+  by_use_.push_front(&added->first);
+  added->second.place = by_use_.begin();
+}
+
+void step_graphs::clear() {
+  entries_.clear();
+  by_use_.clear();
 }
 
 std::size_t step_graphs::num_graphs() const {

@@ -8,7 +8,9 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <list>
 #include <map>
 #include <optional>
 #include <vector>
@@ -47,11 +49,32 @@ class step_graphs {
   /// @param is_recorded  events that measure time make no sense then
   using piece = std::function<outcome(bool is_recorded)>;
 
-  /// @param most  graphs to keep; when there are more, all are forgotten and begun anew
-  explicit step_graphs(std::size_t most) : most_(most) {}
+  /// @param most  shapes to know, at least 1; for one more the least recently used one is forgotten
+  explicit step_graphs(std::size_t most);
 
-  /// @errors device_error, what `work` throws: of work that is not recorded
+  /// Forgets all graphs where an exception leaves a scope: a step that breaks off may have given back memory
+  /// that they name, and smaller memory may come to lie at the same address.
+  class forgotten_on_error {
+   public:
+    explicit forgotten_on_error(step_graphs& graphs) : graphs_(graphs) {}
+
+    ~forgotten_on_error() {
+      if (std::uncaught_exceptions() > exceptions_before_)
+        graphs_.clear();
+    }
+
+    forgotten_on_error(const forgotten_on_error&) = delete;
+    forgotten_on_error& operator=(const forgotten_on_error&) = delete;
+
+   private:
+    step_graphs& graphs_;
+    int exceptions_before_ = std::uncaught_exceptions();
+  };
+
+  /// @errors device_error, what `work` throws: of work that is not recorded. All graphs are forgotten then
   outcome run(const kernels::cuda::stream& on, const step_shape& shape, const piece& work);
+
+  void clear();
 
   std::size_t num_graphs() const;
 
@@ -65,10 +88,14 @@ class step_graphs {
     std::optional<kernels::cuda::graph> recorded;
     outcome after;
     bool is_refused = false;
+    std::list<const step_shape*>::iterator place; // in order of use
   };
+
+  void add(const step_shape& shape);
 
   std::size_t most_;
   std::map<step_shape, entry> entries_;
+  std::list<const step_shape*> by_use_; // keys of `entries_`, the most recently used first
   std::uint64_t num_replays_ = 0;
   std::uint64_t num_refused_ = 0;
 };

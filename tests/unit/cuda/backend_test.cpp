@@ -2,6 +2,7 @@
 #include "kernels/model/cuda/cuda_backend.hpp"
 
 #include "kernels/cuda/dequantize.hpp"
+#include "kernels/cuda/emulated_faults.hpp"
 #include "kernels/error.hpp"
 #include "kernels/model/cuda/block_copies.hpp"
 #include "kernels/model/cuda/matrix_image.hpp"
@@ -140,6 +141,32 @@ TEST_F(cuda_backend_test, an_expert_that_is_not_here_is_named_and_nothing_is_wri
   EXPECT_EQ(experts->forward(1, std::span(batch).first(1)), std::nullopt);
   EXPECT_EQ(output, std::vector<std::byte>(input.size())) << "no gate opens for zeros";
   EXPECT_EQ(experts->forward(1, {}), std::nullopt);
+}
+
+TEST_F(cuda_backend_test, a_lost_device_is_told_from_an_error_of_one_call) {
+  const auto experts = make_cuda_backend(ctx_, open(), 0)->make_experts();
+  experts->load(1, 2);
+  const std::vector<std::byte> input(config_.hidden * 2);
+  std::vector<std::byte> output(input.size());
+  const auto* in = input.data();
+  auto* out = output.data();
+  const std::vector<expert_rows> batch{{2, {&in, 1}, {&out, 1}}};
+  kernels::cuda::lose_emulated_device(true);
+  for (int call = 0; call < 2; ++call)
+    try {
+      experts->forward(1, batch);
+      ADD_FAILURE() << "a lost device has computed";
+    } catch (const kernels::kernel_error& error) {
+      EXPECT_TRUE(error.is_device_lost()) << error.what();
+    }
+  kernels::cuda::lose_emulated_device(false);
+  EXPECT_EQ(experts->forward(1, batch), std::nullopt);
+  try {
+    make_cuda_backend(ctx_, open(), 7);
+    FAIL() << "there is one device";
+  } catch (const kernels::kernel_error& error) {
+    EXPECT_FALSE(error.is_device_lost()) << error.what();
+  }
 }
 
 TEST(block_copies, go_together_until_one_needs_what_another_writes) {

@@ -73,6 +73,22 @@ TEST_F(expert_slots_test, the_one_not_used_for_longest_makes_room) {
   EXPECT_TRUE(slots_.has(3));
 }
 
+TEST_F(expert_slots_test, within_a_wave_too_the_one_taken_first_is_the_least_recently_used) {
+  slots_.take(1, one_);
+  slots_.take(2, two_);
+  slots_.take(1, one_);
+  slots_.begin_use(compute_);
+  slots_.end_use(compute_);
+  read(3, three_);
+  EXPECT_TRUE(slots_.has(1));
+  EXPECT_FALSE(slots_.has(2));
+  const auto* seen = read(2, two_);
+  EXPECT_FALSE(slots_.has(1));
+  EXPECT_TRUE(slots_.has(3));
+  compute_.synchronize();
+  EXPECT_EQ(value_at(seen), 2.0F);
+}
+
 TEST_F(expert_slots_test, experts_of_a_wave_keep_their_slots) {
   EXPECT_NE(slots_.take(1, one_), nullptr);
   EXPECT_NE(slots_.take(2, two_), nullptr);

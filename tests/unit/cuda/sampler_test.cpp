@@ -4,9 +4,12 @@
 #include "tests/reference/sampling_requests.hpp"
 #include "tests/unit/kernels/test_data.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <gtest/gtest.h>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace troupe::model {
@@ -25,11 +28,20 @@ void expect_same(std::span<const sampled_token> got, std::span<const sampled_tok
   }
 }
 
-std::vector<kernels::token_logprob> tops_of(std::span<const kernels::sampling_row> rows) {
-  std::vector<kernels::token_logprob> result;
-  for (const auto& row : rows)
-    result.insert(result.end(), row.top.begin(), row.top.begin() + row.num_logprobs);
-  return result;
+/// All the room for top logprobs, what was not written included.
+template <class Row>
+void expect_same_tops(const std::vector<Row>& got, const std::vector<Row>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    ASSERT_EQ(got[i].top.size(), want[i].top.size());
+    for (std::size_t place = 0; place < want[i].top.size(); ++place) {
+      const auto& [token, logprob] = want[i].top[place];
+      EXPECT_EQ(got[i].top[place].token, token) << i << ", " << place;
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(got[i].top[place].logprob),
+                std::bit_cast<std::uint32_t>(logprob))
+          << i << ", " << place;
+    }
+  }
 }
 
 class cuda_sampler_test : public testing::Test {
@@ -42,24 +54,24 @@ class cuda_sampler_test : public testing::Test {
     const auto view = kernels::view_of(logits.data(), rows, vocab);
     std::vector<sampled_token> want(drawn.size());
     std::vector<sampled_token> want_known(known.size());
-    kernels::sample(ctx_, view, drawn, want);
-    const auto want_top = tops_of(drawn);
-    kernels::token_logprobs(ctx_, view, known, want_known);
+    const test::rows_with_own_tops<kernels::sampling_row> cpu_drawn(drawn);
+    const test::rows_with_own_tops<kernels::logprob_row> cpu_known(known);
+    kernels::sample(ctx_, view, cpu_drawn.rows(), want);
+    kernels::token_logprobs(ctx_, view, cpu_known.rows(), want_known);
 
     cuda::device_memory on_device(logits.size() * sizeof(float));
     on_.copy_to_device(on_device.data(), logits.data(), on_device.size());
     std::vector<sampled_token> got(drawn.size());
     std::vector<sampled_token> got_known(known.size());
+    const test::rows_with_own_tops<kernels::sampling_row> gpu_drawn(drawn);
+    const test::rows_with_own_tops<kernels::logprob_row> gpu_known(known);
     const std::vector<std::uint32_t> numbers(rows);
-    sampler.sample(on_, on_device.as<float>(), vocab, {numbers, drawn, got, known, got_known});
+    sampler.sample(on_, on_device.as<float>(), vocab,
+                   {numbers, gpu_drawn.rows(), got, gpu_known.rows(), got_known});
     expect_same(got, want);
     expect_same(got_known, want_known);
-    const auto got_top = tops_of(drawn);
-    ASSERT_EQ(got_top.size(), want_top.size());
-    for (std::size_t i = 0; i < got_top.size(); ++i) {
-      EXPECT_EQ(got_top[i].token, want_top[i].token);
-      EXPECT_TRUE(same_bits(std::span(&got_top[i].logprob, 1), std::span(&want_top[i].logprob, 1)));
-    }
+    expect_same_tops(gpu_drawn.rows(), cpu_drawn.rows());
+    expect_same_tops(gpu_known.rows(), cpu_known.rows());
   }
 
   kernels::thread_pool pool_{{.threads = 2}};
@@ -78,7 +90,8 @@ TEST_F(cuda_sampler_test, gives_what_the_cpu_gives_whatever_is_asked_for) {
     const test::sampling_requests requests(60, rows, vocab, 9);
     std::vector<kernels::logprob_row> known;
     for (std::uint32_t i = 0; i < rows; ++i)
-      known.push_back({.logits_row = i, .token = static_cast<std::uint32_t>(i * 97 % vocab)});
+      known.push_back(
+          {.logits_row = i, .token = static_cast<std::uint32_t>(i * 97 % vocab), .num_logprobs = 3 * i});
     compare(sampler, logits, rows, requests.rows(), known);
   }
 }
@@ -106,14 +119,23 @@ TEST_F(cuda_sampler_test, few_rows_have_to_be_copied_whole) {
 }
 
 TEST_F(cuda_sampler_test, rows_of_equals_and_sick_rows_are_as_on_the_cpu) {
-  constexpr std::size_t rows = 3;
+  constexpr std::size_t rows = 6;
   constexpr std::size_t vocab = 1500;
   std::vector<float> logits(rows * vocab, 0.25F); // more equals than there is room for
+  // NaN whose bits are the largest number: all of a row, and a few of one whose other logits differ.
+  const auto nan = std::bit_cast<float>(0x7fffffffU);
+  std::fill_n(logits.begin() + 3 * vocab, vocab, nan);
+  const auto others = kernels::random_floats(2 * vocab, 8, 3.0F);
+  std::copy(others.begin(), others.end(), logits.begin() + 4 * vocab);
+  logits[4 * vocab] = logits[4 * vocab + 800] = logits[5 * vocab - 1] = nan;
   logits[vocab + 700] = std::numeric_limits<float>::quiet_NaN();
   for (std::size_t i = 0; i < vocab; ++i)
     logits[2 * vocab + i] = i % 2 == 0 ? 0.0F : -0.0F;
+  std::vector<kernels::logprob_row> known;
+  for (std::uint32_t i = 0; i < rows; ++i)
+    known.push_back({.logits_row = i, .token = 700, .num_logprobs = 5});
   cuda_sampler sampler(ctx_, 10);
-  compare(sampler, logits, rows, test::sampling_requests(30, rows, vocab, 4).rows());
+  compare(sampler, logits, rows, test::sampling_requests(60, rows, vocab, 4).rows(), known);
 }
 
 } // namespace

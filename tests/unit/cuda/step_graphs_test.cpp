@@ -1,6 +1,7 @@
 // Pieces of decode steps as graphs, on a GPU, real or emulated.
 #include "kernels/model/cuda/step_graphs.hpp"
 
+#include "kernels/cuda/pick_logits.hpp"
 #include "kernels/model/cuda/cuda_attention.hpp"
 #include "kernels/model/cuda/cuda_backend.hpp"
 #include "kernels/model/open_weights.hpp"
@@ -78,27 +79,91 @@ TEST_F(step_graphs_test, each_shape_has_a_graph_of_its_own) {
   on_.synchronize();
 }
 
-TEST_F(step_graphs_test, too_many_graphs_are_forgotten) {
-  for (std::size_t rows = 1; rows <= 4; ++rows)
+TEST_F(step_graphs_test, of_too_many_graphs_the_least_recently_used_one_is_forgotten) {
+  const auto run = [&](std::size_t rows) {
+    graphs_.run(on_, {.pass = 1, .rows = rows, .addresses = {}}, piece(0));
+    on_.synchronize();
+  };
+  for (std::size_t rows = 1; rows <= 3; ++rows)
     for (int round = 0; round < 2; ++round)
-      graphs_.run(on_, {.pass = 1, .rows = rows, .addresses = {}}, piece(0));
+      run(rows);
+  run(1); // 2 is the one not used for longest
+  run(4);
+  run(4);
+  EXPECT_EQ(graphs_.num_graphs(), 3U);
+  EXPECT_EQ(num_recorded_, 4);
+  EXPECT_EQ(num_direct_, 4);
+  const auto replays = graphs_.num_replays();
+  run(1);
+  run(3);
+  run(4);
+  EXPECT_EQ(graphs_.num_replays(), replays + 3);
+  EXPECT_EQ(num_direct_, 4) << "these were kept";
+  run(2);
+  EXPECT_EQ(num_direct_, 5);
+  EXPECT_EQ(graphs_.num_graphs(), 2U) << "2 made room for itself, and is recorded the next time";
+}
+
+TEST_F(step_graphs_test, an_exception_drops_all_graphs) {
+  const step_shape shape{.pass = 1, .rows = 1, .addresses = {}};
+  const step_shape other{.pass = 1, .rows = 2, .addresses = {}};
+  for (int round = 0; round < 2; ++round)
+    graphs_.run(on_, shape, piece(0));
+  EXPECT_EQ(graphs_.num_graphs(), 1U);
+  EXPECT_THROW(graphs_.run(on_, other,
+                           [](bool) -> step_graphs::outcome {
+                             throw cuda::device_error("allocate 1 bytes", "there are none");
+                           }),
+               cuda::device_error);
+  EXPECT_EQ(graphs_.num_graphs(), 0U);
+  set(9);
+  graphs_.run(on_, shape, piece(0));
+  EXPECT_EQ(value(), 9);
+  EXPECT_EQ(num_direct_, 2) << "computed directly again, so that memory grows to its size";
+  EXPECT_EQ(graphs_.num_replays(), 0U);
+}
+
+TEST_F(step_graphs_test, an_exception_around_a_piece_drops_all_graphs_and_none_drops_nothing) {
+  for (int round = 0; round < 2; ++round)
+    graphs_.run(on_, {.pass = 1, .addresses = {}}, piece(0));
   on_.synchronize();
-  EXPECT_EQ(graphs_.num_graphs(), 1U) << "the fourth made room for itself";
+  { const step_graphs::forgotten_on_error guard(graphs_); }
+  EXPECT_EQ(graphs_.num_graphs(), 1U);
+  try {
+    const step_graphs::forgotten_on_error guard(graphs_);
+    throw cuda::device_error("wait for a stream", "a test");
+  } catch (const cuda::device_error&) {
+    EXPECT_EQ(graphs_.num_graphs(), 0U);
+  }
 }
 
 TEST_F(step_graphs_test, what_cannot_be_recorded_is_done_directly_each_time) {
   const step_shape shape{.pass = 1, .addresses = {}};
+  const cuda::device_memory logit(sizeof(float));
+  const cuda::device_memory place(sizeof(cuda::logit_place));
+  on_.fill(place.data(), 0, place.size());
   for (unsigned char round = 1; round <= 4; ++round) {
     set(round);
+    const float wanted = round;
+    on_.copy_to_device(logit.data(), &wanted, sizeof wanted);
+    float picked = 0.0F;
     const auto result = graphs_.run(on_, shape, [&](bool is_recorded) {
       auto inner = piece(round)(is_recorded);
-      const cuda::device_memory more(1); // refused while a graph is recorded
-      on_.copy_on_device(more.data(), memory_.data(), 1);
+      const cuda::device_memory more(sizeof(float)); // refused while a graph is recorded
+      // The first launch after the refusal: it must not be blamed for it.
+      cuda::pick_logits(on_, {.logits = logit.as<float>(),
+                              .rows = 1,
+                              .vocab = 1,
+                              .places = place.as<cuda::logit_place>(),
+                              .count = 1,
+                              .output = more.as<float>()});
+      on_.copy_to_host(&picked, more.data(), sizeof picked);
       on_.synchronize();
       return inner;
     });
     EXPECT_EQ(result.progress.layer, round);
     EXPECT_EQ(value(), round);
+    EXPECT_EQ(picked, wanted);
   }
   EXPECT_EQ(graphs_.num_refused(), 1U);
   EXPECT_EQ(graphs_.num_graphs(), 0U);

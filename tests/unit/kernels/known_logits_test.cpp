@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/tables/kernel_table.hpp"
 #include "kernels/logit_changes.hpp"
+#include "kernels/token_choice.hpp"
 #include "tests/reference/sampling_requests.hpp"
 #include "tests/unit/kernels/test_data.hpp"
 
@@ -53,7 +54,7 @@ struct told {
                         shares.data());
     sums.resize(share_blocks(shares.size()));
     for (auto token = shares.size(); token-- > 0;)
-      if (shares[token] >= least_share(row.params))
+      if (shares[token] >= least_share(row.params.min_p))
         sums[token / share_block] += static_cast<double>(shares[token]);
     const double target = uniform_at(row.key) * std::accumulate(sums.begin(), sums.end(), 0.0);
     double so_far = sums[0];
@@ -107,10 +108,12 @@ TEST_F(known_logits_test, gives_what_the_whole_row_gives_or_nothing) {
     for (unsigned i = 0; i < requests.rows().size(); ++i) {
       SCOPED_TRACE(testing::Message() << "vocabulary " << vocab << ", request " << i);
       const auto logits = row_of(vocab, i);
-      auto row = requests.rows()[i];
+      const std::span asked_for = std::span(requests.rows()).subspan(i, 1);
+      const test::rows_with_own_tops<sampling_row> whole(asked_for);
+      const test::rows_with_own_tops<sampling_row> in_part(asked_for);
       std::vector<sampled_token> want(1);
-      sample(ctx_, view_of(logits.data(), 1, vocab), {&row, 1}, want);
-      const std::vector<token_logprob> want_top(row.top.begin(), row.top.end());
+      sample(ctx_, view_of(logits.data(), 1, vocab), whole.rows(), want);
+      const auto& row = in_part.rows().front();
       const told part(ctx_, logits, row, num_top);
       auto got = sample_known(ctx_, part.known, row, part.changed_ids, scratch_);
       ++asked;
@@ -119,7 +122,7 @@ TEST_F(known_logits_test, gives_what_the_whole_row_gives_or_nothing) {
       ++decided;
       if (!got->has_rank)
         got->token.rank = rank_of(logits, got->logit);
-      expect_same(got->token, want[0], row.top, want_top);
+      expect_same(got->token, want[0], row.top, whole.rows().front().top);
     }
   }
   EXPECT_GT(decided * 10, asked * 8) << "of " << asked;
