@@ -199,9 +199,10 @@ overview compare(const sample& before, const sample& after) {
     result.planner = planner_text(*after.placement);
     result.imbalance = after.placement->imbalance;
   } else {
-    result.planner = "the rebalancer does not answer";
+    result.planner = "planner not known";
   }
   result.hottest = hottest_experts(after.recent_rows, cluster, most_hot_experts);
+  result.not_read = after.not_read;
   result.workers = worker_lines(before, after);
   return result;
 }

@@ -27,8 +27,9 @@ struct sample {
   std::chrono::steady_clock::time_point at;
   metrics_text metrics;
   cluster_state cluster;
-  std::optional<placement_state> placement;       ///< nothing while its process is away
+  std::optional<placement_state> placement;       ///< nothing where its page could not be read
   expert_rows recent_rows;                        ///< empty: not known
+  std::vector<std::string> not_read;              ///< what could not be read, and why: "placement: ..."
   std::map<std::string, process_state> processes; ///< by name; those that were asked
 };
 
@@ -73,8 +74,9 @@ struct overview {
   uint64_t kv_capacity = 0; ///< tokens
   std::string planner;      ///< with the change under way
   std::optional<double> imbalance;
-  std::vector<hot_expert> hottest;  ///< the hottest first
-  std::vector<worker_line> workers; ///< by role, and those that are not well first
+  std::vector<hot_expert> hottest;   ///< the hottest first
+  std::vector<std::string> not_read; ///< what could not be read, and why
+  std::vector<worker_line> workers;  ///< by role, and those that are not well first
 };
 
 /// @param before  an earlier sample; rates and latencies are of the time between

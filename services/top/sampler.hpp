@@ -27,19 +27,23 @@ class sampler {
   sampler(server_url server, std::string url, std::vector<process> processes)
       : server_(std::move(server)), url_(std::move(url)), processes_(std::move(processes)) {}
 
-  /// One question after another; each has a deadline. What only the scheduler's process knows may be missing.
-  /// @throws std::runtime_error that names the URL when the gateway does not answer, refuses, or answers
-  /// something else
+  /// One question after another; each has a deadline (page_deadline). The placement and the history may be
+  /// missing: `not_read` of the sample says which, and why.
+  /// @throws std::runtime_error that names the URL when the gateway's metrics or its page of the cluster
+  /// cannot be read: there is no answer, a refusal, or something else
   boost::asio::awaitable<sample> take();
 
  private:
   boost::asio::awaitable<std::string> get(std::string path);
+  boost::asio::awaitable<void> read_placement(sample& result);
+  boost::asio::awaitable<void> read_history(sample& result);
   boost::asio::awaitable<void> ask_processes(sample& result);
 
   const server_url server_;
   const std::string url_;
   const std::vector<process> processes_;
   expert_rows recent_rows_;
+  std::string history_error_; ///< why the last look at the history failed; empty: it did not
   std::chrono::steady_clock::time_point rows_due_{}; ///< the page is large, and changes each few seconds
 };
 

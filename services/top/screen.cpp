@@ -179,6 +179,9 @@ std::vector<std::string> screen_lines(const heading& about, const overview& figu
       "imbalance " + (figures.imbalance ? fixed(*figures.imbalance, 2) : "-") + ", " + figures.planner);
   add("hottest",
       hottest_text(figures, size.columns == 0 ? 0 : size.columns - std::min(size.columns, label_width)));
+  for (const std::string& what : figures.not_read) {
+    add("not read", what);
+  }
   lines.emplace_back();
   auto table = worker_table(figures.workers);
   const size_t room = size.rows > lines.size() ? size.rows - lines.size() : 0;

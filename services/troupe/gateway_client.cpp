@@ -10,8 +10,6 @@ namespace troupe {
 
 namespace {
 
-constexpr auto page_deadline = std::chrono::seconds{10};
-
 /// The sentence inside an error in OpenAI's form, or the beginning of whatever it is.
 std::string reason_in(const std::string& body) {
   const auto page = nlohmann::json::parse(body, nullptr, /*allow_exceptions=*/false);

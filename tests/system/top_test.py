@@ -4,6 +4,8 @@
 usage: top_test.py BINARIES MODEL_DIR WORK_DIR
 """
 import fcntl
+import http.server
+import json
 import os
 import pathlib
 import pty
@@ -40,6 +42,61 @@ class Load:
     def __exit__(self, *_):
         self.is_over.set()
         self.thread.join()
+
+
+class Gateway:
+    """Answers pages that are given, as a gateway would: what a live one does not do on demand."""
+
+    METRICS = "troupe_generation_tokens_total 5\ntroupe_prompt_tokens_total 7\n"
+    CLUSTER = {"ready": True, "scheduler": {"reachable": True, "term": 3, "queued": 2, "assigned": 5},
+               "workers": [{"name": "expert-0", "role": "expert", "endpoint": "127.0.0.1:1", "lease_age_ms": 10,
+                            "load": {"running": 1, "waiting": 9, "kv_tokens_used": 0, "oldest_step_ms": 0},
+                            "hosted": [[0, 0], [0, 1]]}],
+               "placement": {"term": 3, "epoch": 1, "layers": [{"layer": 0, "version": 1, "experts": [["expert-0"], ["expert-0"]]}]}}
+    PLACEMENT = {"planner": "on", "imbalance": 1.25, "change": None, "last": None, "drained": []}
+    HISTORY = {"layer_experts": [2], "windows": [{"rows": [[0, 9, 1, 3]]}]}
+    PAGES = {"/metrics": METRICS, "/cluster": CLUSTER, "/cluster/placement": PLACEMENT, "/cluster/history?windows=8": HISTORY}
+
+    def __init__(self, hung=(), **changed):
+        """hung: pages that never come; changed: other answers by the page's last word; None: a 503"""
+        pages = {path: changed.get(re.search(r"(\w+)(\?|$)", path)[1], page) for path, page in self.PAGES.items()}
+        self.is_over = is_over = threading.Event()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                page = pages.get(self.path)
+                if self.path in hung:
+                    is_over.wait()
+                    return
+                body = (page if isinstance(page, str) else json.dumps(page or {"error": {"message": "it is away"}})).encode()
+                self.send_response(503 if page is None else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.thread = threading.Thread(target=self.server.serve_forever)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+def once(troupe, url, *flags):
+    """The lines of `troupe top --once`."""
+    argv = [troupe, "top", "--once", "--url", url, "--interval", "0.2", *flags]
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout.split("\n")
 
 
 class Terminal:
@@ -175,12 +232,38 @@ def test_no_gateway(troupe):
     assert status == 0 and LEAVE in last
 
 
+def test_pages_that_fail(troupe):
+    """A page that cannot be read is named, and hides no other."""
+    with Gateway() as gateway:
+        lines = once(troupe, gateway.url)
+        assert "placement   imbalance 1.25, planner on, no moves" in lines, lines
+        assert "hottest     L0/E0 1.5x on expert-0" in lines, lines
+        assert not [line for line in lines if line.startswith("not read")], lines
+    with Gateway(placement=None) as gateway:
+        lines = once(troupe, gateway.url)
+        assert f"not read    placement: {gateway.url}/cluster/placement: status 503 it is away" in lines, lines
+        assert "placement   imbalance -, planner not known" in lines, lines
+        assert "hottest     L0/E0 1.5x on expert-0" in lines, lines
+    with Gateway(history="no JSON") as gateway:
+        lines = once(troupe, gateway.url)
+        assert any(line.startswith(f"not read    history: {gateway.url}/cluster/history") for line in lines), lines
+        assert "placement   imbalance 1.25, planner on, no moves" in lines, lines
+        assert "hottest     -" in lines, lines
+    with Gateway(hung=["/cluster/placement"]) as gateway:  # it has ten seconds
+        terminal = Terminal([troupe, "top", "--url", gateway.url])
+        terminal.wait_for(b"hottest     L0/E0 1.5x on expert-0")
+        terminal.wait_for(b"not read    placement: ")
+        terminal.type(b"q")
+        assert terminal.wait_end()[1] == 0
+
+
 def main():
     binaries, model, work = sys.argv[1:4]
     troupe = str(pathlib.Path(binaries) / "troupe")
     work = pathlib.Path(work)
     work.mkdir(parents=True, exist_ok=True)
     test_no_gateway(troupe)
+    test_pages_that_fail(troupe)
     with Cluster(binaries, "up", model, "--expert-workers", "2", run_dir=work / "run", log=work / "log.txt") as cluster:
         test_once(troupe, cluster)
         test_targets(troupe, cluster)

@@ -87,6 +87,15 @@ TEST(top_screen, says_that_what_it_shows_is_old) {
   EXPECT_THAT(screen_lines(about, {80, 24}), Contains("waiting for the first figures"));
 }
 
+TEST(top_screen, says_which_pages_could_not_be_read) {
+  auto figures = some_figures(1);
+  figures.not_read = {"placement: it is away", "history: it is away, too"};
+  const auto lines = screen_lines(about, figures, {});
+  EXPECT_THAT(lines, Contains("not read    placement: it is away"));
+  EXPECT_THAT(lines, Contains("not read    history: it is away, too"));
+  EXPECT_THAT(lines, Contains(StartsWith("tokens/s    - prompt, 233.1 new"))) << "the others are shown";
+}
+
 TEST(top_screen, has_dashes_for_what_is_not_known) {
   overview nothing;
   nothing.scheduler = "term 1";
