@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "services/client/terminal_text.hpp"
+
 namespace troupe::top {
 
 namespace {
@@ -17,7 +19,7 @@ auto parsed(const std::string& page, const char* what, Read read) {
   try {
     return read(all);
   } catch (const std::exception&) { // of the wrong shape, or with numbers that fit nothing
-    throw std::runtime_error(std::string("the answer is not about ") + what + ": " + page.substr(0, 200));
+    throw std::runtime_error(std::string("the answer is not about ") + what + ": " + excerpt(page, 200));
   }
 }
 

@@ -4,6 +4,9 @@
 #include <array>
 #include <cstdio>
 
+#include "services/client/terminal_text.hpp"
+#include "services/client/text_table.hpp"
+
 namespace troupe::top {
 
 namespace {
@@ -53,7 +56,7 @@ std::string hottest_text(const overview& of, size_t columns) {
       entry += (i == 0 ? " on " : "+") + one.hosts[i];
     }
     const std::string longer = text + (text.empty() ? "" : ", ") + entry;
-    if (columns != 0 && !text.empty() && longer.size() > columns) {
+    if (columns != 0 && !text.empty() && columns_of(longer) > columns) {
       break;
     }
     text = longer;
@@ -74,33 +77,11 @@ std::string title(const heading& about) {
   return text;
 }
 
-constexpr size_t num_columns = 9;
-using row = std::array<std::string, num_columns>;
-
-/// Names, roles, states and memory are texts; the others are numbers.
-std::vector<std::string> aligned(const std::vector<row>& rows) {
-  constexpr std::array is_number{false, false, false, true, true, true, true, true, false};
-  std::array<size_t, num_columns> widths{};
-  for (const row& one : rows) {
-    for (size_t i = 0; i < num_columns; ++i) {
-      widths[i] = std::max(widths[i], one[i].size());
-    }
-  }
-  std::vector<std::string> lines;
-  for (const row& one : rows) {
-    std::string line;
-    for (size_t i = 0; i < num_columns; ++i) {
-      if (widths[i] == 0) { // nobody has such a figure
-        continue;
-      }
-      const std::string space(widths[i] - one[i].size(), ' ');
-      line += (i == 0 ? "" : "  ") + (is_number[i] ? space + one[i] : one[i] + space);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
+/// As the headings in worker_table: role, name, state and memory are texts.
+const std::vector<column_kind> columns{column_kind::text,   column_kind::text,   column_kind::text,
+                                       column_kind::number, column_kind::number, column_kind::number,
+                                       column_kind::number, column_kind::number, column_kind::text};
+using row = std::vector<std::string>;
 
 std::vector<std::string> worker_table(const std::vector<worker_line>& workers) {
   const bool with_processes = std::any_of(
@@ -123,17 +104,16 @@ std::vector<std::string> worker_table(const std::vector<worker_line>& workers) {
     }
     rows.push_back(std::move(cells));
   }
-  return aligned(rows);
+  return table_lines(columns, rows);
 }
 
+/// Text that came from elsewhere is in any of the lines.
 void cut(std::vector<std::string>& lines, screen_size size) {
   if (size.rows != 0 && lines.size() > size.rows) {
     lines.resize(size.rows);
   }
   for (std::string& line : lines) {
-    if (size.columns != 0 && line.size() > size.columns) {
-      line.resize(size.columns);
-    }
+    line = size.columns == 0 ? printable(line) : excerpt(line, size.columns);
   }
 }
 

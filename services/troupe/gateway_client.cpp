@@ -6,6 +6,8 @@
 #include <boost/asio/io_context.hpp>
 #include <nlohmann/json.hpp>
 
+#include "services/client/terminal_text.hpp"
+
 namespace troupe {
 
 namespace {
@@ -15,9 +17,9 @@ std::string reason_in(const std::string& body) {
   const auto page = nlohmann::json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (page.is_object() && page.contains("error") && page["error"].is_object()
       && page["error"].contains("message") && page["error"]["message"].is_string()) {
-    return page["error"]["message"].get<std::string>();
+    return printable(page["error"]["message"].get<std::string>());
   }
-  return body.substr(0, 300);
+  return excerpt(body, 300);
 }
 
 std::string ask(const server_flags& gateway, const std::string& method, const std::string& path,
