@@ -39,14 +39,9 @@ boost::asio::awaitable<process_state> ask_process(const sampler::process& whom) 
     const std::string page =
         co_await ask_gateway(whom.server, whom.name, "GET", "/metrics", {}, process_deadline);
     const metrics_text metrics(page);
-    for (const series& one : metrics.all()) { // names without a prefix
-      if (one.name == "process_cpu_seconds_total") {
-        result.cpu_seconds = one.value;
-        result.has_answered = true;
-      } else if (one.name == "process_resident_memory_bytes") {
-        result.resident_bytes = one.value;
-      }
-    }
+    result.cpu_seconds = metrics.exactly("process_cpu_seconds_total");
+    result.resident_bytes = metrics.exactly("process_resident_memory_bytes");
+    result.has_answered = result.cpu_seconds.has_value();
   } catch (const std::exception&) { // it is told as one that has not answered
   }
   co_return result;
@@ -85,10 +80,23 @@ boost::asio::awaitable<sample> sampler::take() {
   result.metrics = metrics_text(metrics);
   const std::string cluster = co_await get(cluster_page);
   result.cluster = parsed(url_ + cluster_page, cluster, parse_cluster);
+  forget_rows_of_others(result);
   co_await read_placement(result);
   co_await read_history(result);
   co_await ask_processes(result);
   co_return result;
+}
+
+/// The history is the scheduler's, and comes through the gateway: rows of one that has been replaced are not
+/// those of its successor.
+void sampler::forget_rows_of_others(const sample& now) {
+  const auto started = now.metrics.exactly("process_start_time_seconds");
+  if (term_ != now.cluster.term || started_ != started) {
+    recent_rows_.clear();
+    rows_due_ = {};
+  }
+  term_ = now.cluster.term;
+  started_ = started;
 }
 
 boost::asio::awaitable<void> sampler::read_placement(sample& result) {

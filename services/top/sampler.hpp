@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,7 @@ class sampler {
 
  private:
   boost::asio::awaitable<std::string> get(std::string path);
+  void forget_rows_of_others(const sample& now);
   boost::asio::awaitable<void> read_placement(sample& result);
   boost::asio::awaitable<void> read_history(sample& result);
   boost::asio::awaitable<void> ask_processes(sample& result);
@@ -42,6 +45,8 @@ class sampler {
   const server_url server_;
   const std::string url_;
   const std::vector<process> processes_;
+  std::optional<uint64_t> term_;  ///< of the scheduler that answered last
+  std::optional<double> started_; ///< the gateway that answered last, since the epoch
   expert_rows recent_rows_;
   std::string history_error_; ///< why the last look at the history failed; empty: it did not
   std::chrono::steady_clock::time_point rows_due_{}; ///< the page is large, and changes each few seconds

@@ -21,6 +21,10 @@ std::string rate_text(const std::optional<double>& per_second) {
   return per_second ? fixed(*per_second, 1) : "-";
 }
 
+std::string count_text(const std::optional<uint64_t>& count) {
+  return count ? std::to_string(*count) : "-";
+}
+
 std::string percent(double share) {
   return fixed(100 * share, 0) + "%";
 }
@@ -36,12 +40,12 @@ std::string bar(double share, size_t width) {
 }
 
 std::string kv_text(const overview& of) {
-  if (of.kv_capacity == 0) {
+  if (!of.kv_used || of.kv_capacity.value_or(0) == 0) {
     return "-";
   }
-  const double share = static_cast<double>(of.kv_used) / static_cast<double>(of.kv_capacity);
-  return bar(share, 20) + " " + percent(share) + ", " + std::to_string(of.kv_used) + " of "
-         + std::to_string(of.kv_capacity) + " tokens";
+  const double share = static_cast<double>(*of.kv_used) / static_cast<double>(*of.kv_capacity);
+  return bar(share, 20) + " " + percent(share) + ", " + std::to_string(*of.kv_used) + " of "
+         + std::to_string(*of.kv_capacity) + " tokens";
 }
 
 std::string hottest_text(const overview& of, size_t columns) {
@@ -93,7 +97,7 @@ std::vector<std::string> worker_table(const std::vector<worker_line>& workers) {
               one.name,
               one.state,
               one.running,
-              one.waiting ? std::to_string(*one.waiting) : "-",
+              count_text(one.waiting),
               one.load ? percent(*one.load) : "-",
               "",
               "",
@@ -147,8 +151,8 @@ std::vector<std::string> screen_lines(const heading& about, const overview& figu
     lines.push_back(label + text);
   };
   add("cluster", (figures.is_ready ? "ready, " : "NOT READY, ") + figures.scheduler);
-  add("requests", std::to_string(figures.running) + " running, " + std::to_string(figures.waiting)
-                      + " waiting, " + rate_text(figures.ended_per_second) + " choices ended/s, "
+  add("requests", count_text(figures.running) + " running, " + count_text(figures.waiting) + " waiting, "
+                      + rate_text(figures.ended_per_second) + " choices ended/s, "
                       + rate_text(figures.refused_per_second) + " refused/s");
   add("tokens/s", rate_text(figures.prompt_tokens_per_second) + " prompt, "
                       + rate_text(figures.new_tokens_per_second) + " new");

@@ -59,11 +59,13 @@ class Gateway:
 
     def __init__(self, hung=(), **changed):
         """hung: pages that never come; changed: other answers by the page's last word; None: a 503"""
-        pages = {path: changed.get(re.search(r"(\w+)(\?|$)", path)[1], page) for path, page in self.PAGES.items()}
+        self.pages = pages = {path: changed.get(re.search(r"(\w+)(\?|$)", path)[1], page) for path, page in self.PAGES.items()}
+        self.asked = asked = []  # paths, one after another
         self.is_over = is_over = threading.Event()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
+                asked.append(self.path)
                 page = pages.get(self.path)
                 if self.path in hung:
                     is_over.wait()
@@ -257,6 +259,23 @@ def test_pages_that_fail(troupe):
         assert terminal.wait_end()[1] == 0
 
 
+def test_next_scheduler(troupe):
+    """Rows of experts are those of the scheduler that answers now: its history is asked for at once, not when it is due."""
+    with Gateway() as gateway:
+        terminal = Terminal([troupe, "top", "--url", gateway.url, "--interval", "0.2"])
+        terminal.wait_for(b"hottest     L0/E0 1.5x on expert-0")
+        gateway.pages["/cluster/history?windows=8"] = {"layer_experts": [2], "windows": [{"rows": [[0, 3, 1, 9]]}]}
+        asked_before = len(gateway.asked)
+        gateway.pages["/cluster"] = {**Gateway.CLUSTER, "scheduler": {**Gateway.CLUSTER["scheduler"], "term": 4}}
+        terminal.wait_for(b"term 4")
+        terminal.wait_for(b"hottest     L0/E1 1.5x on expert-0")
+        terminal.type(b"q")
+        assert terminal.wait_end()[1] == 0
+        since = gateway.asked[asked_before:]
+        history = since.index("/cluster/history?windows=8")
+        assert since[:history].count("/cluster") <= 2, since  # one may have been answered before
+
+
 def main():
     binaries, model, work = sys.argv[1:4]
     troupe = str(pathlib.Path(binaries) / "troupe")
@@ -264,6 +283,7 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     test_no_gateway(troupe)
     test_pages_that_fail(troupe)
+    test_next_scheduler(troupe)
     with Cluster(binaries, "up", model, "--expert-workers", "2", run_dir=work / "run", log=work / "log.txt") as cluster:
         test_once(troupe, cluster)
         test_targets(troupe, cluster)

@@ -133,7 +133,26 @@ TEST(top_overview, says_what_is_known_while_the_scheduler_is_away) {
   EXPECT_THAT(seen.not_read, ElementsAre("placement: the scheduler is away"));
   ASSERT_EQ(seen.workers.size(), 1U);
   EXPECT_EQ(seen.workers[0].state, "not known");
+  EXPECT_EQ(seen.workers[0].running, "-");
+  EXPECT_FALSE(seen.workers[0].waiting);
+  EXPECT_EQ(seen.workers[0].memory, "-");
   EXPECT_THAT(seen.hottest, IsEmpty());
+  EXPECT_FALSE(seen.running);
+  EXPECT_FALSE(seen.waiting);
+  EXPECT_FALSE(seen.kv_used);
+  EXPECT_FALSE(seen.kv_capacity);
+}
+
+TEST(top_overview, an_attention_worker_that_says_nothing_has_no_zeros) {
+  auto one = sample_at(2, "");
+  one.cluster = parse_cluster(R"({"ready": false, "scheduler": {"reachable": false, "error": "it is away"},
+    "workers": [{"name": "attention-0", "role": "attention", "id": "3", "endpoint": ""}],
+    "placement": {"term": 3, "epoch": 1}})");
+  const auto seen = compare(sample_at(1, ""), one);
+  EXPECT_EQ(seen.workers[0].running, "-");
+  EXPECT_FALSE(seen.workers[0].load);
+  EXPECT_EQ(seen.workers[0].memory, "-");
+  EXPECT_FALSE(seen.kv_used);
 }
 
 TEST(top_overview, has_processor_time_and_memory_of_the_processes_that_answer) {
@@ -142,9 +161,9 @@ TEST(top_overview, has_processor_time_and_memory_of_the_processes_that_answer) {
   before.processes = {{"expert-0", {"expert", true, 5, 1e6}}, {"expert-1", {"expert", true, 50, 1e6}}};
   after.processes = {{"expert-0", {"expert", true, 8, 2e6}},
                      {"expert-1", {"expert", true, 1, 2e6}},
-                     {"attention-0", {"attention", false, 0, 0}},
+                     {"attention-0", {"attention", false, {}, {}}},
                      {"scheduler-0", {"scheduler", true, 1, 3e6}},
-                     {"scheduler-1", {"scheduler", false, 0, 0}}};
+                     {"scheduler-1", {"scheduler", false, {}, {}}}};
   const auto lines = compare(before, after).workers;
   ASSERT_EQ(lines.size(), 6U);
   EXPECT_FALSE(lines[0].resident_bytes) << "it has not answered";

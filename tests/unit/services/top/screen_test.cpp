@@ -130,6 +130,7 @@ TEST(top_screen, has_dashes_for_what_is_not_known) {
   EXPECT_THAT(lines, Contains("hottest     -"));
   EXPECT_THAT(lines, Contains("first token p50 -, p99 -"));
   EXPECT_THAT(lines, Contains("cluster     NOT READY, term 1"));
+  EXPECT_THAT(lines, Contains("requests    - running, - waiting, - choices ended/s, - refused/s"));
 }
 
 TEST(top_screen, has_columns_for_processes_where_they_are_known) {
