@@ -10,6 +10,7 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import select
 import signal
 import struct
@@ -23,6 +24,7 @@ from cluster import Cluster
 
 PATIENCE = 60  # seconds
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
+HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
 
 
 class Load:
@@ -107,6 +109,7 @@ class Terminal:
     def __init__(self, argv):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             os.execv(argv[0], argv)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.seen = b""
@@ -134,12 +137,27 @@ class Terminal:
     def echoes(self):
         return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
 
+    def wait_stopped(self):
+        """Until it has been stopped by a signal."""
+        too_late = threading.Timer(PATIENCE, os.kill, (self.pid, signal.SIGKILL))
+        too_late.start()
+        status = os.waitpid(self.pid, os.WUNTRACED)[1]
+        too_late.cancel()
+        assert os.WIFSTOPPED(status), status
+
+    def set_echo(self):
+        """As a shell sets its own modes when the program is stopped."""
+        modes = termios.tcgetattr(self.fd)
+        modes[3] |= termios.ECHO | termios.ICANON
+        termios.tcsetattr(self.fd, termios.TCSANOW, modes)
+
     def wait_end(self):
-        """@returns what it showed at last, and its exit status"""
+        """@returns what it showed at last, and its exit status; `echoes_at_end` says how it left the terminal"""
         end = time.monotonic() + PATIENCE
         while part := self.read(end):
             self.seen += part
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self.echoes_at_end = self.echoes()
         os.close(self.fd)
         return self.seen, status
 
@@ -204,8 +222,49 @@ def test_terminal(troupe, cluster, end_it):
     end_it(terminal)
     last, status = terminal.wait_end()
     assert status == 0, status
-    assert last.count(LEAVE) == 1 and ENTER not in last, last
-    return terminal
+    assert last.count(LEAVE) == 1 and SHOW_CURSOR in last and ENTER not in last, last
+    assert terminal.echoes_at_end
+
+
+def test_stopped(troupe):
+    """Ctrl-Z gives the terminal back, and SIGCONT takes it again; so it does behind a stop that nobody was told of."""
+    with Gateway() as gateway:
+        terminal = Terminal([troupe, "top", "--url", gateway.url, "--interval", "0.2"])
+        terminal.wait_for(b"expert-0")
+        for _ in range(2):
+            assert not terminal.echoes()
+            terminal.type(b"\x1a")  # Ctrl-Z
+            terminal.wait_stopped()
+            terminal.wait_for(SHOW_CURSOR)
+            terminal.wait_for(LEAVE)
+            assert terminal.echoes()
+            os.kill(terminal.pid, signal.SIGCONT)
+            terminal.wait_for(ENTER)
+            terminal.wait_for(HIDE_CURSOR)
+            terminal.wait_for(b"expert-0")
+        assert not terminal.echoes()
+        os.kill(terminal.pid, signal.SIGSTOP)
+        terminal.wait_stopped()
+        terminal.set_echo()
+        os.kill(terminal.pid, signal.SIGCONT)
+        terminal.wait_for(ENTER)
+        assert not terminal.echoes()
+        terminal.type(b"q")
+        last, status = terminal.wait_end()
+        assert status == 0 and last.count(LEAVE) == 1, (status, last)
+        assert terminal.echoes_at_end
+
+
+def test_quit(troupe):
+    """Ctrl-\\ gives the terminal back, and ends it as the signal does."""
+    with Gateway() as gateway:
+        terminal = Terminal([troupe, "top", "--url", gateway.url, "--interval", "0.2"])
+        terminal.wait_for(b"expert-0")
+        terminal.type(b"\x1c")  # Ctrl-backslash
+        last, status = terminal.wait_end()
+        assert status == -signal.SIGQUIT, status
+        assert last.count(LEAVE) == 1 and SHOW_CURSOR in last, last
+        assert terminal.echoes_at_end
 
 
 def test_gateway_away(troupe, cluster):
@@ -284,6 +343,8 @@ def main():
     test_no_gateway(troupe)
     test_pages_that_fail(troupe)
     test_next_scheduler(troupe)
+    test_stopped(troupe)
+    test_quit(troupe)
     with Cluster(binaries, "up", model, "--expert-workers", "2", run_dir=work / "run", log=work / "log.txt") as cluster:
         test_once(troupe, cluster)
         test_targets(troupe, cluster)
