@@ -94,18 +94,28 @@ std::string count(uint64_t number, const std::string& thing) {
   return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
 }
 
+/// Processors that a process has kept busy between its own two answers: each answers in its own time.
+std::optional<double> processors_of(const process_state& before, const process_state& after) {
+  if (!before.answered_at || !after.answered_at || !before.cpu_seconds || !after.cpu_seconds) {
+    return std::nullopt;
+  }
+  const double seconds = std::chrono::duration<double>(*after.answered_at - *before.answered_at).count();
+  if (seconds <= 0) {
+    return std::nullopt;
+  }
+  const bool is_new = before.started && after.started && *before.started != *after.started;
+  return (is_new ? *after.cpu_seconds : increase(*before.cpu_seconds, *after.cpu_seconds)) / seconds;
+}
+
 /// CPU time and memory of a process.
 void add_process(worker_line& line, const std::string& name, const sample& before, const sample& after) {
   const auto last = after.processes.find(name);
-  if (last == after.processes.end() || !last->second.has_answered) {
+  if (last == after.processes.end()) {
     return;
   }
   line.resident_bytes = last->second.resident_bytes;
-  const auto first = before.processes.find(name);
-  const double seconds = std::chrono::duration<double>(after.at - before.at).count();
-  if (first != before.processes.end() && first->second.cpu_seconds && last->second.cpu_seconds
-      && seconds > 0) {
-    line.processors = increase(*first->second.cpu_seconds, *last->second.cpu_seconds) / seconds;
+  if (const auto first = before.processes.find(name); first != before.processes.end()) {
+    line.processors = processors_of(first->second, last->second);
   }
 }
 
@@ -117,7 +127,7 @@ void add_other_processes(std::vector<worker_line>& lines, const sample& of) {
       worker_line line;
       line.name = name;
       line.role = process.role;
-      line.state = process.has_answered ? "ok" : "no answer";
+      line.state = process.answered_at ? "ok" : "no answer";
       lines.push_back(std::move(line));
     }
   }

@@ -17,14 +17,16 @@ namespace troupe::top {
 /// What a process says of itself.
 struct process_state {
   std::string role;
-  bool has_answered = false;         ///< else there are no figures
+  /// When its figures came; nothing: it has not answered, and there are none.
+  std::optional<std::chrono::steady_clock::time_point> answered_at;
   std::optional<double> cpu_seconds; ///< since it began
   std::optional<double> resident_bytes;
+  std::optional<double> started; ///< when it began, in seconds since the epoch
 };
 
 /// What a gateway has answered at one time.
 struct sample {
-  std::chrono::steady_clock::time_point at;
+  std::chrono::steady_clock::time_point at; ///< when the gateway's metrics came
   metrics_text metrics;
   cluster_state cluster;
   std::optional<placement_state> placement;       ///< nothing where its page could not be read

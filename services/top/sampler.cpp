@@ -41,7 +41,10 @@ boost::asio::awaitable<process_state> ask_process(const sampler::process& whom) 
     const metrics_text metrics(page);
     result.cpu_seconds = metrics.exactly("process_cpu_seconds_total");
     result.resident_bytes = metrics.exactly("process_resident_memory_bytes");
-    result.has_answered = result.cpu_seconds.has_value();
+    result.started = metrics.exactly("process_start_time_seconds");
+    if (result.cpu_seconds) { // else it is something else that answers there
+      result.answered_at = std::chrono::steady_clock::now();
+    }
   } catch (const std::exception&) { // it is told as one that has not answered
   }
   co_return result;

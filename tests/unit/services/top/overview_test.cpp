@@ -2,6 +2,7 @@
 #include "services/top/overview.hpp"
 
 #include <stdexcept>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,6 +52,20 @@ sample sample_at(int seconds, const std::string& metrics) {
   one.cluster = parse_cluster(cluster_page);
   one.placement = parse_placement(placement_page);
   one.recent_rows = parse_history(history_page);
+  return one;
+}
+
+process_state silent_process(std::string role) {
+  process_state one;
+  one.role = std::move(role);
+  return one;
+}
+
+process_state process_at(int seconds, std::string role, double cpu_seconds, double resident_bytes) {
+  process_state one = silent_process(std::move(role));
+  one.answered_at = std::chrono::steady_clock::time_point{} + std::chrono::seconds{seconds};
+  one.cpu_seconds = cpu_seconds;
+  one.resident_bytes = resident_bytes;
   return one;
 }
 
@@ -158,12 +173,13 @@ TEST(top_overview, an_attention_worker_that_says_nothing_has_no_zeros) {
 TEST(top_overview, has_processor_time_and_memory_of_the_processes_that_answer) {
   auto before = sample_at(10, "");
   auto after = sample_at(12, "");
-  before.processes = {{"expert-0", {"expert", true, 5, 1e6}}, {"expert-1", {"expert", true, 50, 1e6}}};
-  after.processes = {{"expert-0", {"expert", true, 8, 2e6}},
-                     {"expert-1", {"expert", true, 1, 2e6}},
-                     {"attention-0", {"attention", false, {}, {}}},
-                     {"scheduler-0", {"scheduler", true, 1, 3e6}},
-                     {"scheduler-1", {"scheduler", false, {}, {}}}};
+  before.processes = {{"expert-0", process_at(10, "expert", 5, 1e6)},
+                      {"expert-1", process_at(10, "expert", 50, 1e6)}};
+  after.processes = {{"expert-0", process_at(12, "expert", 8, 2e6)},
+                     {"expert-1", process_at(12, "expert", 1, 2e6)},
+                     {"attention-0", silent_process("attention")},
+                     {"scheduler-0", process_at(12, "scheduler", 1, 3e6)},
+                     {"scheduler-1", silent_process("scheduler")}};
   const auto lines = compare(before, after).workers;
   ASSERT_EQ(lines.size(), 6U);
   EXPECT_FALSE(lines[0].resident_bytes) << "it has not answered";
@@ -175,6 +191,23 @@ TEST(top_overview, has_processor_time_and_memory_of_the_processes_that_answer) {
   EXPECT_EQ(lines[5].state, "ok");
   EXPECT_FALSE(lines[5].processors) << "there was nothing before";
   EXPECT_FALSE(lines[5].waiting);
+}
+
+TEST(top_overview, has_processor_time_by_each_process_own_clock) {
+  auto before = sample_at(10, "");
+  auto after = sample_at(12, "");
+  before.processes = {{"expert-0", process_at(10, "expert", 5, 1e6)},
+                      {"expert-1", process_at(11, "expert", 5, 1e6)}};
+  after.processes = {{"expert-0", process_at(14, "expert", 9, 1e6)},
+                     {"expert-1", process_at(13, "expert", 9, 1e6)}};
+  auto lines = compare(before, after).workers;
+  EXPECT_EQ(lines[1].processors, 1) << "four seconds in four";
+  EXPECT_EQ(lines[2].processors, 2) << "four seconds in two";
+  before.processes["expert-0"].started = 100;
+  after.processes["expert-0"].started = 200;
+  lines = compare(before, after).workers;
+  EXPECT_EQ(lines[1].processors, 9.0 / 4) << "all of it has come since";
+  EXPECT_FALSE(compare(after, after).workers[1].processors) << "no time between";
 }
 
 TEST(top_targets, are_read_as_prometheus_reads_them) {
