@@ -175,6 +175,21 @@ std::vector<worker_line> worker_lines(const sample& before, const sample& of) {
   return lines;
 }
 
+/// The first process that has not answered, with the reason, and how many more there are.
+void add_silent_processes(std::vector<std::string>& not_read, const sample& of) {
+  std::string first;
+  size_t others = 0;
+  for (const auto& [name, process] : of.processes) {
+    if (!process.error.empty()) {
+      others += first.empty() ? 0 : 1;
+      first = first.empty() ? process.error : first;
+    }
+  }
+  if (!first.empty()) {
+    not_read.push_back(first + (others == 0 ? "" : " (and " + std::to_string(others) + " more)"));
+  }
+}
+
 std::string planner_text(const placement_state& placement) {
   std::string text = "planner " + placement.planner;
   if (!placement.change) {
@@ -243,6 +258,7 @@ overview compare(const sample& before, const sample& after) {
   }
   result.hottest = hottest_experts(after.recent_rows, cluster, most_hot_experts);
   result.not_read = after.not_read;
+  add_silent_processes(result.not_read, after);
   result.workers = worker_lines(before, after);
   return result;
 }

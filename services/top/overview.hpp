@@ -22,6 +22,7 @@ struct process_state {
   std::optional<double> cpu_seconds; ///< since it began
   std::optional<double> resident_bytes;
   std::optional<double> started; ///< when it began, in seconds since the epoch
+  std::string error;             ///< why it has not answered; empty: it has
 };
 
 /// What a gateway has answered at one time.

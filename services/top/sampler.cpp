@@ -42,10 +42,14 @@ boost::asio::awaitable<process_state> ask_process(const sampler::process& whom) 
     result.cpu_seconds = metrics.exactly("process_cpu_seconds_total");
     result.resident_bytes = metrics.exactly("process_resident_memory_bytes");
     result.started = metrics.exactly("process_start_time_seconds");
-    if (result.cpu_seconds) { // else it is something else that answers there
+    if (result.cpu_seconds) {
       result.answered_at = std::chrono::steady_clock::now();
+    } else {
+      result.error =
+          whom.source + ": " + whom.name + ": there is no process_cpu_seconds_total at its /metrics";
     }
-  } catch (const std::exception&) { // it is told as one that has not answered
+  } catch (const std::exception& error) {
+    result.error = whom.source + ": " + error.what();
   }
   co_return result;
 }

@@ -23,6 +23,7 @@ class sampler {
     std::string role;
     std::string name;
     server_url server;
+    std::string source; ///< "FILE:LINE", where its address stands
   };
 
   /// @param url  of the server, for messages

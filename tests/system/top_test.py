@@ -195,6 +195,22 @@ def test_targets(troupe, cluster):
         assert re.search(rf" {name} .* [\d.]+ +\d+ MiB  ", text), text
 
 
+def test_wrong_targets(troupe, work):
+    """A name that cannot be looked up holds nothing up, and is told with its place in the file; so is what is no address."""
+    targets = work / "targets.json"
+    with Gateway() as gateway:
+        targets.write_text('[{"targets":\n["nobody.invalid:1"],\n"labels": {"role": "expert", "process": "expert-7"}}]')
+        lines = once(troupe, gateway.url, "--targets", targets)
+        assert any(line.startswith(f"not read    {targets}:2: expert-7: GET /metrics: the name 'nobody.invalid' ")
+                   for line in lines), lines
+        assert any(re.match("expert +expert-7 +no answer", line) for line in lines), lines
+        targets.write_text('[{"targets": ["a:1",\n\n"nobody"]}]')
+        refused = subprocess.run([troupe, "top", "--once", "--url", gateway.url, "--targets", targets], capture_output=True,
+                                 text=True, timeout=PATIENCE)
+        assert refused.returncode == 2, refused
+        assert f"--targets: {targets}:3: 'nobody' is not of the form HOST:PORT" in refused.stderr, refused
+
+
 def test_pipe(troupe, cluster):
     """Not a terminal: screens as text, one after the other, until SIGTERM."""
     argv = [troupe, "top", "--url", f"http://127.0.0.1:{cluster.port}", "--interval", "0.2"]
@@ -343,6 +359,7 @@ def main():
     test_no_gateway(troupe)
     test_pages_that_fail(troupe)
     test_next_scheduler(troupe)
+    test_wrong_targets(troupe, work)
     test_stopped(troupe)
     test_quit(troupe)
     with Cluster(binaries, "up", model, "--expert-workers", "2", run_dir=work / "run", log=work / "log.txt") as cluster:

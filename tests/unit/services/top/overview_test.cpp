@@ -15,6 +15,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
 
 constexpr const char* cluster_page = R"({
   "ready": true,
@@ -213,16 +215,40 @@ TEST(top_overview, has_processor_time_by_each_process_own_clock) {
 TEST(top_targets, are_read_as_prometheus_reads_them) {
   const auto found = parse_targets(
       R"([{"targets": ["a:1"], "labels": {"role": "expert", "process": "expert-0"}},
-          {"targets": ["b:2", "c:3"], "labels": {"__scheme__": "https"}}])");
+          {"targets": ["b:2",
+             "c:3"], "labels": {"__scheme__": "https"}}])",
+      "run/targets.json");
   ASSERT_EQ(found.size(), 3U);
   EXPECT_EQ(found[0].process, "expert-0");
   EXPECT_EQ(found[0].role, "expert");
   EXPECT_EQ(found[0].url, "http://a:1");
   EXPECT_EQ(found[2].process, "c:3");
   EXPECT_EQ(found[2].url, "https://c:3");
-  for (const char* text : {"", "{}", "[1]", R"([{"labels": {}}])", R"([{"targets": [1]}])"}) {
-    EXPECT_THROW(parse_targets(text), std::runtime_error) << text;
+  EXPECT_EQ(found[0].source, "run/targets.json:1");
+  EXPECT_EQ(found[1].source, "run/targets.json:2");
+  EXPECT_EQ(found[2].source, "run/targets.json:3");
+  for (const char* text :
+       {"", "{}", "[1]", R"([{"labels": {}}])", R"([{"targets": [1]}])", R"([{"targets": {"a": 1}}])"}) {
+    EXPECT_THAT([text] { parse_targets(text, "run/targets.json"); },
+                ThrowsMessage<std::runtime_error>(StartsWith("run/targets.json:")))
+        << text;
   }
+}
+
+TEST(top_targets, an_error_names_the_line) {
+  EXPECT_THAT([] { parse_targets("[\n  {\n    \"targets\": [a:1]}]", "t.json"); },
+              ThrowsMessage<std::runtime_error>("t.json:3: this is no JSON"));
+}
+
+TEST(top_overview, names_a_process_that_does_not_answer) {
+  auto one = sample_at(1, "");
+  one.processes = {{"expert-0", process_at(1, "expert", 5, 1e6)}, {"expert-1", silent_process("expert")}};
+  one.processes["expert-1"].error = "t.json:2: expert-1: GET /metrics: Connection refused";
+  EXPECT_THAT(compare(one, one).not_read,
+              ElementsAre("t.json:2: expert-1: GET /metrics: Connection refused"));
+  one.processes["expert-0"] = one.processes["expert-2"] = one.processes["expert-1"];
+  EXPECT_THAT(compare(one, one).not_read,
+              ElementsAre("t.json:2: expert-1: GET /metrics: Connection refused (and 2 more)"));
 }
 
 TEST(top_pages, of_something_else_are_errors) {
