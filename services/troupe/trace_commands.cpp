@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "services/client/gateway_client.hpp"
 #include "services/client/terminal_text.hpp"
 #include "services/options/command_table.hpp"
 #include "services/options/option_parser.hpp"
@@ -12,7 +13,6 @@
 #include "services/timeline/trace_json.hpp"
 #include "services/timeline/trace_reader.hpp"
 #include "services/troupe/commands.hpp"
-#include "services/troupe/gateway_client.hpp"
 
 namespace troupe {
 

@@ -1,4 +1,4 @@
-#include "services/troupe/gateway_client.hpp"
+#include "services/client/gateway_client.hpp"
 
 #include <utility> // Asio of Boost 1.74 needs it before its own headers
 
