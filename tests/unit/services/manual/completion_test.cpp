@@ -87,8 +87,13 @@ class completion : public ::testing::Test {
                         + "\n_troupe_complete\nfor one in \"${COMPREPLY[@]}\"; do echo \"$one\"; done\n");
   }
 
+  /// Where CI=true the shell must be: else nobody would see that it is not tried.
   static bool is_here(const std::string& shell) {
-    return std::system(("command -v " + shell + " > /dev/null").c_str()) == 0;
+    const bool is_found = std::system(("command -v " + shell + " > /dev/null").c_str()) == 0;
+    const char* const ci = std::getenv("CI");
+    EXPECT_TRUE(is_found || ci == nullptr || std::string(ci) != "true")
+        << shell << " is missing: run deploy/install-deps.sh test";
+    return is_found;
   }
 
   std::filesystem::path folder_;
