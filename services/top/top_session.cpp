@@ -17,6 +17,7 @@
 
 #include <unistd.h>
 
+#include "services/client/terminal_text.hpp"
 #include "services/top/screen.hpp"
 #include "services/top/terminal.hpp"
 
@@ -144,7 +145,7 @@ class session {
     if (!figures_ && about_.trouble.empty()) {
       return; // nothing to print yet
     }
-    print(about_.trouble.empty() ? lines : std::vector{about_.trouble});
+    print(about_.trouble.empty() ? lines : std::vector{printable(about_.trouble)});
     std::cout << std::endl;
     if (!std::cout) {
       io_.stop(); // nobody reads any more
