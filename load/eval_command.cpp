@@ -14,6 +14,7 @@
 #include "load/commands.hpp"
 #include "load/score.hpp"
 #include "services/client/server_flags.hpp"
+#include "services/client/terminal_text.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe::load {
@@ -50,7 +51,7 @@ asio::awaitable<score> score_text(const server_url& server, const std::string& m
   auto answer = co_await exchange(server, "POST", "/v1/completions", body.dump(), std::chrono::seconds(600));
   auto parsed = nlohmann::json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
   if (answer.status != 200 || !parsed.is_object()) {
-    throw http_error("status " + std::to_string(answer.status) + ": " + answer.body.substr(0, 500));
+    throw http_error("status " + std::to_string(answer.status) + ": " + excerpt(answer.body, 500));
   }
   co_return score_echo(text, parsed.at("choices").at(0).at("logprobs"));
 }

@@ -20,6 +20,7 @@
 #include "load/commands.hpp"
 #include "load/load_run.hpp"
 #include "services/client/server_flags.hpp"
+#include "services/client/terminal_text.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe::load {
@@ -266,7 +267,7 @@ class trace_run {
         heard_ = clock::now();
         co_return parse_history_page(answer.body);
       }
-      trouble = "status " + std::to_string(answer.status) + ": " + answer.body.substr(0, 500);
+      trouble = "status " + std::to_string(answer.status) + ": " + excerpt(answer.body, 500);
       may_pass = answer.status == 503;
     } catch (const http_error& error) {
       trouble = error.what();

@@ -15,6 +15,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
+#include "services/client/name_lookup.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe {
@@ -120,7 +121,7 @@ asio::awaitable<http_answer> converse(Stream& stream, http::request<http::string
 
 } // namespace
 
-server_url parse_url(const std::string& text, const server_trust& trust) {
+server_url parse_url(const std::string& text, const server_trust& trust, const std::string& source) {
   const bool secure = text.starts_with("https://");
   std::string rest = text;
   for (const std::string_view scheme : {"http://", "https://"}) {
@@ -132,9 +133,9 @@ server_url parse_url(const std::string& text, const server_trust& trust) {
     rest.pop_back();
   }
   if (rest.find('/') != std::string::npos) {
-    throw option_error("--url: '" + text + "' is not of the form http://HOST:PORT or https://HOST:PORT");
+    throw option_error(source + ": '" + text + "' is not of the form http://HOST:PORT or https://HOST:PORT");
   }
-  host_port server = parse_host_port(rest, "--url");
+  host_port server = parse_host_port(rest, source);
   server_url url{server.host, server.port, {}, nullptr};
   if (!secure) {
     return url;
@@ -163,11 +164,10 @@ asio::awaitable<http_answer> exchange(const server_url& server, std::string meth
   std::string reason;
   try {
     auto executor = co_await asio::this_coro::executor;
-    asio::ip::tcp::resolver resolver(executor);
-    auto endpoints =
-        co_await resolver.async_resolve(server.host, std::to_string(server.port), asio::use_awaitable);
+    const auto end = std::chrono::steady_clock::now() + deadline;
+    const auto endpoints = co_await look_up(server.host, server.port, end);
     beast::tcp_stream stream(executor);
-    stream.expires_after(deadline);
+    stream.expires_at(end);
     co_await stream.async_connect(endpoints, asio::use_awaitable);
     stream.socket().set_option(asio::ip::tcp::no_delay(true));
 
@@ -190,6 +190,8 @@ asio::awaitable<http_answer> exchange(const server_url& server, std::string meth
     co_return co_await converse(secured, request, on_event);
   } catch (const boost::system::system_error& error) {
     reason = error.code().message();
+  } catch (const lookup_error& error) {
+    reason = error.what();
   } catch (const http_error& error) {
     reason = error.what();
   }

@@ -38,9 +38,11 @@ struct server_trust {
   bool insecure = false;         ///< any
 };
 
-/// @throws option_error naming --url when the text is not of that form, or --ca-file when it has no
+/// @param source  where the text is from, for messages
+/// @throws option_error naming the source when the text is not of that form, or --ca-file when it has no
 /// certificates
-server_url parse_url(const std::string& text, const server_trust& trust = {});
+server_url parse_url(const std::string& text, const server_trust& trust = {},
+                     const std::string& source = "--url");
 
 struct http_answer {
   unsigned status = 0;
@@ -54,8 +56,9 @@ using event_handler = std::function<void(std::string data)>;
 /// line by line as it arrives.
 /// @param server  outlives the exchange; one of an https:// URL must show a certificate for its host, signed
 /// by whom it trusts
-/// @param deadline  for all of it but the look-up of the host's name, which the system bounds
-/// @throws http_error when the connection fails, ends early or the deadline passes
+/// @param deadline  for all of it, the look-up of the host's name included
+/// @throws http_error when the host's name has no address, the connection fails, ends early or the deadline
+/// passes
 boost::asio::awaitable<http_answer> exchange(const server_url& server, std::string method, std::string path,
                                              std::string body, std::chrono::milliseconds deadline,
                                              event_handler on_event = {});

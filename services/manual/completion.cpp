@@ -1,6 +1,9 @@
 #include "services/manual/completion.hpp"
 
 #include <algorithm>
+#include <string_view>
+
+#include "services/client/terminal_text.hpp"
 
 namespace troupe::manual {
 
@@ -19,8 +22,10 @@ std::string identifier_of(const std::string& name) {
 std::string short_help(const std::string& help) {
   constexpr size_t most = 72;
   std::string line = help.substr(0, help.find_first_of(";\n"));
-  if (line.size() > most) {
-    line.resize(line.rfind(' ', most));
+  if (columns_of(line) > most) {
+    // One more: a blank may follow the last word that fits. A single long word is cut.
+    const std::string_view fitting = first_columns(line, most + 1);
+    line.resize(std::min(fitting.rfind(' '), first_columns(line, most).size()));
     line += " ...";
   }
   return line;

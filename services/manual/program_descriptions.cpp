@@ -1,7 +1,9 @@
 #include "services/manual/program_descriptions.hpp"
 
 #include <array>
+#include <cerrno>
 #include <stdexcept>
+#include <system_error>
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -33,7 +35,7 @@ command_description describe_program(const std::filesystem::path& program) {
   };
   std::array<int, 2> pipe{};
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) {
-    throw failed("no pipe");
+    throw failed("no pipe: " + std::generic_category().message(errno));
   }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -48,13 +50,17 @@ command_description describe_program(const std::filesystem::path& program) {
   const std::string answer = error == 0 ? read_all(pipe[0]) : "";
   ::close(pipe[0]);
   if (error != 0) {
-    throw failed("it cannot be run");
+    throw failed("it cannot be run: " + std::generic_category().message(error));
   }
   int status = 0;
   if (::waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     throw failed("it has failed");
   }
-  return parse_description(answer);
+  try {
+    return parse_description(answer);
+  } catch (const std::runtime_error& malformed) {
+    throw failed(malformed.what());
+  }
 }
 
 std::vector<command_description> describe_programs_in(const std::filesystem::path& folder) {

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "services/client/terminal_text.hpp"
+
 namespace troupe::top {
 
 namespace {
@@ -17,27 +19,33 @@ auto parsed(const std::string& page, const char* what, Read read) {
   try {
     return read(all);
   } catch (const std::exception&) { // of the wrong shape, or with numbers that fit nothing
-    throw std::runtime_error(std::string("the answer is not about ") + what + ": " + page.substr(0, 200));
+    throw std::runtime_error(std::string("the answer is not about ") + what + ": " + excerpt(page, 200));
   }
+}
+
+/// Nothing where the member is missing.
+std::optional<uint64_t> number_if_any(const json& entry, const char* key) {
+  const auto found = entry.find(key);
+  return found == entry.end() ? std::nullopt : std::optional(found->get<uint64_t>());
 }
 
 worker_state worker_of(const json& entry) {
   worker_state worker;
   worker.name = entry.at("name");
   worker.role = entry.at("role");
-  if (entry.contains("lease_age_ms")) {
-    worker.lease_age_ms = entry["lease_age_ms"].get<uint64_t>();
-  }
+  worker.lease_age_ms = number_if_any(entry, "lease_age_ms");
   if (entry.contains("load")) {
     const json& load = entry["load"];
-    worker.running = load.at("running");
-    worker.waiting = load.at("waiting");
-    worker.kv_tokens_used = load.value("kv_tokens_used", uint64_t{0});
-    worker.oldest_step_ms = load.value("oldest_step_ms", uint64_t{0});
+    worker.running = load.at("running").get<uint64_t>();
+    worker.waiting = load.at("waiting").get<uint64_t>();
+    worker.kv_tokens_used = number_if_any(load, "kv_tokens_used");
+    worker.oldest_step_ms = number_if_any(load, "oldest_step_ms");
   }
-  worker.max_num_seqs = entry.value("max_num_seqs", uint64_t{0});
-  worker.kv_capacity_tokens = entry.value("kv_capacity_tokens", uint64_t{0});
-  worker.num_hosted = entry.contains("hosted") ? entry["hosted"].size() : 0;
+  worker.max_num_seqs = number_if_any(entry, "max_num_seqs");
+  worker.kv_capacity_tokens = number_if_any(entry, "kv_capacity_tokens");
+  if (entry.contains("hosted")) {
+    worker.num_hosted = entry["hosted"].size();
+  }
   return worker;
 }
 
@@ -56,9 +64,9 @@ cluster_state parse_cluster(const std::string& page) {
     if (!scheduler.at("reachable").get<bool>()) {
       state.scheduler_error = scheduler.value("error", "no reason given");
     }
-    state.term = scheduler.value("term", uint64_t{0});
-    state.queued = scheduler.value("queued", uint64_t{0});
-    state.assigned = scheduler.value("assigned", uint64_t{0});
+    state.term = number_if_any(scheduler, "term");
+    state.queued = number_if_any(scheduler, "queued");
+    state.assigned = number_if_any(scheduler, "assigned");
     for (const json& entry : all.at("workers")) {
       state.workers.push_back(worker_of(entry));
     }

@@ -8,26 +8,27 @@
 
 namespace troupe::top {
 
+/// Nothing where the page does not say: a gateway whose scheduler is away knows names and roles alone.
 struct worker_state {
   std::string name;
   std::string role; ///< "attention", "expert" or "gateway"
   std::optional<uint64_t> lease_age_ms;
-  uint64_t oldest_step_ms = 0;
-  uint64_t running = 0;
-  uint64_t waiting = 0;
-  uint64_t max_num_seqs = 0; ///< of an attention worker, and so are the next two
-  uint64_t kv_tokens_used = 0;
-  uint64_t kv_capacity_tokens = 0;
-  uint64_t num_hosted = 0; ///< experts whose weights it holds
+  std::optional<uint64_t> oldest_step_ms;
+  std::optional<uint64_t> running;
+  std::optional<uint64_t> waiting;
+  std::optional<uint64_t> max_num_seqs; ///< of an attention worker, and so are the next two
+  std::optional<uint64_t> kv_tokens_used;
+  std::optional<uint64_t> kv_capacity_tokens;
+  std::optional<uint64_t> num_hosted; ///< experts whose weights it holds
 };
 
 /// GET /cluster.
 struct cluster_state {
   bool is_ready = false;
-  std::string scheduler_error; ///< why the scheduler does not answer; empty: it does
-  uint64_t term = 0;
-  uint64_t queued = 0;
-  uint64_t assigned = 0;
+  std::string scheduler_error;  ///< why the scheduler does not answer; empty: it does
+  std::optional<uint64_t> term; ///< nothing while the scheduler does not answer, and so for the next two
+  std::optional<uint64_t> queued;
+  std::optional<uint64_t> assigned;
   std::vector<worker_state> workers;
   std::vector<std::vector<std::vector<std::string>>> hosts; ///< [layer][expert]: names of its workers
 };

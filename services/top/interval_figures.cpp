@@ -1,5 +1,6 @@
 #include "services/top/interval_figures.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -21,6 +22,26 @@ std::map<double, double> cumulative(const metrics_text& page, std::string_view f
   return counts;
 }
 
+/// Whether the process behind a page has started again between two looks at a family of counters: it says so,
+/// or any one of them is smaller than before or has gone. The sum of all may have grown all the same.
+bool has_restarted(const metrics_text& before, const metrics_text& after, const std::string& family) {
+  constexpr const char* start_time = "process_start_time_seconds";
+  const auto first_start = before.exactly(start_time);
+  const auto last_start = after.exactly(start_time);
+  if (first_start && last_start && *first_start != *last_start) {
+    return true;
+  }
+  std::map<std::map<std::string, std::string>, double> now;
+  for (const series* one : after.of(family)) {
+    now[one->labels] = one->value;
+  }
+  const auto known = before.of(family);
+  return std::any_of(known.begin(), known.end(), [&now](const series* one) {
+    const auto found = now.find(one->labels);
+    return one->value > (found == now.end() ? 0 : found->second);
+  });
+}
+
 } // namespace
 
 double increase(double before, double after) {
@@ -34,15 +55,14 @@ std::optional<double> rate(const metrics_text& before, const metrics_text& after
   if (!first || !last) {
     return std::nullopt;
   }
-  return increase(*first, *last) / seconds;
+  return (has_restarted(before, after, std::string(family)) ? *last : *last - *first) / seconds;
 }
 
 std::vector<bucket> observations(const metrics_text& before, const metrics_text& after,
                                  std::string_view family) {
   const auto first = cumulative(before, family);
   const auto last = cumulative(after, family);
-  // The count of all tells whether the process has started again; single buckets may have grown all the same.
-  const bool is_new = !first.empty() && !last.empty() && last.rbegin()->second < first.rbegin()->second;
+  const bool is_new = has_restarted(before, after, std::string(family) + "_bucket");
   std::vector<bucket> result;
   double below_before = 0;
   double below_after = 0;

@@ -13,7 +13,8 @@ namespace troupe::top {
 /// all that it counts has come since.
 double increase(double before, double after);
 
-/// A second's increase of all series of a family together.
+/// A second's increase of all series of a family together. Where any of them is smaller than before, or the
+/// page says that its process has started again, all that they count has come since.
 /// @param seconds  between the two; above 0
 /// @returns nothing where one of the pages lacks the family
 std::optional<double> rate(const metrics_text& before, const metrics_text& after, std::string_view family,
@@ -27,6 +28,8 @@ struct bucket {
 };
 
 /// Those that have come between two pages, over all series of a family; empty where there is no such family.
+/// Where any bucket is smaller than before, or the page says that its process has started again, all of them
+/// have come since.
 /// @param family  without `_bucket`
 std::vector<bucket> observations(const metrics_text& before, const metrics_text& after,
                                  std::string_view family);

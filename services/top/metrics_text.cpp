@@ -106,6 +106,12 @@ std::vector<const series*> metrics_text::of(std::string_view family) const {
   return found;
 }
 
+std::optional<double> metrics_text::exactly(std::string_view name) const {
+  const auto found =
+      std::find_if(all_.begin(), all_.end(), [name](const series& one) { return one.name == name; });
+  return found == all_.end() ? std::nullopt : std::optional(found->value);
+}
+
 std::optional<double> metrics_text::sum(std::string_view family) const {
   const auto found = of(family);
   if (found.empty()) {

@@ -28,6 +28,9 @@ class metrics_text {
   /// @param family  without the prefix of this page
   std::optional<double> sum(std::string_view family) const;
 
+  /// The value of the series with this name, which no prefix stands before: "process_cpu_seconds_total".
+  std::optional<double> exactly(std::string_view name) const;
+
   /// The series of a family.
   std::vector<const series*> of(std::string_view family) const;
 

@@ -32,8 +32,8 @@ std::string state_of(const worker_state& worker, const placement_state* placemen
   if (worker.lease_age_ms.value_or(0) > late_lease_ms) {
     return "silent for " + seconds_text(*worker.lease_age_ms);
   }
-  if (worker.oldest_step_ms > long_step_ms) {
-    return "in a step for " + seconds_text(worker.oldest_step_ms);
+  if (worker.oldest_step_ms.value_or(0) > long_step_ms) {
+    return "in a step for " + seconds_text(*worker.oldest_step_ms);
   }
   if (placement != nullptr) {
     const auto& drained = placement->drained;
@@ -58,25 +58,64 @@ std::map<std::string, double> rows_by_worker(const expert_rows& rows, const clus
   return result;
 }
 
-double share_of(uint64_t part, uint64_t all) {
-  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+using known_count = std::optional<uint64_t>;
+
+std::optional<double> share_of(known_count part, known_count all) {
+  if (!part || all.value_or(0) == 0) {
+    return std::nullopt;
+  }
+  return static_cast<double>(*part) / static_cast<double>(*all);
+}
+
+std::string text_of(known_count number) {
+  return number ? std::to_string(*number) : "-";
+}
+
+/// "4/8"; "-" where neither is known.
+std::string part_text(known_count part, known_count all) {
+  return part || all ? text_of(part) + "/" + text_of(all) : "-";
+}
+
+/// Of all attention workers; nothing where there are none, or one does not say.
+known_count sum_of(const cluster_state& cluster, known_count worker_state::*figure) {
+  known_count sum;
+  for (const worker_state& worker : cluster.workers) {
+    if (worker.role == "attention") {
+      if (!(worker.*figure)) {
+        return std::nullopt;
+      }
+      sum = sum.value_or(0) + *(worker.*figure);
+    }
+  }
+  return sum;
 }
 
 std::string count(uint64_t number, const std::string& thing) {
   return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
 }
 
+/// Processors that a process has kept busy between its own two answers: each answers in its own time.
+std::optional<double> processors_of(const process_state& before, const process_state& after) {
+  if (!before.answered_at || !after.answered_at || !before.cpu_seconds || !after.cpu_seconds) {
+    return std::nullopt;
+  }
+  const double seconds = std::chrono::duration<double>(*after.answered_at - *before.answered_at).count();
+  if (seconds <= 0) {
+    return std::nullopt;
+  }
+  const bool is_new = before.started && after.started && *before.started != *after.started;
+  return (is_new ? *after.cpu_seconds : increase(*before.cpu_seconds, *after.cpu_seconds)) / seconds;
+}
+
 /// CPU time and memory of a process.
 void add_process(worker_line& line, const std::string& name, const sample& before, const sample& after) {
   const auto last = after.processes.find(name);
-  if (last == after.processes.end() || !last->second.has_answered) {
+  if (last == after.processes.end()) {
     return;
   }
   line.resident_bytes = last->second.resident_bytes;
-  const auto first = before.processes.find(name);
-  const double seconds = std::chrono::duration<double>(after.at - before.at).count();
-  if (first != before.processes.end() && first->second.has_answered && seconds > 0) {
-    line.processors = increase(first->second.cpu_seconds, last->second.cpu_seconds) / seconds;
+  if (const auto first = before.processes.find(name); first != before.processes.end()) {
+    line.processors = processors_of(first->second, last->second);
   }
 }
 
@@ -88,7 +127,7 @@ void add_other_processes(std::vector<worker_line>& lines, const sample& of) {
       worker_line line;
       line.name = name;
       line.role = process.role;
-      line.state = process.has_answered ? "ok" : "no answer";
+      line.state = process.answered_at ? "ok" : "no answer";
       lines.push_back(std::move(line));
     }
   }
@@ -106,18 +145,21 @@ std::vector<worker_line> worker_lines(const sample& before, const sample& of) {
     line.name = worker.name;
     line.role = worker.role;
     line.state = state_of(worker, of.placement ? &*of.placement : nullptr);
-    line.running = std::to_string(worker.running);
+    line.running = text_of(worker.running);
     line.waiting = worker.waiting;
     if (worker.role == "attention") {
-      line.running += "/" + std::to_string(worker.max_num_seqs);
+      line.running = part_text(worker.running, worker.max_num_seqs);
       line.load = share_of(worker.running, worker.max_num_seqs);
-      line.memory = std::to_string(worker.kv_tokens_used) + "/" + std::to_string(worker.kv_capacity_tokens)
-                    + " KV tokens";
+      if (worker.kv_tokens_used || worker.kv_capacity_tokens) {
+        line.memory = part_text(worker.kv_tokens_used, worker.kv_capacity_tokens) + " KV tokens";
+      }
     } else if (worker.role == "expert") {
       if (const auto own = rows.find(worker.name); all_rows > 0) {
         line.load = own == rows.end() ? 0 : own->second / all_rows;
       }
-      line.memory = count(worker.num_hosted, "expert");
+      if (worker.num_hosted) {
+        line.memory = count(*worker.num_hosted, "expert");
+      }
     }
     lines.push_back(std::move(line));
   }
@@ -131,6 +173,21 @@ std::vector<worker_line> worker_lines(const sample& before, const sample& of) {
   std::sort(lines.begin(), lines.end(),
             [&](const worker_line& a, const worker_line& b) { return place(a) < place(b); });
   return lines;
+}
+
+/// The first process that has not answered, with the reason, and how many more there are.
+void add_silent_processes(std::vector<std::string>& not_read, const sample& of) {
+  std::string first;
+  size_t others = 0;
+  for (const auto& [name, process] : of.processes) {
+    if (!process.error.empty()) {
+      others += first.empty() ? 0 : 1;
+      first = first.empty() ? process.error : first;
+    }
+  }
+  if (!first.empty()) {
+    not_read.push_back(first + (others == 0 ? "" : " (and " + std::to_string(others) + " more)"));
+  }
 }
 
 std::string planner_text(const placement_state& placement) {
@@ -177,7 +234,7 @@ overview compare(const sample& before, const sample& after) {
   const cluster_state& cluster = after.cluster;
   result.is_ready = cluster.is_ready;
   result.scheduler = cluster.scheduler_error.empty()
-                         ? "term " + std::to_string(cluster.term)
+                         ? "term " + text_of(cluster.term)
                          : "the scheduler does not answer: " + cluster.scheduler_error;
   result.running = cluster.assigned;
   result.waiting = cluster.queued;
@@ -191,17 +248,17 @@ overview compare(const sample& before, const sample& after) {
     result.first_token = latency_of(before, after, "time_to_first_token_seconds");
     result.between_tokens = latency_of(before, after, "inter_token_latency_seconds");
   }
-  for (const worker_state& worker : cluster.workers) {
-    result.kv_used += worker.kv_tokens_used;
-    result.kv_capacity += worker.kv_capacity_tokens;
-  }
+  result.kv_used = sum_of(cluster, &worker_state::kv_tokens_used);
+  result.kv_capacity = sum_of(cluster, &worker_state::kv_capacity_tokens);
   if (after.placement) {
     result.planner = planner_text(*after.placement);
     result.imbalance = after.placement->imbalance;
   } else {
-    result.planner = "the rebalancer does not answer";
+    result.planner = "planner not known";
   }
   result.hottest = hottest_experts(after.recent_rows, cluster, most_hot_experts);
+  result.not_read = after.not_read;
+  add_silent_processes(result.not_read, after);
   result.workers = worker_lines(before, after);
   return result;
 }

@@ -17,18 +17,22 @@ namespace troupe::top {
 /// What a process says of itself.
 struct process_state {
   std::string role;
-  bool has_answered = false; ///< else there are no figures
-  double cpu_seconds = 0;    ///< since it began
-  double resident_bytes = 0;
+  /// When its figures came; nothing: it has not answered, and there are none.
+  std::optional<std::chrono::steady_clock::time_point> answered_at;
+  std::optional<double> cpu_seconds; ///< since it began
+  std::optional<double> resident_bytes;
+  std::optional<double> started; ///< when it began, in seconds since the epoch
+  std::string error;             ///< why it has not answered; empty: it has
 };
 
 /// What a gateway has answered at one time.
 struct sample {
-  std::chrono::steady_clock::time_point at;
+  std::chrono::steady_clock::time_point at; ///< when the gateway's metrics came
   metrics_text metrics;
   cluster_state cluster;
-  std::optional<placement_state> placement;       ///< nothing while its process is away
+  std::optional<placement_state> placement;       ///< nothing where its page could not be read
   expert_rows recent_rows;                        ///< empty: not known
+  std::vector<std::string> not_read;              ///< what could not be read, and why: "placement: ..."
   std::map<std::string, process_state> processes; ///< by name; those that were asked
 };
 
@@ -58,23 +62,25 @@ struct worker_line {
   std::string memory = "-"; ///< what it holds
 };
 
+/// Nothing stands for what is not known, or not known yet.
 struct overview {
   bool is_ready = false;
-  std::string scheduler; ///< "term 3", or why it does not answer
-  uint64_t running = 0;  ///< requests that have a place
-  uint64_t waiting = 0;  ///< requests that wait for one
+  std::string scheduler;           ///< "term 3", or why it does not answer
+  std::optional<uint64_t> running; ///< requests that have a place
+  std::optional<uint64_t> waiting; ///< requests that wait for one
   std::optional<double> ended_per_second;
   std::optional<double> refused_per_second;
   std::optional<double> prompt_tokens_per_second;
   std::optional<double> new_tokens_per_second;
   latency first_token;
   latency between_tokens;
-  uint64_t kv_used = 0;     ///< tokens, over all attention workers
-  uint64_t kv_capacity = 0; ///< tokens
-  std::string planner;      ///< with the change under way
+  std::optional<uint64_t> kv_used;     ///< tokens, over all attention workers; nothing where one does not say
+  std::optional<uint64_t> kv_capacity; ///< likewise
+  std::string planner;                 ///< with the change under way
   std::optional<double> imbalance;
-  std::vector<hot_expert> hottest;  ///< the hottest first
-  std::vector<worker_line> workers; ///< by role, and those that are not well first
+  std::vector<hot_expert> hottest;   ///< the hottest first
+  std::vector<std::string> not_read; ///< what could not be read, and why
+  std::vector<worker_line> workers;  ///< by role, and those that are not well first
 };
 
 /// @param before  an earlier sample; rates and latencies are of the time between

@@ -1,23 +1,36 @@
 #include "services/top/sampler.hpp"
 
+#include <stdexcept>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include "services/troupe/gateway_client.hpp"
+#include "services/client/gateway_client.hpp"
 
 namespace troupe::top {
 
 namespace {
 
-constexpr auto page_deadline = std::chrono::seconds{5};
 /// Of a process by itself: those that hang are told of, and not waited for.
 constexpr auto process_deadline = std::chrono::seconds{1};
 constexpr auto history_interval = std::chrono::seconds{5};
 /// The windows that say which experts are hot: of each attention worker one in some seconds.
 constexpr const char* history_page = "/cluster/history?windows=8";
+constexpr const char* placement_page = "/cluster/placement";
+constexpr const char* cluster_page = "/cluster";
+
+/// @throws std::runtime_error that names the URL of a page that `parse` cannot read
+template <class Parse>
+auto parsed(const std::string& url, const std::string& page, Parse parse) {
+  try {
+    return parse(page);
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(url + ": " + error.what());
+  }
+}
 
 boost::asio::awaitable<process_state> ask_process(const sampler::process& whom) {
   process_state result;
@@ -26,15 +39,17 @@ boost::asio::awaitable<process_state> ask_process(const sampler::process& whom) 
     const std::string page =
         co_await ask_gateway(whom.server, whom.name, "GET", "/metrics", {}, process_deadline);
     const metrics_text metrics(page);
-    for (const series& one : metrics.all()) { // names without a prefix
-      if (one.name == "process_cpu_seconds_total") {
-        result.cpu_seconds = one.value;
-        result.has_answered = true;
-      } else if (one.name == "process_resident_memory_bytes") {
-        result.resident_bytes = one.value;
-      }
+    result.cpu_seconds = metrics.exactly("process_cpu_seconds_total");
+    result.resident_bytes = metrics.exactly("process_resident_memory_bytes");
+    result.started = metrics.exactly("process_start_time_seconds");
+    if (result.cpu_seconds) {
+      result.answered_at = std::chrono::steady_clock::now();
+    } else {
+      result.error =
+          whom.source + ": " + whom.name + ": there is no process_cpu_seconds_total at its /metrics";
     }
-  } catch (const std::exception&) { // it is told as one that has not answered
+  } catch (const std::exception& error) {
+    result.error = whom.source + ": " + error.what();
   }
   co_return result;
 }
@@ -70,21 +85,53 @@ boost::asio::awaitable<sample> sampler::take() {
   const std::string metrics = co_await get("/metrics");
   result.at = std::chrono::steady_clock::now();
   result.metrics = metrics_text(metrics);
-  const std::string cluster = co_await get("/cluster");
-  result.cluster = parse_cluster(cluster);
-  try {
-    const std::string placement = co_await get("/cluster/placement");
-    result.placement = parse_placement(placement);
-    if (result.at >= rows_due_) {
-      const std::string history = co_await get(history_page);
-      recent_rows_ = parse_history(history);
-      rows_due_ = result.at + history_interval;
-    }
-  } catch (const refused_by_gateway&) { // the scheduler's process is away
-  }
-  result.recent_rows = recent_rows_;
+  const std::string cluster = co_await get(cluster_page);
+  result.cluster = parsed(url_ + cluster_page, cluster, parse_cluster);
+  forget_rows_of_others(result);
+  co_await read_placement(result);
+  co_await read_history(result);
   co_await ask_processes(result);
   co_return result;
+}
+
+/// The history is the scheduler's, and comes through the gateway: rows of one that has been replaced are not
+/// those of its successor.
+void sampler::forget_rows_of_others(const sample& now) {
+  const auto started = now.metrics.exactly("process_start_time_seconds");
+  if (term_ != now.cluster.term || started_ != started) {
+    recent_rows_.clear();
+    rows_due_ = {};
+  }
+  term_ = now.cluster.term;
+  started_ = started;
+}
+
+boost::asio::awaitable<void> sampler::read_placement(sample& result) {
+  try {
+    const std::string placement = co_await get(placement_page);
+    result.placement = parsed(url_ + placement_page, placement, parse_placement);
+  } catch (const std::runtime_error& error) { // the scheduler's process may be away
+    result.not_read.push_back(std::string("placement: ") + error.what());
+  }
+}
+
+boost::asio::awaitable<void> sampler::read_history(sample& result) {
+  if (std::chrono::steady_clock::now() >= rows_due_) {
+    try {
+      const std::string history = co_await get(history_page);
+      recent_rows_ = parsed(url_ + history_page, history, parse_history);
+      history_error_.clear();
+    } catch (const std::runtime_error& error) {
+      recent_rows_.clear();
+      history_error_ = error.what();
+    }
+    // After a failure too: a page that does not come must not hold up every screen.
+    rows_due_ = std::chrono::steady_clock::now() + history_interval;
+  }
+  result.recent_rows = recent_rows_;
+  if (!history_error_.empty()) {
+    result.not_read.push_back("history: " + history_error_);
+  }
 }
 
 } // namespace troupe::top

@@ -4,6 +4,9 @@
 #include <array>
 #include <cstdio>
 
+#include "services/client/terminal_text.hpp"
+#include "services/client/text_table.hpp"
+
 namespace troupe::top {
 
 namespace {
@@ -16,6 +19,10 @@ std::string fixed(double value, int decimals) {
 
 std::string rate_text(const std::optional<double>& per_second) {
   return per_second ? fixed(*per_second, 1) : "-";
+}
+
+std::string count_text(const std::optional<uint64_t>& count) {
+  return count ? std::to_string(*count) : "-";
 }
 
 std::string percent(double share) {
@@ -33,12 +40,12 @@ std::string bar(double share, size_t width) {
 }
 
 std::string kv_text(const overview& of) {
-  if (of.kv_capacity == 0) {
+  if (!of.kv_used || of.kv_capacity.value_or(0) == 0) {
     return "-";
   }
-  const double share = static_cast<double>(of.kv_used) / static_cast<double>(of.kv_capacity);
-  return bar(share, 20) + " " + percent(share) + ", " + std::to_string(of.kv_used) + " of "
-         + std::to_string(of.kv_capacity) + " tokens";
+  const double share = static_cast<double>(*of.kv_used) / static_cast<double>(*of.kv_capacity);
+  return bar(share, 20) + " " + percent(share) + ", " + std::to_string(*of.kv_used) + " of "
+         + std::to_string(*of.kv_capacity) + " tokens";
 }
 
 std::string hottest_text(const overview& of, size_t columns) {
@@ -53,7 +60,7 @@ std::string hottest_text(const overview& of, size_t columns) {
       entry += (i == 0 ? " on " : "+") + one.hosts[i];
     }
     const std::string longer = text + (text.empty() ? "" : ", ") + entry;
-    if (columns != 0 && !text.empty() && longer.size() > columns) {
+    if (columns != 0 && !text.empty() && columns_of(longer) > columns) {
       break;
     }
     text = longer;
@@ -74,33 +81,11 @@ std::string title(const heading& about) {
   return text;
 }
 
-constexpr size_t num_columns = 9;
-using row = std::array<std::string, num_columns>;
-
-/// Names, roles, states and memory are texts; the others are numbers.
-std::vector<std::string> aligned(const std::vector<row>& rows) {
-  constexpr std::array is_number{false, false, false, true, true, true, true, true, false};
-  std::array<size_t, num_columns> widths{};
-  for (const row& one : rows) {
-    for (size_t i = 0; i < num_columns; ++i) {
-      widths[i] = std::max(widths[i], one[i].size());
-    }
-  }
-  std::vector<std::string> lines;
-  for (const row& one : rows) {
-    std::string line;
-    for (size_t i = 0; i < num_columns; ++i) {
-      if (widths[i] == 0) { // nobody has such a figure
-        continue;
-      }
-      const std::string space(widths[i] - one[i].size(), ' ');
-      line += (i == 0 ? "" : "  ") + (is_number[i] ? space + one[i] : one[i] + space);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
+/// As the headings in worker_table: role, name, state and memory are texts.
+const std::vector<column_kind> columns{column_kind::text,   column_kind::text,   column_kind::text,
+                                       column_kind::number, column_kind::number, column_kind::number,
+                                       column_kind::number, column_kind::number, column_kind::text};
+using row = std::vector<std::string>;
 
 std::vector<std::string> worker_table(const std::vector<worker_line>& workers) {
   const bool with_processes = std::any_of(
@@ -112,7 +97,7 @@ std::vector<std::string> worker_table(const std::vector<worker_line>& workers) {
               one.name,
               one.state,
               one.running,
-              one.waiting ? std::to_string(*one.waiting) : "-",
+              count_text(one.waiting),
               one.load ? percent(*one.load) : "-",
               "",
               "",
@@ -123,17 +108,16 @@ std::vector<std::string> worker_table(const std::vector<worker_line>& workers) {
     }
     rows.push_back(std::move(cells));
   }
-  return aligned(rows);
+  return table_lines(columns, rows);
 }
 
+/// Text that came from elsewhere is in any of the lines.
 void cut(std::vector<std::string>& lines, screen_size size) {
   if (size.rows != 0 && lines.size() > size.rows) {
     lines.resize(size.rows);
   }
   for (std::string& line : lines) {
-    if (size.columns != 0 && line.size() > size.columns) {
-      line.resize(size.columns);
-    }
+    line = size.columns == 0 ? printable(line) : excerpt(line, size.columns);
   }
 }
 
@@ -167,8 +151,8 @@ std::vector<std::string> screen_lines(const heading& about, const overview& figu
     lines.push_back(label + text);
   };
   add("cluster", (figures.is_ready ? "ready, " : "NOT READY, ") + figures.scheduler);
-  add("requests", std::to_string(figures.running) + " running, " + std::to_string(figures.waiting)
-                      + " waiting, " + rate_text(figures.ended_per_second) + " choices ended/s, "
+  add("requests", count_text(figures.running) + " running, " + count_text(figures.waiting) + " waiting, "
+                      + rate_text(figures.ended_per_second) + " choices ended/s, "
                       + rate_text(figures.refused_per_second) + " refused/s");
   add("tokens/s", rate_text(figures.prompt_tokens_per_second) + " prompt, "
                       + rate_text(figures.new_tokens_per_second) + " new");
@@ -179,6 +163,9 @@ std::vector<std::string> screen_lines(const heading& about, const overview& figu
       "imbalance " + (figures.imbalance ? fixed(*figures.imbalance, 2) : "-") + ", " + figures.planner);
   add("hottest",
       hottest_text(figures, size.columns == 0 ? 0 : size.columns - std::min(size.columns, label_width)));
+  for (const std::string& what : figures.not_read) {
+    add("not read", what);
+  }
   lines.emplace_back();
   auto table = worker_table(figures.workers);
   const size_t room = size.rows > lines.size() ? size.rows - lines.size() : 0;

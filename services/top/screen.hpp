@@ -22,8 +22,8 @@ struct heading {
   std::string trouble;                       ///< why there is nothing newer; empty: there is
 };
 
-/// Lines of at most so many columns, and not more of them than there are rows: then the last one says how
-/// many workers are left out.
+/// Lines of at most so many columns, printable whatever the names of workers are, and not more of them than
+/// there are rows: then the last one says how many workers are left out.
 std::vector<std::string> screen_lines(const heading& about, const overview& figures, screen_size size);
 
 /// While there is nothing to show.

@@ -31,6 +31,12 @@ void write_all(std::string_view bytes) {
   }
 }
 
+/// A signal may interrupt it, such as the SIGCONT behind a stop.
+void set_modes(int fd, const termios& modes) noexcept {
+  while (::tcsetattr(fd, TCSADRAIN, &modes) != 0 && errno == EINTR) {
+  }
+}
+
 } // namespace
 
 // A description of its own: what is set on it, such as not to block, is not set on the shell's.
@@ -50,11 +56,14 @@ terminal::~terminal() {
 
 void terminal::enter() {
   termios now{};
-  if (keys_ >= 0 && ::tcgetattr(keys_, &now) == 0) {
-    before_ = now;
+  if (keys_ >= 0 && !before_ && ::tcgetattr(keys_, &now) == 0) {
+    before_ = now; // else it was never left: what is set now may be our own
+  }
+  if (before_) {
+    now = *before_;
     now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
     now.c_iflag &= ~static_cast<tcflag_t>(IXON); // Ctrl-S would stop the output for good
-    ::tcsetattr(keys_, TCSADRAIN, &now);
+    set_modes(keys_, now); // in the background: stops here (SIGTTOU) until it is in the foreground
   }
   write_all(enter_screen);
   is_shown_ = true;
@@ -67,7 +76,7 @@ void terminal::leave() noexcept {
   is_shown_ = false;
   write_all(leave_screen);
   if (before_) {
-    ::tcsetattr(keys_, TCSADRAIN, &*before_);
+    set_modes(keys_, *before_);
     before_.reset();
   }
 }
@@ -81,6 +90,9 @@ screen_size terminal::size() const {
 }
 
 void terminal::show(const std::vector<std::string>& lines) {
+  if (!is_shown_) {
+    return;
+  }
   std::string bytes(top_left);
   for (size_t i = 0; i < lines.size(); ++i) {
     // Before the text: behind a full line it would clear the last column.

@@ -22,14 +22,16 @@ class terminal {
   terminal(const terminal&) = delete;
   terminal& operator=(const terminal&) = delete;
 
-  /// Gives it back until `enter`: for a stop by Ctrl-Z.
+  /// Gives it back until `enter`: for a stop by Ctrl-Z. Without effect where it has been given back.
   void leave() noexcept;
+  /// Takes it again, also where somebody else has changed it since it was taken: a shell sets its own modes
+  /// when the process is stopped.
   void enter();
 
   /// Of the window now; 80 x 24 where nobody says.
   screen_size size() const;
 
-  /// Replaces what is shown. The first line stands out.
+  /// Replaces what is shown. The first line stands out. Without effect between `leave` and `enter`.
   void show(const std::vector<std::string>& lines);
 
   /// A descriptor of its own that keys can be read from without blocking; -1: there is none.

@@ -17,6 +17,7 @@
 
 #include <unistd.h>
 
+#include "services/client/terminal_text.hpp"
 #include "services/top/screen.hpp"
 #include "services/top/terminal.hpp"
 
@@ -57,9 +58,10 @@ class session {
     if (::isatty(STDOUT_FILENO) == 0) {
       return;
     }
-    screen_.emplace();
-    signals_.add(SIGWINCH);
-    signals_.add(SIGTSTP);
+    for (const int number : {SIGWINCH, SIGTSTP, SIGCONT, SIGQUIT}) {
+      signals_.add(number);
+    }
+    screen_.emplace(); // from here on none of these may end or stop the process unheard
     if (screen_->keys() >= 0) {
       keys_.assign(::dup(screen_->keys()));
     }
@@ -106,8 +108,13 @@ class session {
       const int number = co_await signals_.async_wait(use_awaitable);
       if (number == SIGTSTP) {
         screen_->leave();
-        std::raise(SIGSTOP); // until the shell says to go on
+        std::raise(SIGSTOP); // until the shell says to go on: by SIGCONT, which takes the terminal again
+      } else if (number == SIGCONT) {
         screen_->enter();
+      } else if (number == SIGQUIT) {
+        screen_->leave();
+        std::signal(SIGQUIT, SIG_DFL);
+        std::raise(SIGQUIT); // ends with a core, as who sends it wants
       } else if (number != SIGWINCH) {
         io_.stop();
         co_return;
@@ -138,7 +145,7 @@ class session {
     if (!figures_ && about_.trouble.empty()) {
       return; // nothing to print yet
     }
-    print(about_.trouble.empty() ? lines : std::vector{about_.trouble});
+    print(about_.trouble.empty() ? lines : std::vector{printable(about_.trouble)});
     std::cout << std::endl;
     if (!std::cout) {
       io_.stop(); // nobody reads any more

@@ -8,10 +8,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "services/client/gateway_client.hpp"
 #include "services/options/command_table.hpp"
 #include "services/options/option_parser.hpp"
 #include "services/troupe/commands.hpp"
-#include "services/troupe/gateway_client.hpp"
 #include "services/troupe/placement_table.hpp"
 
 namespace troupe {

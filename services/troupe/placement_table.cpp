@@ -9,6 +9,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "services/client/terminal_text.hpp"
+#include "services/client/text_table.hpp"
+
 namespace troupe {
 
 namespace {
@@ -24,7 +27,7 @@ auto rendered(const std::string& page, Render render) {
   try {
     return render(parsed);
   } catch (const json::exception&) {
-    throw std::runtime_error("the answer is not about the placement: " + page.substr(0, 300));
+    throw std::runtime_error("the answer is not about the placement: " + excerpt(page, 300));
   }
 }
 
@@ -55,30 +58,9 @@ std::string count(uint64_t number, const std::string& thing) {
 std::string joined(const json& names) {
   std::string text;
   for (const auto& name : names) {
-    text += (text.empty() ? "" : ", ") + name.get<std::string>();
+    text += (text.empty() ? "" : ", ") + printable(name.get<std::string>());
   }
   return text.empty() ? "none" : text;
-}
-
-/// Layer and expert are numbers, the others texts.
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      const std::string space(widths[i] - row[i].size(), ' ');
-      line += (i == 0 ? "" : "  ") + (i < 2 ? space + row[i] : row[i] + space);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
 }
 
 std::string number(const json& object, const char* key) {
@@ -86,7 +68,7 @@ std::string number(const json& object, const char* key) {
 }
 
 std::string progress_text(const json& change) {
-  return number(change, "id") + " (" + change.at("reason").get<std::string>()
+  return number(change, "id") + " (" + printable(change.at("reason").get<std::string>())
          + "): " + count(change.at("moves_done").get<uint64_t>(), "expert") + " done, "
          + number(change, "moves_left") + " left, " + number(change, "moves_given_up") + " given up, "
          + fixed(static_cast<double>(change.at("elapsed_ms").get<uint64_t>()) / 1000, 1) + " s";
@@ -121,7 +103,7 @@ std::string prediction_text(const json& before, const json& after) {
 }
 
 std::string state_of(const json& page) {
-  std::string text = "planner: " + page.at("planner").get<std::string>() + "\n";
+  std::string text = "planner: " + printable(page.at("planner").get<std::string>()) + "\n";
   const auto& change = page.at("change");
   const auto& last = page.at("last");
   text += "change under way: " + (change.is_null() ? "none" : progress_text(change)) + "\n";
@@ -143,7 +125,10 @@ std::string state_of(const json& page) {
     rows.push_back({number(order, "layer"), number(order, "expert"),
                     "at least " + count(order.at("replicas").get<uint64_t>(), "host")});
   }
-  return text + (rows.size() == 1 ? "pins: none\n" : "\n" + aligned(rows));
+  return text
+         + (rows.size() == 1
+                ? "pins: none\n"
+                : "\n" + table_text({column_kind::number, column_kind::number, column_kind::text}, rows));
 }
 
 std::string change_of(const json& answer) {
@@ -153,7 +138,7 @@ std::string change_of(const json& answer) {
     return is_dry_run ? "no expert would change its hosts\n" : "done; no expert changes its hosts\n";
   }
   std::string text = is_dry_run ? "dry run" : "change " + number(answer, "change");
-  text += " (" + answer.at("reason").get<std::string>() + "): " + count(experts.size(), "expert")
+  text += " (" + printable(answer.at("reason").get<std::string>()) + "): " + count(experts.size(), "expert")
           + (is_dry_run            ? " would change"
              : experts.size() == 1 ? " changes"
                                    : " change")
@@ -166,7 +151,7 @@ std::string change_of(const json& answer) {
     rows.push_back(
         {number(moved, "layer"), number(moved, "expert"), joined(moved.at("from")), joined(moved.at("to"))});
   }
-  text += aligned(rows);
+  text += table_text({column_kind::number, column_kind::number, column_kind::text, column_kind::text}, rows);
   if (experts.size() > max_listed) {
     text += "and " + std::to_string(experts.size() - max_listed) + " more; --json shows all\n";
   }

@@ -1,8 +1,8 @@
 #include <iostream>
 
+#include "services/client/gateway_client.hpp"
 #include "services/options/option_parser.hpp"
 #include "services/troupe/commands.hpp"
-#include "services/troupe/gateway_client.hpp"
 #include "services/troupe/status_table.hpp"
 
 namespace troupe {

@@ -1,12 +1,13 @@
 #include "services/troupe/status_table.hpp"
 
-#include <algorithm>
-#include <array>
-#include <cstdint>
+#include <cstddef>
 #include <stdexcept>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "services/client/terminal_text.hpp"
+#include "services/client/text_table.hpp"
 
 namespace troupe {
 
@@ -14,29 +15,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t num_columns = 8;
-using row = std::array<std::string, num_columns>;
-
-/// The first three columns are texts, the others numbers.
-std::string aligned(const std::vector<row>& rows) {
-  std::array<size_t, num_columns> widths{};
-  for (const auto& r : rows) {
-    for (size_t i = 0; i < num_columns; ++i) {
-      widths[i] = std::max(widths[i], r[i].size());
-    }
-  }
-  std::string text;
-  for (const auto& r : rows) {
-    std::string line;
-    for (size_t i = 0; i < num_columns; ++i) {
-      std::string space(widths[i] - r[i].size(), ' ');
-      line += (i == 0 ? "" : "  ") + (i < 3 ? r[i] + space : space + r[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
-}
+/// As the headings in table_of.
+const std::vector<column_kind> columns{column_kind::text,   column_kind::text,   column_kind::text,
+                                       column_kind::number, column_kind::number, column_kind::number,
+                                       column_kind::number, column_kind::number};
+using row = std::vector<std::string>;
 
 std::string number(const json& object, const char* key) {
   auto found = object.find(key);
@@ -94,7 +77,7 @@ std::string table_of(const json& page) {
     text += "; scheduler: term " + number(scheduler, "term") + ", " + number(scheduler, "queued")
             + " queued, " + number(scheduler, "assigned") + " assigned\n";
   } else {
-    text += "; the scheduler does not answer: " + scheduler.value("error", "no reason given")
+    text += "; the scheduler does not answer: " + printable(scheduler.value("error", "no reason given"))
             + "; this is what the gateway last knew\n";
   }
   std::vector<row> rows{
@@ -102,7 +85,7 @@ std::string table_of(const json& page) {
   for (const auto& worker : page.at("workers")) {
     rows.push_back(worker_row(worker));
   }
-  return text + "\n" + aligned(rows) + "\n" + placement_summary(page.at("placement"))
+  return text + "\n" + table_text(columns, rows) + "\n" + placement_summary(page.at("placement"))
          + "running and waiting: sequences of an attention worker; batches and rows of an expert worker; "
            "requests of a "
            "gateway\n";
@@ -115,7 +98,7 @@ std::string status_table(const std::string& page) {
   try {
     return table_of(parsed);
   } catch (const json::exception&) {
-    throw std::runtime_error("the answer is no cluster page: " + page.substr(0, 300));
+    throw std::runtime_error("the answer is no cluster page: " + excerpt(page, 300));
   }
 }
 

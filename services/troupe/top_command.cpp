@@ -17,8 +17,9 @@ int top_command(const std::vector<std::string>& arguments) {
   option_parser parser(
       "troupe top",
       "Shows load, latency, memory and placement of a running cluster, again and again, until q or "
-      "Ctrl-C. Rates and latencies are those of the gateway that is asked, since the screen before. "
-      "Where standard output is no terminal, each screen is printed as text.");
+      "Ctrl-C. --url names one gateway: rates and latencies are those of this gateway alone, since the "
+      "screen before; everything else is the cluster's. Where standard output is no terminal, each screen "
+      "is printed as text.");
   gateway.declare(parser);
   parser.real("interval", "seconds from one screen to the next", &interval, 0.1, 3600);
   parser.text("targets", "FILE",
@@ -34,7 +35,9 @@ int top_command(const std::vector<std::string>& arguments) {
   std::vector<top::sampler::process> processes;
   if (!targets.empty()) {
     for (const auto& one : top::read_targets(targets)) {
-      processes.push_back({one.role, one.process, parse_url(one.url, {gateway.ca_file, gateway.insecure})});
+      processes.push_back(
+          {one.role, one.process,
+           parse_url(one.url, {gateway.ca_file, gateway.insecure}, "--targets: " + one.source), one.source});
     }
   }
   top::sampler source(gateway.server(), gateway.url, std::move(processes));

@@ -5,13 +5,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "services/client/gateway_client.hpp"
+#include "services/client/terminal_text.hpp"
 #include "services/options/command_table.hpp"
 #include "services/options/option_parser.hpp"
 #include "services/timeline/trace_clocks.hpp"
 #include "services/timeline/trace_json.hpp"
 #include "services/timeline/trace_reader.hpp"
 #include "services/troupe/commands.hpp"
-#include "services/troupe/gateway_client.hpp"
 
 namespace troupe {
 
@@ -32,7 +33,7 @@ int tell(const server_flags& gateway, const json& body, bool as_json) {
   for (const auto& process : receipt.at("processes")) {
     const auto error = process.value("error", std::string{});
     status = error.empty() ? status : 1;
-    text += process.at("name").get<std::string>() + ": " + (error.empty() ? "done" : error) + "\n";
+    text += printable(process.at("name").get<std::string>() + ": " + (error.empty() ? "done" : error)) + "\n";
   }
   std::cout << (as_json ? answer + "\n" : text);
   return status;
@@ -67,7 +68,8 @@ int stop(const arguments_type& arguments) {
 }
 
 std::string described(const traced_process& process, const process_clock& clock) {
-  std::string text = process.name + " (pid " + std::to_string(process.pid) + "): clock " + clock.how;
+  std::string text =
+      printable(process.name) + " (pid " + std::to_string(process.pid) + "): clock " + clock.how;
   if (clock.how == "measured") {
     text += ", " + std::to_string(clock.offset_ns / 1000) + " us ahead, within "
             + std::to_string(clock.error_ns / 1000) + " us";

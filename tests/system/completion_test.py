@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,15 @@ def has_flags(command):
     return command not in (["troupe"], ["troupe-load"], ["troupe", "trace"])
 
 
+def has_tool(name, what):
+    """Whether a tool is here. Where CI=true it must be: else nobody would see that something is not checked."""
+    if shutil.which(name):
+        return True
+    assert os.environ.get("CI") != "true", f"{name} is missing: run deploy/install-deps.sh test"
+    print(f"not checked: {what}; {name} is missing (deploy/install-deps.sh test)")
+    return False
+
+
 class Bash:
     """Bash with the script; asks for many completions at once."""
 
@@ -53,6 +63,66 @@ class Bash:
         return [line.split() for line in answers.stdout.splitlines()]
 
 
+class Zsh:
+    """An interactive zsh with the script, in a terminal of zsh's own (zpty): keys are typed, and Tab completes."""
+
+    # What is offered is written down where completion hands it over (compadd), and nothing is inserted. `zle complete-word` ends
+    # when all of it has been handed over.
+    SETUP = r"""
+PROMPT= RPROMPT=
+setopt no_beep no_prompt_cr no_prompt_sp
+zstyle ':completion:*' insert-tab false
+autoload -Uz compinit
+compinit -u -D
+source {script}
+compadd() {{
+  if [[ ${{@[1,(i)(-|--)]}} == *-(O|A|D)\ * ]]; then
+    builtin compadd "$@"
+    return
+  fi
+  local -a offered_here
+  builtin compadd -A offered_here "$@"
+  print -rl -- $offered_here >> {answers}
+  (( $#offered_here ))
+}}
+capture() {{
+  zle complete-word
+  BUFFER=
+  print -r -- 'end of offers' >> {answers}
+  print -r -- '<DO''NE>'
+}}
+zle -N capture
+bindkey '^I' capture
+print -r -- '<REA''DY>'
+"""
+    DRIVER = r"""
+zmodload zsh/zpty || exit
+zpty shell zsh -f -i
+zpty -w shell {load}
+zpty -r shell output '*<READY>*' || exit
+while IFS= read -r line; do
+  zpty -w -n shell "$line"$'\t'
+  zpty -r shell output '*<DONE>*' || exit
+done
+zpty -d shell
+"""
+
+    def __init__(self, script, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.answers, setup, self.driver = (folder / name for name in ("answers", "setup.zsh", "driver.zsh"))
+        (folder / "script.zsh").write_text(script)
+        setup.write_text(self.SETUP.format(script=shlex.quote(str(folder / "script.zsh")), answers=shlex.quote(str(self.answers))))
+        self.driver.write_text(self.DRIVER.format(load=shlex.quote(f"source {shlex.quote(str(setup))}")))
+
+    def offered(self, lines):
+        """For each line what is offered at its end, in any order."""
+        self.answers.write_text("")
+        subprocess.run(["zsh", "-f", self.driver], input="".join(f"{line}\n" for line in lines), check=True, text=True, timeout=120)
+        answers = self.answers.read_text().split("end of offers\n")
+        assert len(answers) == len(lines) + 1 and not answers[-1], answers
+        return [set(answer.split()) for answer in answers[:-1]]
+
+
 def test_bash(binaries, commands):
     bash = Bash(output_of(binaries / "troupe", "completion", "bash"))
     with_flags = [command for command in commands if has_flags(command)]
@@ -65,6 +135,21 @@ def test_bash(binaries, commands):
     values = bash.offered([["troupe", "serve", "--dtype", ""], ["troupe-gateway", "--log-level", "w"],
                            ["troupe", "up", "--port", ""], ["troupe", "completion", ""]])
     assert values == [["auto", "float32", "bfloat16"], ["warning"], [], ["bash", "zsh", "fish"]], values
+
+
+def test_zsh(binaries, commands, work):
+    if not has_tool("zsh", "what zsh completes"):
+        return
+    zsh = Zsh(output_of(binaries / "troupe", "completion", "zsh"), work / "zsh")
+    expected = {"troupe serve --dtype ": {"auto", "float32", "bfloat16"}, "troupe serve --dtype=b": {"bfloat16"},
+                "troupe-gateway --log-level w": {"warning"}, "troupe up --port ": set(), "troupe completion ": {"bash", "zsh", "fish"}}
+    for command in commands:
+        if has_flags(command):
+            expected[" ".join(command) + " --"] = {f"--{flag}" for flag in [*flags_of_help(binaries, command), "help", "version"]}
+    for table in ["troupe"], ["troupe-load"], ["troupe", "placement"], ["troupe", "trace"]:
+        expected[" ".join(table) + " "] = {command[-1] for command in commands if command[:-1] == table}
+    for (line, wanted), offered in zip(expected.items(), zsh.offered(list(expected))):
+        assert offered == wanted, (line, offered, wanted)
 
 
 def test_other_shells(binaries, commands):
@@ -102,10 +187,10 @@ def test_manual_pages(binaries, commands, work):
 
 def check_form(folder):
     files = sorted(str(path) for path in folder.iterdir())
-    if shutil.which("mandoc"):
+    if has_tool("mandoc", "the form of manual pages"):
         lint = subprocess.run(["mandoc", "-Tlint", "-Wwarning", *files], capture_output=True, text=True, timeout=60)
         assert lint.returncode == 0, lint.stdout[:3000]
-    if shutil.which("groff"):
+    if has_tool("groff", "how manual pages look"):
         run = subprocess.run(["groff", "-man", "-Tutf8", "-ww", *files], capture_output=True, timeout=60)
         assert run.returncode == 0 and not run.stderr, run.stderr[:3000]
         assert b"--planner-imbalance" in re.sub(b".\x08|\x1b[^m]*m", b"", run.stdout)  # bold is written twice, or with colours
@@ -120,6 +205,7 @@ def main():
         commands += commands_of(json.loads(output_of(binaries / program, "--describe")))
     assert ["troupe", "placement", "move"] in commands and ["troupe-load", "run"] in commands, commands
     test_bash(binaries, commands)
+    test_zsh(binaries, commands, work.resolve())
     test_other_shells(binaries, commands)
     test_manual_pages(binaries, commands, work)
 

@@ -2,6 +2,7 @@
 #include "services/troupe/status_table.hpp"
 
 #include <stdexcept>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -52,6 +53,22 @@ TEST(status_table, says_nothing_of_where_experts_live_when_only_a_gateway_answer
     "workers": [{"name": "gateway-0", "role": "gateway", "id": "3", "endpoint": ""}],
     "placement": {"term": 1, "epoch": 2}})");
   EXPECT_NE(table.find("\nplacement: term 1, epoch 2\nrunning and waiting"), std::string::npos) << table;
+}
+
+TEST(status_table, shows_no_control_characters) {
+  const auto table =
+      status_table(R"({"ready": false, "scheduler": {"reachable": false, "error": "a\u001b[2Jb"},
+    "workers": [{"name": "gate\u001b[Hway-\u00fc", "role": "gateway\n", "id": "3", "endpoint": ""}],
+    "placement": {"term": 1, "epoch": 2}})");
+  EXPECT_NE(table.find("the scheduler does not answer: a?[2Jb;"), std::string::npos) << table;
+  EXPECT_NE(table.find("\ngate?[Hway-\u00fc  gateway?  (this process)"), std::string::npos) << table;
+  EXPECT_EQ(table.find('\x1b'), std::string::npos) << table;
+  try {
+    status_table("<html>\x1b[2J");
+    FAIL() << "it is no page";
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(std::string(error.what()), "the answer is no cluster page: <html>?[2J");
+  }
 }
 
 TEST(status_table, refuses_what_is_no_cluster_page) {

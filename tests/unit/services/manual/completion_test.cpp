@@ -87,8 +87,13 @@ class completion : public ::testing::Test {
                         + "\n_troupe_complete\nfor one in \"${COMPREPLY[@]}\"; do echo \"$one\"; done\n");
   }
 
+  /// Where CI=true the shell must be: else nobody would see that it is not tried.
   static bool is_here(const std::string& shell) {
-    return std::system(("command -v " + shell + " > /dev/null").c_str()) == 0;
+    const bool is_found = std::system(("command -v " + shell + " > /dev/null").c_str()) == 0;
+    const char* const ci = std::getenv("CI");
+    EXPECT_TRUE(is_found || ci == nullptr || std::string(ci) != "true")
+        << shell << " is missing: run deploy/install-deps.sh test";
+    return is_found;
   }
 
   std::filesystem::path folder_;
@@ -174,6 +179,15 @@ TEST(short_help, is_the_first_clause) {
   EXPECT_EQ(short_help("a file; read again"), "a file");
   const std::string cut = short_help(std::string(10, 'a') + " " + std::string(80, 'b'));
   EXPECT_EQ(cut, std::string(10, 'a') + " ...");
+  EXPECT_EQ(short_help(std::string(72, 'a') + " b"), std::string(72, 'a') + " ...") << "the word fits";
+}
+
+TEST(short_help, cuts_a_single_long_word) {
+  EXPECT_EQ(short_help(std::string(80, 'a')), std::string(72, 'a') + " ...");
+  std::string euros;
+  for (int i = 0; i < 80; ++i)
+    euros += "\u20ac";
+  EXPECT_EQ(short_help(euros), euros.substr(0, 72 * 3) + " ...") << "between characters";
 }
 
 } // namespace

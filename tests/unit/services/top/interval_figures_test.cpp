@@ -43,6 +43,36 @@ TEST(interval_figures, observations_of_a_process_that_has_begun_again_are_all_of
   EXPECT_EQ(seen, (std::vector<bucket>{{0.1, 4}, {1, 2}, {infinity, 1}}));
 }
 
+TEST(interval_figures, one_bucket_that_has_become_smaller_tells_of_a_new_process) {
+  // All together are more than before, and so is the first bucket.
+  const auto seen = observations(page(0, 1, 7, 8), page(0, 3, 6, 10), "h");
+  EXPECT_EQ(seen, (std::vector<bucket>{{0.1, 3}, {1, 3}, {infinity, 4}}));
+}
+
+TEST(interval_figures, one_counter_that_has_become_smaller_tells_of_a_new_process) {
+  const auto pair = [](const char* first, const char* second) {
+    return metrics_text(std::string("generation_tokens_total 0\n") + first + second);
+  };
+  const auto before = pair("x{l=\"a\"} 5\n", "x{l=\"b\"} 1\n");
+  EXPECT_EQ(rate(before, pair("x{l=\"a\"} 6\n", "x{l=\"b\"} 4\n"), "x", 2), 2);
+  EXPECT_EQ(rate(before, pair("x{l=\"a\"} 2\n", "x{l=\"b\"} 8\n"), "x", 2), 5)
+      << "more together, fewer of one";
+  EXPECT_EQ(rate(before, pair("x{l=\"b\"} 8\n", ""), "x", 2), 4) << "one has gone";
+  EXPECT_EQ(rate(before, pair("x{l=\"a\"} 5\n", "x{l=\"b\"} 1\nx{l=\"c\"} 4\n"), "x", 2), 2)
+      << "one has come";
+}
+
+TEST(interval_figures, a_page_may_say_that_its_process_is_new) {
+  const auto page_since = [](int start, int tokens) {
+    return metrics_text("generation_tokens_total " + std::to_string(tokens) + "\nh_bucket{le=\"+Inf\"} "
+                        + std::to_string(tokens) + "\nprocess_start_time_seconds " + std::to_string(start)
+                        + "\n");
+  };
+  EXPECT_EQ(rate(page_since(1, 10), page_since(1, 14), "generation_tokens_total", 2), 2);
+  EXPECT_EQ(rate(page_since(1, 10), page_since(2, 14), "generation_tokens_total", 2), 7);
+  EXPECT_EQ(observations(page_since(1, 10), page_since(2, 14), "h"), (std::vector<bucket>{{infinity, 14}}));
+}
+
 TEST(interval_figures, observations_of_several_series_are_added) {
   const std::string both =
       "generation_tokens_total 0\nh_bucket{m=\"a\",le=\"1\"} 2\nh_bucket{m=\"b\",le=\"1\"} 3\n"

@@ -31,6 +31,12 @@ TEST(metrics_text, leaves_out_what_it_cannot_read) {
   }
 }
 
+TEST(metrics_text, has_names_without_a_prefix) {
+  const metrics_text page("troupe_generation_tokens_total 1\nprocess_start_time_seconds 17.5\n");
+  EXPECT_EQ(page.exactly("process_start_time_seconds"), 17.5);
+  EXPECT_FALSE(page.exactly("generation_tokens_total"));
+}
+
 TEST(metrics_text, sums_families_whatever_the_prefix) {
   for (const std::string prefix : {"troupe_", "vllm:", ""}) {
     const metrics_text page(prefix + "generation_tokens_total 1\n" + prefix + "x{l=\"1\"} 2\n" + prefix

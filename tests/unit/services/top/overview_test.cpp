@@ -2,6 +2,7 @@
 #include "services/top/overview.hpp"
 
 #include <stdexcept>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +15,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
 
 constexpr const char* cluster_page = R"({
   "ready": true,
@@ -51,6 +54,20 @@ sample sample_at(int seconds, const std::string& metrics) {
   one.cluster = parse_cluster(cluster_page);
   one.placement = parse_placement(placement_page);
   one.recent_rows = parse_history(history_page);
+  return one;
+}
+
+process_state silent_process(std::string role) {
+  process_state one;
+  one.role = std::move(role);
+  return one;
+}
+
+process_state process_at(int seconds, std::string role, double cpu_seconds, double resident_bytes) {
+  process_state one = silent_process(std::move(role));
+  one.answered_at = std::chrono::steady_clock::time_point{} + std::chrono::seconds{seconds};
+  one.cpu_seconds = cpu_seconds;
+  one.resident_bytes = resident_bytes;
   return one;
 }
 
@@ -125,24 +142,46 @@ TEST(top_overview, says_what_is_known_while_the_scheduler_is_away) {
   away.cluster = parse_cluster(away_page);
   away.placement.reset();
   away.recent_rows.clear();
+  away.not_read = {"placement: the scheduler is away"};
   const auto seen = compare(sample_at(1, ""), away);
   EXPECT_FALSE(seen.is_ready);
   EXPECT_EQ(seen.scheduler, "the scheduler does not answer: it is away");
-  EXPECT_EQ(seen.planner, "the rebalancer does not answer");
+  EXPECT_EQ(seen.planner, "planner not known");
+  EXPECT_THAT(seen.not_read, ElementsAre("placement: the scheduler is away"));
   ASSERT_EQ(seen.workers.size(), 1U);
   EXPECT_EQ(seen.workers[0].state, "not known");
+  EXPECT_EQ(seen.workers[0].running, "-");
+  EXPECT_FALSE(seen.workers[0].waiting);
+  EXPECT_EQ(seen.workers[0].memory, "-");
   EXPECT_THAT(seen.hottest, IsEmpty());
+  EXPECT_FALSE(seen.running);
+  EXPECT_FALSE(seen.waiting);
+  EXPECT_FALSE(seen.kv_used);
+  EXPECT_FALSE(seen.kv_capacity);
+}
+
+TEST(top_overview, an_attention_worker_that_says_nothing_has_no_zeros) {
+  auto one = sample_at(2, "");
+  one.cluster = parse_cluster(R"({"ready": false, "scheduler": {"reachable": false, "error": "it is away"},
+    "workers": [{"name": "attention-0", "role": "attention", "id": "3", "endpoint": ""}],
+    "placement": {"term": 3, "epoch": 1}})");
+  const auto seen = compare(sample_at(1, ""), one);
+  EXPECT_EQ(seen.workers[0].running, "-");
+  EXPECT_FALSE(seen.workers[0].load);
+  EXPECT_EQ(seen.workers[0].memory, "-");
+  EXPECT_FALSE(seen.kv_used);
 }
 
 TEST(top_overview, has_processor_time_and_memory_of_the_processes_that_answer) {
   auto before = sample_at(10, "");
   auto after = sample_at(12, "");
-  before.processes = {{"expert-0", {"expert", true, 5, 1e6}}, {"expert-1", {"expert", true, 50, 1e6}}};
-  after.processes = {{"expert-0", {"expert", true, 8, 2e6}},
-                     {"expert-1", {"expert", true, 1, 2e6}},
-                     {"attention-0", {"attention", false, 0, 0}},
-                     {"scheduler-0", {"scheduler", true, 1, 3e6}},
-                     {"scheduler-1", {"scheduler", false, 0, 0}}};
+  before.processes = {{"expert-0", process_at(10, "expert", 5, 1e6)},
+                      {"expert-1", process_at(10, "expert", 50, 1e6)}};
+  after.processes = {{"expert-0", process_at(12, "expert", 8, 2e6)},
+                     {"expert-1", process_at(12, "expert", 1, 2e6)},
+                     {"attention-0", silent_process("attention")},
+                     {"scheduler-0", process_at(12, "scheduler", 1, 3e6)},
+                     {"scheduler-1", silent_process("scheduler")}};
   const auto lines = compare(before, after).workers;
   ASSERT_EQ(lines.size(), 6U);
   EXPECT_FALSE(lines[0].resident_bytes) << "it has not answered";
@@ -156,19 +195,60 @@ TEST(top_overview, has_processor_time_and_memory_of_the_processes_that_answer) {
   EXPECT_FALSE(lines[5].waiting);
 }
 
+TEST(top_overview, has_processor_time_by_each_process_own_clock) {
+  auto before = sample_at(10, "");
+  auto after = sample_at(12, "");
+  before.processes = {{"expert-0", process_at(10, "expert", 5, 1e6)},
+                      {"expert-1", process_at(11, "expert", 5, 1e6)}};
+  after.processes = {{"expert-0", process_at(14, "expert", 9, 1e6)},
+                     {"expert-1", process_at(13, "expert", 9, 1e6)}};
+  auto lines = compare(before, after).workers;
+  EXPECT_EQ(lines[1].processors, 1) << "four seconds in four";
+  EXPECT_EQ(lines[2].processors, 2) << "four seconds in two";
+  before.processes["expert-0"].started = 100;
+  after.processes["expert-0"].started = 200;
+  lines = compare(before, after).workers;
+  EXPECT_EQ(lines[1].processors, 9.0 / 4) << "all of it has come since";
+  EXPECT_FALSE(compare(after, after).workers[1].processors) << "no time between";
+}
+
 TEST(top_targets, are_read_as_prometheus_reads_them) {
   const auto found = parse_targets(
       R"([{"targets": ["a:1"], "labels": {"role": "expert", "process": "expert-0"}},
-          {"targets": ["b:2", "c:3"], "labels": {"__scheme__": "https"}}])");
+          {"targets": ["b:2",
+             "c:3"], "labels": {"__scheme__": "https"}}])",
+      "run/targets.json");
   ASSERT_EQ(found.size(), 3U);
   EXPECT_EQ(found[0].process, "expert-0");
   EXPECT_EQ(found[0].role, "expert");
   EXPECT_EQ(found[0].url, "http://a:1");
   EXPECT_EQ(found[2].process, "c:3");
   EXPECT_EQ(found[2].url, "https://c:3");
-  for (const char* text : {"", "{}", "[1]", R"([{"labels": {}}])", R"([{"targets": [1]}])"}) {
-    EXPECT_THROW(parse_targets(text), std::runtime_error) << text;
+  EXPECT_EQ(found[0].source, "run/targets.json:1");
+  EXPECT_EQ(found[1].source, "run/targets.json:2");
+  EXPECT_EQ(found[2].source, "run/targets.json:3");
+  for (const char* text :
+       {"", "{}", "[1]", R"([{"labels": {}}])", R"([{"targets": [1]}])", R"([{"targets": {"a": 1}}])"}) {
+    EXPECT_THAT([text] { parse_targets(text, "run/targets.json"); },
+                ThrowsMessage<std::runtime_error>(StartsWith("run/targets.json:")))
+        << text;
   }
+}
+
+TEST(top_targets, an_error_names_the_line) {
+  EXPECT_THAT([] { parse_targets("[\n  {\n    \"targets\": [a:1]}]", "t.json"); },
+              ThrowsMessage<std::runtime_error>("t.json:3: this is no JSON"));
+}
+
+TEST(top_overview, names_a_process_that_does_not_answer) {
+  auto one = sample_at(1, "");
+  one.processes = {{"expert-0", process_at(1, "expert", 5, 1e6)}, {"expert-1", silent_process("expert")}};
+  one.processes["expert-1"].error = "t.json:2: expert-1: GET /metrics: Connection refused";
+  EXPECT_THAT(compare(one, one).not_read,
+              ElementsAre("t.json:2: expert-1: GET /metrics: Connection refused"));
+  one.processes["expert-0"] = one.processes["expert-2"] = one.processes["expert-1"];
+  EXPECT_THAT(compare(one, one).not_read,
+              ElementsAre("t.json:2: expert-1: GET /metrics: Connection refused (and 2 more)"));
 }
 
 TEST(top_pages, of_something_else_are_errors) {

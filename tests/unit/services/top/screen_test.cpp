@@ -87,6 +87,41 @@ TEST(top_screen, says_that_what_it_shows_is_old) {
   EXPECT_THAT(screen_lines(about, {80, 24}), Contains("waiting for the first figures"));
 }
 
+TEST(top_screen, a_name_cannot_move_the_cursor) {
+  auto figures = some_figures(2);
+  figures.workers[0].name = "e\x1b[2J\n\xc2\x9b"
+                            "1";
+  figures.scheduler = "term 3\r\x07";
+  heading trouble = about;
+  trouble.trouble = "status 503 \x1b]0;title";
+  for (const screen_size size : {screen_size{}, screen_size{80, 24}}) {
+    const auto lines = screen_lines(trouble, figures, size);
+    EXPECT_THAT(lines, Contains(StartsWith("expert  e?[2J??1  ok ")));
+    EXPECT_THAT(lines, Contains("cluster     ready, term 3??"));
+    EXPECT_THAT(lines, Contains(StartsWith("status 503 ?]0;title")));
+    for (const std::string& line : lines)
+      EXPECT_TRUE(std::none_of(line.begin(), line.end(), [](char c) { return c > 0 && c < ' '; })) << line;
+  }
+}
+
+TEST(top_screen, cuts_between_characters) {
+  auto figures = some_figures(1);
+  figures.workers[0].name = "\u00fc\u20ac\U0001f600-\u00e4";
+  const auto lines = screen_lines(about, figures, {11, 24});
+  EXPECT_EQ(lines.back(), "expert  \u00fc\u20ac\U0001f600") << "eleven columns, each of one character";
+  figures.workers[0].name = "\xff\xe2\x82"; // a character that ends too early, and no beginning of one
+  EXPECT_EQ(screen_lines(about, figures, {11, 24}).back(), "expert  ???");
+}
+
+TEST(top_screen, says_which_pages_could_not_be_read) {
+  auto figures = some_figures(1);
+  figures.not_read = {"placement: it is away", "history: it is away, too"};
+  const auto lines = screen_lines(about, figures, {});
+  EXPECT_THAT(lines, Contains("not read    placement: it is away"));
+  EXPECT_THAT(lines, Contains("not read    history: it is away, too"));
+  EXPECT_THAT(lines, Contains(StartsWith("tokens/s    - prompt, 233.1 new"))) << "the others are shown";
+}
+
 TEST(top_screen, has_dashes_for_what_is_not_known) {
   overview nothing;
   nothing.scheduler = "term 1";
@@ -95,6 +130,7 @@ TEST(top_screen, has_dashes_for_what_is_not_known) {
   EXPECT_THAT(lines, Contains("hottest     -"));
   EXPECT_THAT(lines, Contains("first token p50 -, p99 -"));
   EXPECT_THAT(lines, Contains("cluster     NOT READY, term 1"));
+  EXPECT_THAT(lines, Contains("requests    - running, - waiting, - choices ended/s, - refused/s"));
 }
 
 TEST(top_screen, has_columns_for_processes_where_they_are_known) {

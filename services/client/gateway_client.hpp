@@ -9,6 +9,9 @@
 
 namespace troupe {
 
+/// Within which a gateway must answer with a page.
+constexpr auto page_deadline = std::chrono::seconds{10};
+
 /// The gateway has answered with another status than 200; what() names the URL and says why.
 struct refused_by_gateway : std::runtime_error {
   refused_by_gateway(unsigned http_status, const std::string& text)

@@ -1,4 +1,4 @@
-#include "services/troupe/gateway_client.hpp"
+#include "services/client/gateway_client.hpp"
 
 #include <utility> // Asio of Boost 1.74 needs it before its own headers
 
@@ -6,20 +6,20 @@
 #include <boost/asio/io_context.hpp>
 #include <nlohmann/json.hpp>
 
+#include "services/client/terminal_text.hpp"
+
 namespace troupe {
 
 namespace {
-
-constexpr auto page_deadline = std::chrono::seconds{10};
 
 /// The sentence inside an error in OpenAI's form, or the beginning of whatever it is.
 std::string reason_in(const std::string& body) {
   const auto page = nlohmann::json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (page.is_object() && page.contains("error") && page["error"].is_object()
       && page["error"].contains("message") && page["error"]["message"].is_string()) {
-    return page["error"]["message"].get<std::string>();
+    return printable(page["error"]["message"].get<std::string>());
   }
-  return body.substr(0, 300);
+  return excerpt(body, 300);
 }
 
 std::string ask(const server_flags& gateway, const std::string& method, const std::string& path,
