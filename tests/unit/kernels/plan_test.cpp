@@ -171,7 +171,8 @@ TEST(kernels_for, names_each_kernel_once_with_the_rows_that_it_takes) {
       EXPECT_TRUE(regime.set != isa::portable || sets.size() == 1) << "the reference is no choice";
     }
     // What the best set does by itself is among them, perhaps as another set's kernel of the same code.
-    for (const product_regime& regime : default_plan(sets.back()).of(kind))
+    const kernel_plan defaults = default_plan(sets.back());
+    for (const product_regime& regime : defaults.of(kind))
       EXPECT_TRUE(std::any_of(found.begin(), found.end(),
                               [&](const product_regime& other) { return other.kernel == regime.kernel; }))
           << name_of(kind) << ' ' << name_of(regime.kernel);
