@@ -67,11 +67,13 @@ int serve(pid_t parent, std::uint64_t memory_bytes) {
 
 } // namespace troupe::text
 
-#if defined(__SANITIZE_ADDRESS__)
-extern "C" const char* __asan_default_options() {
+// Read by the address sanitizer where it is linked in, which the limit of addresses cannot bound; by nobody
+// else.
+extern "C" const char* __asan_default_options();
+
+const char* __asan_default_options() {
   return "allocator_may_return_null=1:max_allocation_size_mb=1024:detect_leaks=0";
 }
-#endif
 
 int main(int argc, char** argv) {
   using troupe::text::read_number;

@@ -148,12 +148,12 @@ TEST_P(connection_life_test, a_chunk_of_a_stream_may_take_its_reader_longer_than
   config.limits.send_buffer_bytes = 128 << 10;
   config.requests.max_model_len = 2 << 20;
   serve();
-  const auto reader = connect(128 << 10);
-  std::string escaped;
+  std::string escaped; // before the connection begins, which has 250 ms for a header
   for (int i = 0; i < 1 << 20; ++i)
     escaped += "\\u0001"; // six bytes in the answer as well
-  reader->request("POST", "/v1/completions",
-                  R"({"stream":true,"echo":true,"max_tokens":1,"prompt":")" + escaped + "\"}");
+  const std::string body = R"({"stream":true,"echo":true,"max_tokens":1,"prompt":")" + escaped + "\"}";
+  const auto reader = connect(128 << 10);
+  reader->request("POST", "/v1/completions", body);
   for (int i = 0; i < 10; ++i) { // as above
     ASSERT_TRUE(reader->take(320 << 10)) << i;
     raw_client clock{port};

@@ -169,7 +169,8 @@ TEST(trace_json, draws_no_arrow_with_one_end) {
   auto logs = attention_and_expert();
   logs.pop_back(); // the host was killed before it wrote anything
   std::erase_if(logs[0].events, [](const auto& entry) { return entry.what.kind == event_kind::take_answer; });
-  for (const auto& line : merged(logs)["traceEvents"])
+  const auto trace = merged(logs);
+  for (const auto& line : trace.at("traceEvents"))
     EXPECT_NE(line.value("cat", ""), "message");
 }
 
