@@ -70,6 +70,7 @@ struct chunk_scales {
   alignas(64) float value[chunk_keys];
   bool has_values;
 
+  inline __attribute__((always_inline))
   chunk_scales(const attention_block& block, const std::byte* const* keys, const std::byte* const* values,
                std::size_t key_dim, std::size_t value_dim)
       : has_values(block.cache_type == dtype::int8) {
