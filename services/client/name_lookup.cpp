@@ -14,6 +14,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -68,7 +69,7 @@ class lookup {
 
   /// A descriptor of the caller's that can be read from, and never is, once there is a result; -1: no
   /// descriptor is left.
-  int new_event() const { return ::dup(event_); }
+  int new_event() const { return ::fcntl(event_, F_DUPFD_CLOEXEC, 0); }
 
   /// @throws lookup_error
   std::vector<tcp::endpoint> result(const std::string& host, uint16_t port) const {

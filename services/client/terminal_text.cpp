@@ -1,6 +1,6 @@
 #include "services/client/terminal_text.hpp"
 
-#include "services/process/utf8_step.hpp"
+#include "services/client/utf8_step.hpp"
 
 namespace troupe {
 

@@ -13,7 +13,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "services/process/utf8_step.hpp"
+#include "services/client/utf8_step.hpp"
 
 namespace troupe {
 

@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
-"""What the benches reckon: gaps between tokens, ratios with intervals, the placements that they ask for, plans' cells, and slices of timelines."""
+"""What the benches reckon: gaps between tokens, ratios with intervals, the placements that they ask for, plans' cells, slices of timelines, and the peer's table."""
+import argparse
+import contextlib
+import io
 import pathlib
 import random
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from peer import markdown, measure_column
 from placement_control import expected_busiest, half_moved, oracle_placement
 from plan_cells import AUTOMATIC, BEGIN, END, row_of, still_asked, table_of, variants_of, with_tables
 from token_times import gaps_between, percentile, ratio_of_percentiles, tokens_of
@@ -120,6 +125,44 @@ def test_slices():
         raise AssertionError("an end without a begin is taken")
     except ValueError as error:
         assert "has not begun" in str(error), error
+
+
+# Answers as engine_bench and peer_bench do, with so many tokens a second.
+FAKE_BENCH = """#!/usr/bin/python3
+import json, sys
+LIMITS = {"read_gbps": 10, "f32_gflops": 100, "bf16_gflops": 100, "int8_gops": 100, "int4_gops": 100}
+print(json.dumps({"arguments": sys.argv[1:]}), flush=True)
+for line in sys.stdin:
+    answers = {"greedy": {"greedy": [1]}, "limits": LIMITS}
+    print(json.dumps(answers.get(line.split()[0], {"tokens": RATE, "seconds": 1})), flush=True)
+"""
+
+
+def test_peer():
+    config = {"hidden_size": 64, "intermediate_size": 64, "vocab_size": 100, "num_hidden_layers": 1, "num_local_experts": 2,
+              "num_experts_per_tok": 1, "num_attention_heads": 1, "num_key_value_heads": 1}
+
+    def column(folder, before):
+        args = argparse.Namespace(bench=str(folder / "ours"), before=before, peer_bench=str(folder / "peer"), model=str(folder), run_with="",
+                                  candidates="", cells="batch 1", context=0, kv_cache="auto", threads=1, lock=None, rounds=2)
+        with contextlib.redirect_stderr(io.StringIO()):
+            return measure_column(args, "int8", config)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for program, rate in (("ours", 12), ("earlier", 8), ("peer", 6)):
+            (folder / program).write_text(FAKE_BENCH.replace("RATE", str(rate)), encoding="utf-8")
+            (folder / program).chmod(0o700)
+        found = column(folder, str(folder / "earlier"))
+        cell = found["cells"]["decode, batch 1"]
+        assert (cell["ratio"], cell["over_before"], cell["peer_rate"]) == (2, 1.5, 6), cell
+        caches = [arguments[arguments.index("--weights-cache") + 1]
+                  for arguments in (found["about"][engine]["arguments"] for engine in ("troupe", "before"))]
+        assert caches[0] != caches[1], "the builds' packed weights may differ in format"
+        table = markdown([found]).splitlines()
+        assert table[0].endswith("| ours of it | before | ours of before |"), table
+        assert table[2].endswith("| 8.0 | 1.50 |") and len({line.count("|") for line in table[:3]}) == 1, table
+        assert "before" not in markdown([column(folder, None)])
 
 
 for name, test in list(globals().items()):
