@@ -77,6 +77,10 @@ mapped_file::~mapped_file() {
     ::munmap(const_cast<std::byte*>(data_), num_bytes_);
 }
 
+void mapped_file::advise_huge_pages() const noexcept {
+  ::madvise(const_cast<std::byte*>(data_), num_bytes_, MADV_HUGEPAGE);
+}
+
 bool mapped_file::is_replaced() const noexcept {
   struct stat status {};
 

@@ -27,6 +27,12 @@ class mapped_file {
 
   std::span<const std::byte> bytes() const noexcept { return {data_, num_bytes_}; }
 
+  /// Asks for huge pages in all of the file, for one whose bytes are read again and again where they lie. A
+  /// hint, given before the pages are read: the kernel maps a block of 2 MiB as one page where its file
+  /// system keeps it in one piece, and only inside of what was asked for at once. Any first look at a block
+  /// then reads all of it.
+  void advise_huge_pages() const noexcept;
+
   const std::filesystem::path& path() const noexcept { return path_; }
 
   /// Whether the file has fewer bytes than were mapped: reading the last ones gives zeros, or ends the

@@ -25,6 +25,8 @@ std::shared_ptr<const packed_source> packed_source::open(const std::filesystem::
                                                          model_config config, kernels::row_quant rows,
                                                          weight_memory memory, damaged_file damaged) {
   mapped_file file(path);
+  if (memory == weight_memory::mapped)
+    file.advise_huge_pages();
   const auto bytes = file.bytes();
   const auto header = packed_header::decode(bytes, path.string());
   const auto index_bytes = bytes.subspan(header.index_offset, header.index_bytes);

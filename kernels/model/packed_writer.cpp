@@ -1,5 +1,6 @@
 #include "kernels/model/packed_writer.hpp"
 
+#include "kernels/model/block_writer.hpp"
 #include "kernels/model/dense_model.hpp"
 #include "kernels/model/pending_file.hpp"
 
@@ -17,19 +18,18 @@ class extent_writer {
  public:
   /// @param written  called after each extent
   extent_writer(const std::filesystem::path& file, std::function<void()> written)
-      : file_(file), written_(std::move(written)) {}
+      : file_(file), written_(std::move(written)) {
+    blocks_.pad_to(packed_header::num_bytes); // the header is written last
+  }
 
   /// @param pieces  the extent's bytes in order, each a multiple of 64 bytes but the last
   void add(packed_extent extent, std::span<const std::span<const std::byte>> pieces) {
-    extent.offset = (end_ + extent_alignment - 1) / extent_alignment * extent_alignment;
-    std::uint64_t at = extent.offset;
-    for (const auto& piece : pieces) {
-      file_.write_at(at, piece);
-      at += piece.size();
-    }
-    extent.num_bytes = at - extent.offset;
+    blocks_.pad_to(aligned(blocks_.end()));
+    extent.offset = blocks_.end();
+    for (const auto& piece : pieces)
+      blocks_.append(piece);
+    extent.num_bytes = blocks_.end() - extent.offset;
     extent.checksum = checksum_of(pieces);
-    end_ = at;
     extents_.push_back(std::move(extent));
     written_();
   }
@@ -38,19 +38,26 @@ class extent_writer {
     index.extents = std::move(extents_);
     const std::string text = encode(index);
     packed_header header;
-    header.index_offset = (end_ + extent_alignment - 1) / extent_alignment * extent_alignment;
+    blocks_.pad_to(aligned(blocks_.end()));
+    header.index_offset = blocks_.end();
     header.index_bytes = text.size();
     header.index_checksum = checksum_of(text);
     header.file_bytes = header.index_offset + text.size();
-    file_.write_at(header.index_offset, std::as_bytes(std::span{text}));
+    blocks_.append(std::as_bytes(std::span{text}));
+    blocks_.flush();
     file_.write_at(0, header.encode());
     file_.commit();
   }
 
  private:
+  static std::uint64_t aligned(std::uint64_t offset) {
+    return (offset + extent_alignment - 1) / extent_alignment * extent_alignment;
+  }
+
   pending_file file_;
+  block_writer blocks_{
+      [this](std::uint64_t offset, std::span<const std::byte> bytes) { file_.write_at(offset, bytes); }};
   std::function<void()> written_;
-  std::uint64_t end_ = packed_header::num_bytes;
   std::vector<packed_extent> extents_;
 };
 

@@ -163,6 +163,20 @@ TEST_F(packed_weights, are_the_same_bytes_whatever_the_threads) {
   EXPECT_EQ(read_file(scratch_.path() / "one"), read_file(scratch_.path() / "four"));
 }
 
+TEST_F(packed_weights, are_mapped_in_one_piece_that_asks_for_huge_pages) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage"))
+    GTEST_SKIP() << "this kernel has no transparent huge pages";
+  write_packed(*checkpoint_with({}), file(), 1);
+  const auto source = packed_source::open(file(), config_);
+  read_all(source);
+  std::size_t mappings = 0;
+  for (const auto& mapping : mappings_of(file())) {
+    ++mappings;
+    EXPECT_TRUE(mapping.asks_for_huge_pages);
+  }
+  EXPECT_EQ(mappings, 1U) << "a huge page does not reach over the end of a mapping";
+}
+
 TEST_F(packed_weights, an_expert_is_one_extent_of_its_own) {
   const auto source = checkpoint_with(all_quants[1]);
   write_packed(*source, file(), 1);
