@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -27,6 +28,7 @@ constexpr std::array<bucket, 8> buckets{
 // Faster than the default by less is chance, and so is what was visited less often. A choice that takes so
 // much longer than the best is not visited again.
 constexpr double worth = 0.97;
+constexpr std::size_t most_rows_bound_by_memory = 8;
 constexpr std::size_t least_visits = 3;
 constexpr double hopeless = 1.4;
 // Nor, with more rows, one that takes several times as long, unless it is for many.
@@ -200,6 +202,8 @@ class calibration {
     for (const trial& t : trials_)
       if (t.visits != 0)
         result.cells.push_back(t.cell);
+    if (const auto gain = gain_of_coding(result.cells); gain && !result.is_incomplete)
+      result.plan.coded_weights = *gain * worth > 1.0;
     return result;
   }
 
@@ -297,8 +301,6 @@ class calibration {
   }
 
   void choose(kernel_plan& plan) {
-    // Of BF16, plain and coded: seconds with the chosen kernels, by bucket; 0: not measured.
-    std::array<std::array<double, buckets.size()>, 2> bf16{};
     for (const auto& work : works_) {
       std::vector<product_regime> regimes;
       std::size_t below = 0;
@@ -317,20 +319,9 @@ class calibration {
           regimes.back().most_inputs = any_number;
         }
         below = b.most;
-        if (work->kind() == product_kind::bf16 || work->kind() == product_kind::bf16_coded)
-          bf16.at(work->kind() == product_kind::bf16 ? 0 : 1)
-              .at(static_cast<std::size_t>(&b - buckets.data())) = best->cell.seconds;
       }
       plan.of(work->kind()) = std::move(regimes);
     }
-    const auto& usual = bf16.at(plan.coded_weights ? 1 : 0);
-    const auto& other = bf16.at(plan.coded_weights ? 0 : 1);
-    std::size_t faster = 0;
-    for (std::size_t i = 0; i < buckets.size(); ++i)
-      faster += other.at(i) != 0 && other.at(i) < worth * usual.at(i) ? 1 : 0;
-    // One choice for all numbers of rows, so it has to pay for most.
-    if (4 * faster >= 3 * buckets.size())
-      plan.coded_weights = !plan.coded_weights;
   }
 
   /// The default's regimes for more than `below` rows and up to `most`.
@@ -356,6 +347,20 @@ class calibration {
 };
 
 } // namespace
+
+std::optional<double> gain_of_coding(std::span<const calibration_cell> cells) {
+  double sum = 0.0;
+  std::size_t count = 0;
+  for (const calibration_cell& plain : cells)
+    for (const calibration_cell& coded : cells)
+      if (plain.is_chosen && plain.kind == product_kind::bf16 && coded.is_chosen
+          && coded.kind == product_kind::bf16_coded && plain.rows == coded.rows
+          && plain.rows <= most_rows_bound_by_memory) {
+        sum += std::log(plain.seconds / coded.seconds);
+        ++count;
+      }
+  return count == 0 ? std::nullopt : std::optional(std::exp(sum / static_cast<double>(count)));
+}
 
 std::vector<product_regime> kernels_for(product_kind kind, std::span<const isa> sets) {
   std::vector<product_regime> found;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -74,6 +75,11 @@ struct calibration_result {
   /// default one then.
   bool is_incomplete = false;
 };
+
+/// How many times as fast as plain ones BF16 weights are with coded exponents: the geometric mean of the
+/// chosen kernels' for up to 8 rows. With more rows multiplications take the time, and both read the same.
+/// @returns nothing where not both were measured
+std::optional<double> gain_of_coding(std::span<const calibration_cell> cells);
 
 /// Each kernel that a plan may name for such weights, for as many rows as it takes; once where sets share its
 /// code.

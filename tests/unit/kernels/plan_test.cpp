@@ -52,6 +52,28 @@ TEST(plan, defaults_run_on_their_set_alone) {
   }
 }
 
+TEST(plan, coding_is_judged_by_the_chosen_kernels_for_few_rows) {
+  const auto cell = [](product_kind kind, std::size_t rows, double seconds, bool is_chosen = true) {
+    calibration_cell c;
+    c.kind = kind;
+    c.rows = rows;
+    c.seconds = seconds;
+    c.is_chosen = is_chosen;
+    return c;
+  };
+  using enum product_kind;
+  std::vector<calibration_cell> cells{cell(bf16, 1, 8.0), cell(bf16, 1, 1.0, false), cell(bf16, 8, 2.0),
+                                      cell(int8, 1, 1.0)};
+  EXPECT_EQ(gain_of_coding(cells), std::nullopt) << "nothing coded was measured";
+  cells.push_back(cell(bf16_coded, 1, 4.0));
+  EXPECT_DOUBLE_EQ(gain_of_coding(cells).value(), 2.0);
+  cells.push_back(cell(bf16_coded, 8, 16.0));
+  EXPECT_DOUBLE_EQ(gain_of_coding(cells).value(), 0.5) << "the mean of 2 and 1/8 is sqrt(1/4)";
+  cells.push_back(cell(bf16_coded, 64, 1.0));
+  cells.push_back(cell(bf16, 64, 100.0));
+  EXPECT_DOUBLE_EQ(gain_of_coding(cells).value(), 0.5) << "many rows do not tell";
+}
+
 TEST(plan, a_regime_is_the_first_that_fits) {
   kernel_plan plan = default_plan(isa::portable);
   const auto regime = [](std::size_t rows, std::size_t inputs, std::size_t tile_panels) {
