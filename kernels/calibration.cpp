@@ -28,11 +28,12 @@ constexpr std::array<bucket, 8> buckets{
 // Faster than the default by less is chance, and so is what was visited less often. A choice that takes so
 // much longer than the best is not visited again.
 constexpr double worth = 0.97;
-constexpr std::size_t most_rows_bound_by_memory = 8;
 constexpr std::size_t least_visits = 3;
 constexpr double hopeless = 1.4;
 // Nor, with more rows, one that takes several times as long, unless it is for many.
 constexpr double left_behind = 3.0;
+// With more rows the multipliers are the limit, and coded weights take as long as plain ones.
+constexpr std::size_t most_rows_bound_by_memory = 8;
 
 const void* code_of(const kernel_table& t, product_kernel kernel, product_kind kind) {
   const auto code = [](auto* function) { return reinterpret_cast<const void*>(function); };
@@ -202,8 +203,8 @@ class calibration {
     for (const trial& t : trials_)
       if (t.visits != 0)
         result.cells.push_back(t.cell);
-    if (const auto gain = gain_of_coding(result.cells); gain && !result.is_incomplete)
-      result.plan.coded_weights = *gain * worth > 1.0;
+    if (!result.is_incomplete)
+      result.plan.coded_weights = is_coding_faster(result.cells).value_or(standard_.coded_weights);
     return result;
   }
 
@@ -348,7 +349,7 @@ class calibration {
 
 } // namespace
 
-std::optional<double> gain_of_coding(std::span<const calibration_cell> cells) {
+std::optional<bool> is_coding_faster(std::span<const calibration_cell> cells) {
   double sum = 0.0;
   std::size_t count = 0;
   for (const calibration_cell& plain : cells)
@@ -359,7 +360,7 @@ std::optional<double> gain_of_coding(std::span<const calibration_cell> cells) {
         sum += std::log(plain.seconds / coded.seconds);
         ++count;
       }
-  return count == 0 ? std::nullopt : std::optional(std::exp(sum / static_cast<double>(count)));
+  return count == 0 ? std::nullopt : std::optional(std::exp(sum / static_cast<double>(count)) * worth > 1.0);
 }
 
 std::vector<product_regime> kernels_for(product_kind kind, std::span<const isa> sets) {

@@ -76,10 +76,10 @@ struct calibration_result {
   bool is_incomplete = false;
 };
 
-/// How many times as fast as plain ones BF16 weights are with coded exponents: the geometric mean of the
-/// chosen kernels' for up to 8 rows. With more rows multiplications take the time, and both read the same.
+/// Whether BF16 weights are faster with coded exponents than plain by more than chance: in the geometric mean
+/// of the chosen kernels' times for up to 8 rows.
 /// @returns nothing where not both were measured
-std::optional<double> gain_of_coding(std::span<const calibration_cell> cells);
+std::optional<bool> is_coding_faster(std::span<const calibration_cell> cells);
 
 /// Each kernel that a plan may name for such weights, for as many rows as it takes; once where sets share its
 /// code.

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/huge_page_heap.hpp"
+
 namespace troupe::model {
 
 /// Collects what is appended, and passes it on in runs of whole blocks. The page cache keeps a block that was
@@ -14,7 +16,7 @@ namespace troupe::model {
 /// written in parts, it stays in small pages until it is dropped and read again.
 class block_writer {
  public:
-  static constexpr std::size_t block_bytes = std::size_t{2} << 20;
+  static constexpr std::size_t block_bytes = kernels::huge_page;
 
   /// Takes bytes for an offset. What it throws goes to whoever appends.
   using sink = std::function<void(std::uint64_t offset, std::span<const std::byte> bytes)>;

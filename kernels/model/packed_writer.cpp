@@ -1,5 +1,6 @@
 #include "kernels/model/packed_writer.hpp"
 
+#include "kernels/huge_page_heap.hpp"
 #include "kernels/model/block_writer.hpp"
 #include "kernels/model/dense_model.hpp"
 #include "kernels/model/pending_file.hpp"
@@ -24,7 +25,7 @@ class extent_writer {
 
   /// @param pieces  the extent's bytes in order, each a multiple of 64 bytes but the last
   void add(packed_extent extent, std::span<const std::span<const std::byte>> pieces) {
-    blocks_.pad_to(aligned(blocks_.end()));
+    blocks_.pad_to(kernels::round_up(blocks_.end(), extent_alignment));
     extent.offset = blocks_.end();
     for (const auto& piece : pieces)
       blocks_.append(piece);
@@ -38,7 +39,7 @@ class extent_writer {
     index.extents = std::move(extents_);
     const std::string text = encode(index);
     packed_header header;
-    blocks_.pad_to(aligned(blocks_.end()));
+    blocks_.pad_to(kernels::round_up(blocks_.end(), extent_alignment));
     header.index_offset = blocks_.end();
     header.index_bytes = text.size();
     header.index_checksum = checksum_of(text);
@@ -50,10 +51,6 @@ class extent_writer {
   }
 
  private:
-  static std::uint64_t aligned(std::uint64_t offset) {
-    return (offset + extent_alignment - 1) / extent_alignment * extent_alignment;
-  }
-
   pending_file file_;
   block_writer blocks_{
       [this](std::uint64_t offset, std::span<const std::byte> bytes) { file_.write_at(offset, bytes); }};

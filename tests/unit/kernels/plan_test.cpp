@@ -64,14 +64,18 @@ TEST(plan, coding_is_judged_by_the_chosen_kernels_for_few_rows) {
   using enum product_kind;
   std::vector<calibration_cell> cells{cell(bf16, 1, 8.0), cell(bf16, 1, 1.0, false), cell(bf16, 8, 2.0),
                                       cell(int8, 1, 1.0)};
-  EXPECT_EQ(gain_of_coding(cells), std::nullopt) << "nothing coded was measured";
+  EXPECT_EQ(is_coding_faster(cells), std::nullopt) << "nothing coded was measured";
   cells.push_back(cell(bf16_coded, 1, 4.0));
-  EXPECT_DOUBLE_EQ(gain_of_coding(cells).value(), 2.0);
-  cells.push_back(cell(bf16_coded, 8, 16.0));
-  EXPECT_DOUBLE_EQ(gain_of_coding(cells).value(), 0.5) << "the mean of 2 and 1/8 is sqrt(1/4)";
+  EXPECT_EQ(is_coding_faster(cells), true) << "2 times as fast at one row";
+  cells.push_back(cell(bf16_coded, 8, 3.8));
+  EXPECT_EQ(is_coding_faster(cells), false) << "the mean of 2 and 0.526 is 1.026: chance";
+  cells.back().seconds = 3.7;
+  EXPECT_EQ(is_coding_faster(cells), true) << "the mean of 2 and 0.541 is 1.040";
+  cells.back().seconds = 16.0;
+  EXPECT_EQ(is_coding_faster(cells), false);
   cells.push_back(cell(bf16_coded, 64, 1.0));
-  cells.push_back(cell(bf16, 64, 100.0));
-  EXPECT_DOUBLE_EQ(gain_of_coding(cells).value(), 0.5) << "many rows do not tell";
+  cells.push_back(cell(bf16, 64, 1000.0));
+  EXPECT_EQ(is_coding_faster(cells), false) << "many rows do not tell";
 }
 
 TEST(plan, a_regime_is_the_first_that_fits) {
@@ -175,6 +179,7 @@ TEST(calibration, gives_a_plan_that_runs) {
   const auto chosen = std::count_if(result.cells.begin(), result.cells.end(),
                                     [](const calibration_cell& cell) { return cell.is_chosen; });
   EXPECT_EQ(chosen, 3 * 8); // one for each number of rows
+  EXPECT_EQ(result.plan.coded_weights, is_coding_faster(result.cells).value());
 }
 
 TEST(kernels_for, names_each_kernel_once_with_the_rows_that_it_takes) {

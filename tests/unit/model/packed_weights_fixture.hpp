@@ -43,24 +43,17 @@ inline void write_file(const std::filesystem::path& path, const std::string& byt
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-/// A part of the address space that shows a file.
-struct file_mapping {
-  bool asks_for_huge_pages = false;
-};
-
-/// All mappings of a file in this process, as /proc/self/smaps has them.
-inline std::vector<file_mapping> mappings_of(const std::filesystem::path& path) {
+/// The flags of each mapping of a file in this process, as /proc/self/smaps has them: "VmFlags: rd mr ...".
+inline std::vector<std::string> mapping_flags(const std::filesystem::path& path) {
   std::ifstream in("/proc/self/smaps");
   const std::string name = std::filesystem::canonical(path).string();
-  std::vector<file_mapping> found;
+  std::vector<std::string> found;
   bool of_file = false;
   for (std::string line; std::getline(in, line);) {
-    if (line.substr(0, line.find(' ')).find('-') != std::string::npos) { // addresses, rights, ..., file
+    if (line.substr(0, line.find(' ')).find('-') != std::string::npos) // addresses, rights, ..., file
       of_file = line.ends_with(" " + name);
-      if (of_file)
-        found.emplace_back();
-    } else if (of_file && line.starts_with("VmFlags:"))
-      found.back().asks_for_huge_pages = (line + " ").find(" hg ") != std::string::npos;
+    else if (of_file && line.starts_with("VmFlags:"))
+      found.push_back(line + " ");
   }
   return found;
 }
