@@ -1,281 +1,378 @@
 #include "kernels/cuda/attention.hpp"
 
+#include <bit>
 #include <cmath>
 
-#include "kernels/cuda/memory.cuh"
-#include "kernels/cuda/warp.cuh"
+#include "kernels/cuda/kv_chunks.cuh"
+#include "kernels/cuda/mma.cuh"
 #include "kernels/error.hpp"
 
 namespace troupe::kernels::cuda {
 
 namespace {
 
-constexpr unsigned attention_warps = 4;
-constexpr unsigned lane_dims = 8; // of a head, that a lane holds: 16 bytes of BF16
+constexpr unsigned warp_pairs = 16; // rows of an instruction's left operand
+constexpr unsigned most_warps = most_pairs_of_block / warp_pairs;
+constexpr unsigned score_tiles = chunk_keys / 8; // of 8 keys, an instruction's columns
 
-// A partial result of a head in the workspace: maximum, sum, then head_dim weighted sums.
+// A span's result of one row and head in the workspace: maximum of the scores, sum, then head_dim weighted
+// sums.
 constexpr std::size_t partial_extra = 2;
 
-__device__ inline float exponential(float x) {
+// Scores are kept in units of log2 e, so that 2^x is all the exponential there is.
+constexpr float log2_e = 1.44269504088896340736F;
+
+__device__ inline float power_of_2(float x) {
 #if defined(__CUDACC__)
-  return __expf(x);
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 #else
-  return std::exp(x);
+  return std::exp2(x);
 #endif
 }
 
-__device__ inline void widen(const bits128& from, float (&to)[lane_dims]) {
-  TROUPE_UNROLL
-  for (unsigned i = 0; i < 4; ++i) {
-    to[2 * i] = lower_float(from.word[i]);
-    to[2 * i + 1] = upper_float(from.word[i]);
-  }
+__device__ inline std::uint32_t first_seen(std::uint32_t end, std::size_t window) {
+  return window != 0 && end > window ? end - static_cast<std::uint32_t>(window) : 0;
 }
 
-// 8 dimensions of a cached head, int8 ones without their scale.
-__device__ inline void load_dims(const kv_layer& cache, std::size_t offset, unsigned first,
-                                 float (&to)[lane_dims]) {
-  if (cache.type == dtype::bf16) {
-    widen(load_once(cache.data + offset + 2 * first), to);
-    return;
-  }
-  const bits64 from = *reinterpret_cast<const bits64*>(cache.data + offset + first);
-  TROUPE_UNROLL
-  for (unsigned i = 0; i < lane_dims; ++i)
-    to[i] = static_cast<float>(static_cast<std::int8_t>(from.word[i / 4] >> (8 * (i % 4))));
-}
-
-__device__ inline float load_scale(const kv_layer& cache, std::size_t offset) {
-  return cache.type == dtype::int8 ? *reinterpret_cast<const float*>(cache.data + offset) : 1.0F;
-}
-
-// One head of a running softmax: what a lane has of it.
-struct running {
-  float most = -INFINITY;
-  float sum = 0.0F;
+// What a lane has of its warp's 16 pairs: two of them (i = 0, 1), and of every 8 columns two.
+template <unsigned Dims>
+struct warp_state {
+  std::uint32_t query[Dims / 16][4]; // left operands
+  std::uint32_t first[2];            // key that the pair sees
+  std::uint32_t end[2];              // 0: there is no such pair
+  float most[2] = {-INFINITY, -INFINITY};
+  float total[2] = {};
+  float sums[Dims / 8][4] = {};
 };
 
-// A block works through one split of the keys of one row, for up to `Heads` query heads of one KV head.
-// `Lanes` lanes share a key, 8 dimensions each: a worker. x: (row, KV head, part of its heads), y: split.
-template <unsigned Heads, unsigned Lanes>
-__global__ void __launch_bounds__(attention_warps * 32)
-    attention_kernel(attention_args args, unsigned parts) {
-  constexpr unsigned workers_of_warp = warp_lanes / Lanes;
-  constexpr unsigned workers = attention_warps * workers_of_warp;
-  constexpr unsigned unroll = Heads > 4 ? 2 : 4;
-  __shared__ float states[workers][Heads][Lanes * lane_dims + partial_extra];
-  const kv_layer& cache = args.cache;
-  const auto group = static_cast<unsigned>(args.heads / cache.kv_heads);
-  const std::size_t part = blockIdx.x % parts;
-  const std::size_t kv_head = blockIdx.x / parts % cache.kv_heads;
-  const std::size_t row = blockIdx.x / parts / cache.kv_heads;
-  const std::size_t end = std::size_t{args.positions[row]} + 1;
-  const std::size_t first_seen =
-      args.sliding_window != 0 && end > args.sliding_window ? end - args.sliding_window : 0;
-  const std::size_t split = std::size_t{blockIdx.y} * args.split_keys;
-  const std::size_t split_end = split + args.split_keys < end ? split + args.split_keys : end;
-  TROUPE_DEVICE_CHECK(end <= args.most_position + 1);
-  TROUPE_DEVICE_CHECK(args.sequences[row] < args.num_sequences);
-  TROUPE_DEVICE_CHECK((end - 1) / cache.block_tokens < args.table_width);
-  if (split >= end || split_end <= first_seen)
-    return; // joining leaves it out, too
-  const std::uint32_t* table = args.block_tables + args.sequences[row] * args.table_width;
-
-  const unsigned worker = warp_index() * workers_of_warp + lane_index() / Lanes;
-  const unsigned dim = lane_index() % Lanes * lane_dims;
-  const bool has_dims = dim < cache.head_dim;
-  const std::size_t first_head = kv_head * group + part * Heads;
-  const unsigned num_heads = group - static_cast<unsigned>(part) * Heads < Heads
-                                 ? group - static_cast<unsigned>(part) * Heads
-                                 : Heads;
-
-  float query[Heads][lane_dims] = {};
-  float value_sums[Heads][lane_dims] = {};
-  running state[Heads];
-  for (unsigned h = 0; h < Heads; ++h)
-    if (h < num_heads && has_dims)
-      widen(load_again(args.query + (row * args.heads + first_head + h) * cache.head_dim + dim), query[h]);
-
-  for (std::size_t base = split; base < split_end; base += workers * unroll) {
-    float keys[unroll][lane_dims] = {};
-    float values[unroll][lane_dims] = {};
-    float key_scale[unroll] = {};
-    float value_scale[unroll] = {};
-    bool seen[unroll] = {};
-    TROUPE_UNROLL
-    for (unsigned u = 0; u < unroll; ++u) {
-      const std::size_t key = base + u * workers + worker;
-      seen[u] = key >= first_seen && key < split_end;
-      if (!seen[u])
-        continue;
-      const std::uint32_t block = table[key / cache.block_tokens];
-      TROUPE_DEVICE_CHECK(block < cache.blocks);
-      const std::size_t slot = block * cache.block_tokens + key % cache.block_tokens;
-      key_scale[u] = load_scale(cache, cache.key_scale_offset(slot, kv_head));
-      value_scale[u] = load_scale(cache, cache.value_scale_offset(slot, kv_head));
-      if (has_dims) {
-        load_dims(cache, cache.key_offset(slot, kv_head), dim, keys[u]);
-        load_dims(cache, cache.value_offset(slot, kv_head), dim, values[u]);
-      }
-    }
-    TROUPE_UNROLL
-    for (unsigned h = 0; h < Heads; ++h) {
-      float scores[unroll];
-      float most = state[h].most;
-      TROUPE_UNROLL
-      for (unsigned u = 0; u < unroll; ++u) {
-        float dot = 0.0F;
-        TROUPE_UNROLL
-        for (unsigned i = 0; i < lane_dims; ++i)
-          dot = fmaf(query[h][i], keys[u][i], dot);
-        TROUPE_UNROLL
-        for (unsigned apart = Lanes / 2; apart > 0; apart /= 2)
-          dot += shuffle_xor(dot, apart);
-        scores[u] = seen[u] ? dot * (args.scale * key_scale[u]) : -INFINITY;
-        most = fmaxf(most, scores[u]);
-      }
-      // Of nothing seen yet the maximum is −∞, and −∞ + ∞ is no number; no branch, for lanes have to meet
-      // again.
-      const float reference = most == -INFINITY ? 0.0F : most;
-      const float shrink = exponential(state[h].most - reference);
-      state[h].most = most;
-      state[h].sum *= shrink;
-      TROUPE_UNROLL
-      for (unsigned i = 0; i < lane_dims; ++i)
-        value_sums[h][i] *= shrink;
-      TROUPE_UNROLL
-      for (unsigned u = 0; u < unroll; ++u) {
-        const float p = exponential(scores[u] - reference); // 0 where not seen, and so are the values
-        state[h].sum += p;
-        const float weight = p * value_scale[u];
-        TROUPE_UNROLL
-        for (unsigned i = 0; i < lane_dims; ++i)
-          value_sums[h][i] = fmaf(weight, values[u][i], value_sums[h][i]);
-      }
-    }
-  }
-
+// scores = query · keysᵀ
+template <unsigned Dims>
+__device__ void multiply_keys(const warp_state<Dims>& state, const bf16_chunk<Dims>& chunk,
+                              float (&scores)[score_tiles][4]) {
+  const unsigned lane = lane_index();
   TROUPE_UNROLL
-  for (unsigned h = 0; h < Heads; ++h) {
-    float* to = states[worker][h];
-    if (lane_index() % Lanes == 0) {
-      to[0] = state[h].most;
-      to[1] = state[h].sum;
-    }
+  for (unsigned dim = 0; dim < Dims; dim += 32)
     TROUPE_UNROLL
-    for (unsigned i = 0; i < lane_dims; ++i)
-      to[partial_extra + dim + i] = value_sums[h][i];
+  for (unsigned n = 0; n < score_tiles; ++n) {
+    std::uint32_t keys[4];
+    load_matrices(&chunk.keys[n * 8 + lane % 8][dim + lane / 8 * 8], keys);
+    multiply_add(scores[n], state.query[dim / 16], keys[0], keys[1]);
+    multiply_add(scores[n], state.query[dim / 16 + 1], keys[2], keys[3]);
   }
-  block_barrier();
-  const std::size_t splits = gridDim.y;
-  for (unsigned h = warp_index(); h < num_heads; h += attention_warps) {
-    float most = -INFINITY;
-    for (unsigned w = 0; w < workers; ++w)
-      most = fmaxf(most, states[w][h][0]);
-    float* to =
-        args.workspace
-        + ((row * args.heads + first_head + h) * splits + blockIdx.y) * (cache.head_dim + partial_extra);
-    float sum = 0.0F;
-    for (unsigned w = 0; w < workers; ++w)
-      sum = fmaf(states[w][h][1], exponential(states[w][h][0] - most), sum);
-    if (lane_index() == 0) {
-      to[0] = most;
-      to[1] = sum;
-    }
-    for (std::size_t i = lane_index(); i < cache.head_dim; i += warp_lanes) {
-      float value = 0.0F;
-      for (unsigned w = 0; w < workers; ++w)
-        value = fmaf(states[w][h][partial_extra + i], exponential(states[w][h][0] - most), value);
-      to[partial_extra + i] = value;
+}
+
+// sums += p · values; p as results of `multiply_keys` lie, rounded to BF16 here.
+template <unsigned Dims>
+__device__ void multiply_values(const float (&p)[score_tiles][4], const bf16_chunk<Dims>& chunk,
+                                float (&sums)[Dims / 8][4]) {
+  const unsigned lane = lane_index();
+  TROUPE_UNROLL
+  for (unsigned k = 0; k < chunk_keys; k += 16) {
+    const auto& left = p[k / 8];
+    const auto& right = p[k / 8 + 1];
+    const std::uint32_t a[4] = {bf16_pair(left[0], left[1]), bf16_pair(left[2], left[3]),
+                                bf16_pair(right[0], right[1]), bf16_pair(right[2], right[3])};
+    TROUPE_UNROLL
+    for (unsigned dim = 0; dim < Dims; dim += 16) {
+      std::uint32_t values[4];
+      load_transposed(&chunk.values[k + lane % 16][dim + lane / 16 * 8], values);
+      multiply_add(sums[dim / 8], a, values[0], values[1]);
+      multiply_add(sums[dim / 8 + 1], a, values[2], values[3]);
     }
   }
 }
 
-// A warp joins the splits of one head of one row, in order. x: row, y: head.
-__global__ void __launch_bounds__(32) join_splits_kernel(attention_args args, std::size_t splits) {
+// Scores become probabilities under a new maximum, to which everything so far is scaled.
+template <unsigned Dims, class KeyScale>
+__device__ void apply_softmax(warp_state<Dims>& state, std::uint32_t chunk, float scale,
+                              const KeyScale& key_scale, float (&scores)[score_tiles][4]) {
+  float most[2] = {state.most[0], state.most[1]};
+  TROUPE_UNROLL
+  for (unsigned n = 0; n < score_tiles; ++n)
+    TROUPE_UNROLL
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned k = n * 8 + lane_index() % 4 * 2 + i % 2;
+    const bool is_seen = chunk + k >= state.first[i / 2] && chunk + k < state.end[i / 2];
+    scores[n][i] = is_seen ? scores[n][i] * (scale * key_scale(k)) : -INFINITY;
+    most[i / 2] = fmaxf(most[i / 2], scores[n][i]);
+  }
+  float reference[2];
+  float shrink[2];
+  TROUPE_UNROLL
+  for (unsigned i = 0; i < 2; ++i) {
+    most[i] = fmaxf(most[i], shuffle_xor(most[i], 1)); // the pair's other columns are in three more lanes
+    most[i] = fmaxf(most[i], shuffle_xor(most[i], 2));
+    // Of nothing seen yet the maximum is −∞, and −∞ + ∞ is no number.
+    reference[i] = most[i] == -INFINITY ? 0.0F : most[i];
+    shrink[i] = power_of_2(state.most[i] - reference[i]);
+    state.most[i] = most[i];
+    state.total[i] *= shrink[i];
+  }
+  TROUPE_UNROLL
+  for (unsigned n = 0; n < score_tiles; ++n)
+    TROUPE_UNROLL
+  for (unsigned i = 0; i < 4; ++i) {
+    scores[n][i] = power_of_2(scores[n][i] - reference[i / 2]);
+    state.total[i / 2] += scores[n][i];
+  }
+  TROUPE_UNROLL
+  for (unsigned n = 0; n < Dims / 8; ++n)
+    TROUPE_UNROLL
+  for (unsigned i = 0; i < 4; ++i)
+    state.sums[n][i] *= shrink[i / 2];
+}
+
+// The partial result of one of the lane's pairs; all four lanes of the pair come here.
+template <unsigned Dims>
+__device__ void store_partial(const warp_state<Dims>& state, unsigned i, std::size_t head_dim, float* to) {
+  if (lane_index() % 4 == 0) {
+    to[0] = state.most[i];
+    to[1] = state.total[i];
+  }
+  TROUPE_UNROLL
+  for (unsigned n = 0; n < Dims / 8; ++n) {
+    const unsigned dim = n * 8 + lane_index() % 4 * 2;
+    // A sum of zeros may be −0 or 0, by how many keys were not seen; + 0 makes both 0.
+    if (dim < head_dim)
+      *reinterpret_cast<bits64*>(to + partial_extra
+                                 + dim) = {{std::bit_cast<std::uint32_t>(state.sums[n][2 * i] + 0.0F),
+                                            std::bit_cast<std::uint32_t>(state.sums[n][2 * i + 1] + 0.0F)}};
+  }
+}
+
+// The query of the lane's two pairs as left operands, and what they see.
+/// @param pair_of  pair i of the lane: row of the batch, head, and end of the keys it sees (0: no such pair)
+template <unsigned Dims, class PairOf>
+__device__ void load_query(const attention_args& args, const PairOf& pair_of, warp_state<Dims>& state) {
+  TROUPE_UNROLL
+  for (unsigned i = 0; i < 2; ++i) {
+    const auto pair = pair_of(i);
+    state.end[i] = pair.end;
+    state.first[i] = first_seen(pair.end, args.sliding_window);
+    const bfloat16* from = args.query + (pair.row * args.heads + pair.head) * args.cache.head_dim;
+    TROUPE_UNROLL
+    for (unsigned piece = 0; piece < Dims / 8; ++piece) { // of 8 dimensions, two by each of four lanes
+      const unsigned dim = piece * 8 + lane_index() % 4 * 2;
+      std::uint32_t two = 0;
+      if (pair.end != 0 && dim < args.cache.head_dim)
+        two = *reinterpret_cast<const std::uint32_t*>(from + dim);
+      state.query[piece / 2][piece % 2 * 2 + i] = two;
+    }
+  }
+}
+
+// x: (part of the run's pairs, KV head), y: span, z: run. A warp has 16 pairs (row, head of the group); the
+// warps of a block share the keys. What a warp computes does not depend on how many warps there are.
+template <unsigned Dims, bool IsInt8, unsigned Warps>
+__global__ void __launch_bounds__(Warps* warp_lanes)
+    attention_kernel(attention_args args, std::size_t first_run, unsigned block_shift) {
+  constexpr unsigned threads = Warps * warp_lanes;
+  auto& ring = *dynamic_shared<kv_ring<Dims, IsInt8>>();
+  const kv_layer& cache = args.cache;
+  const row_run run = args.runs[first_run + blockIdx.z];
+  const auto group = static_cast<unsigned>(args.heads / cache.kv_heads);
+  const unsigned pairs = run.rows * group;
+  const auto kv_heads = static_cast<unsigned>(cache.kv_heads);
+  const std::size_t kv_head = blockIdx.x % kv_heads;
+  const unsigned first_pair = blockIdx.x / kv_heads * (Warps * warp_pairs);
+  if (first_pair >= pairs)
+    return;
+  const unsigned num_pairs =
+      pairs - first_pair < Warps * warp_pairs ? pairs - first_pair : Warps * warp_pairs;
+  TROUPE_DEVICE_CHECK(run.first_row >= args.first_row
+                      && run.first_row + run.rows <= args.first_row + args.rows);
+  TROUPE_DEVICE_CHECK(run.sequence < args.num_sequences);
+  TROUPE_DEVICE_CHECK(run.position + run.rows - 1 <= args.most_position);
+  TROUPE_DEVICE_CHECK(((run.position + run.rows - 1) >> block_shift) < args.table_width);
+
+  struct pair_place {
+    std::size_t row;
+    std::size_t head;
+    std::uint32_t end;
+  };
+
+  const auto place_of = [&](unsigned pair) {
+    if (pair >= pairs)
+      return pair_place{run.first_row, kv_head * group, 0};
+    return pair_place{std::size_t{run.first_row} + pair / group, kv_head * group + pair % group,
+                      run.position + pair / group + 1};
+  };
+  const auto of_lane = [&](unsigned i) {
+    return place_of(first_pair + warp_index() * warp_pairs + lane_index() / 4 + 8 * i);
+  };
+  const kv_range range{.table = args.block_tables + run.sequence * args.table_width,
+                       .kv_head = kv_head,
+                       .first = first_seen(place_of(first_pair).end, args.sliding_window),
+                       .end = place_of(first_pair + num_pairs - 1).end,
+                       .block_shift = block_shift};
+  const std::uint32_t span = blockIdx.y * static_cast<std::uint32_t>(span_keys);
+  const std::uint32_t span_end = span + static_cast<std::uint32_t>(span_keys);
+  const std::uint32_t begin = range.first > span ? range.first / chunk_keys * chunk_keys : span;
+  const std::uint32_t end = range.end < span_end ? range.end : span_end;
+  if (begin >= end)
+    return; // joining leaves it out, too
+
+  const auto meet = [] {
+    if constexpr (Warps == 1)
+      warp_barrier();
+    else
+      block_barrier();
+  };
+  const unsigned chunks = (end - begin + chunk_keys - 1) / chunk_keys;
+  const auto fetch = [&](unsigned c) {
+    if (c < chunks)
+      fetch_chunk<threads>(cache, range, begin + c * chunk_keys, c % chunk_stages, ring);
+    end_copy_group();
+  };
+  TROUPE_UNROLL
+  for (unsigned c = 0; c + 1 < chunk_stages; ++c)
+    fetch(c);
+  warp_state<Dims> state;
+  load_query(args, of_lane, state);
+  const float scale = args.scale * log2_e;
+  for (unsigned c = 0; c < chunks; ++c) {
+    const std::uint32_t chunk = begin + c * chunk_keys;
+    wait_for_copies<chunk_stages - 2>();
+    meet(); // chunk c is there for all, and all are done with chunk c − 1, whose place is filled now
+    fetch(c + chunk_stages - 1);
+    const auto& stage = ring.stages[c % chunk_stages];
+    float scores[score_tiles][4] = {};
+    if constexpr (IsInt8) {
+      widen_chunk<threads>(stage, ring.widened);
+      meet();
+      multiply_keys(state, ring.widened, scores);
+      apply_softmax(
+          state, chunk, scale, [&](unsigned k) { return stage.key_scales[k]; }, scores);
+      TROUPE_UNROLL
+      for (unsigned n = 0; n < score_tiles; ++n)
+        TROUPE_UNROLL
+      for (unsigned i = 0; i < 4; ++i)
+        scores[n][i] *= stage.value_scales[n * 8 + lane_index() % 4 * 2 + i % 2];
+      multiply_values(scores, ring.widened, state.sums);
+    } else {
+      multiply_keys(state, stage, scores);
+      apply_softmax(
+          state, chunk, scale, [](unsigned) { return 1.0F; }, scores);
+      multiply_values(scores, stage, state.sums);
+    }
+  }
+
+  TROUPE_UNROLL
+  for (unsigned i = 0; i < 2; ++i) {
+    state.total[i] += shuffle_xor(state.total[i], 1);
+    state.total[i] += shuffle_xor(state.total[i], 2);
+    const pair_place pair = of_lane(i);
+    if (state.end[i] <= span || state.first[i] >= span_end)
+      continue; // sees nothing of this span
+    const std::size_t at = ((pair.row - args.first_row) * args.heads + pair.head) * gridDim.y + blockIdx.y;
+    store_partial(state, i, cache.head_dim, args.workspace + at * (cache.head_dim + partial_extra));
+  }
+}
+
+// A block joins the spans of one head of one row, in order, a thread a dimension. x: row, y: head.
+__global__ void __launch_bounds__(256) join_spans_kernel(attention_args args, std::size_t spans) {
+  constexpr std::size_t ahead = 8; // loads under way at a time
   const std::size_t dims = args.cache.head_dim;
   const std::size_t row = blockIdx.x;
   const std::size_t head = blockIdx.y;
-  const std::size_t end = std::size_t{args.positions[row]} + 1;
-  const std::size_t first_seen =
-      args.sliding_window != 0 && end > args.sliding_window ? end - args.sliding_window : 0;
-  const std::size_t first = first_seen / args.split_keys;
-  const std::size_t last = (end - 1) / args.split_keys;
-  TROUPE_DEVICE_CHECK(last < splits);
-  const float* partials = args.workspace + (row * args.heads + head) * splits * (dims + partial_extra);
-  const auto partial = [&](std::size_t split) { return partials + split * (dims + partial_extra); };
-  const float sink = args.sinks != nullptr ? args.sinks[head] : -INFINITY;
+  const std::uint32_t end = args.positions[args.first_row + row] + 1;
+  const std::size_t first = first_seen(end, args.sliding_window) / span_keys;
+  const std::size_t last = (end - 1) / span_keys;
+  TROUPE_DEVICE_CHECK(last < spans);
+  const float* partials = args.workspace + (row * args.heads + head) * spans * (dims + partial_extra);
+  const auto partial = [&](std::size_t span) {
+    return partials + (span < last ? span : last) * (dims + partial_extra);
+  };
+  const std::size_t dim = threadIdx.x < dims ? threadIdx.x : dims - 1;
+  const float sink = args.sinks != nullptr ? args.sinks[head] * log2_e : -INFINITY;
   float most = sink;
-  for (std::size_t split = first; split <= last; ++split)
-    most = fmaxf(most, partial(split)[0]);
-  float sum = args.sinks != nullptr ? exponential(sink - most) : 0.0F;
-  for (std::size_t split = first; split <= last; ++split)
-    sum = fmaf(partial(split)[1], exponential(partial(split)[0] - most), sum);
-  for (std::size_t i = lane_index(); i < dims; i += warp_lanes) {
-    float value = 0.0F;
-    for (std::size_t split = first; split <= last; ++split)
-      value = fmaf(partial(split)[partial_extra + i], exponential(partial(split)[0] - most), value);
-    args.output[(row * args.heads + head) * dims + i] = round_bf16(value / sum);
+  for (std::size_t span = first; span <= last; span += ahead)
+    TROUPE_UNROLL
+  for (std::size_t u = 0; u < ahead; ++u)
+    most = fmaxf(most, partial(span + u)[0]);
+  float sum = args.sinks != nullptr ? power_of_2(sink - most) : 0.0F;
+  float value = 0.0F;
+  for (std::size_t span = first; span <= last; span += ahead) {
+    float of[ahead][3];
+    TROUPE_UNROLL
+    for (std::size_t u = 0; u < ahead; ++u) {
+      const float* from = partial(span + u);
+      of[u][0] = from[0];
+      of[u][1] = from[1];
+      of[u][2] = from[partial_extra + dim];
+    }
+    TROUPE_UNROLL
+    for (std::size_t u = 0; u < ahead; ++u) {
+      const float weight = span + u <= last ? power_of_2(of[u][0] - most) : 0.0F;
+      sum = fmaf(of[u][1], weight, sum);
+      value = fmaf(of[u][2], weight, value);
+    }
   }
+  if (threadIdx.x < dims)
+    args.output[((args.first_row + row) * args.heads + head) * dims + threadIdx.x] = round_bf16(value / sum);
 }
 
-template <unsigned Heads, unsigned Lanes>
+template <unsigned Dims, bool IsInt8, unsigned Warps>
 void start(const stream& on, const attention_args& args) {
-  const std::size_t group = args.heads / args.cache.kv_heads;
-  const std::size_t parts = (group + Heads - 1) / Heads;
-  const std::size_t splits = splits_of(args.most_position, args.split_keys);
-  launch("attention", on,
-         {.blocks_x = args.rows * args.cache.kv_heads * parts,
-          .blocks_y = splits,
-          .threads = attention_warps * 32},
-         attention_kernel<Heads, Lanes>, args, static_cast<unsigned>(parts));
-  launch("attention: joining splits", on, {.blocks_x = args.rows, .blocks_y = args.heads, .threads = 32},
-         join_splits_kernel, args, splits);
+  const kv_layer& cache = args.cache;
+  const std::size_t pairs = args.most_run_rows * (args.heads / cache.kv_heads);
+  const std::size_t parts = (pairs + Warps * warp_pairs - 1) / (Warps * warp_pairs);
+  const auto block_shift = static_cast<unsigned>(std::countr_zero(cache.block_tokens));
+  for (std::size_t first = 0; first < args.num_runs; first += most_grid_yz)
+    launch("attention", on,
+           {.blocks_x = cache.kv_heads * parts,
+            .blocks_y = spans_of(args.most_position),
+            .blocks_z = args.num_runs - first < most_grid_yz ? args.num_runs - first : most_grid_yz,
+            .threads = Warps * warp_lanes,
+            .shared_bytes = sizeof(kv_ring<Dims, IsInt8>)},
+           attention_kernel<Dims, IsInt8, Warps>, args, first, block_shift);
 }
 
-template <unsigned Heads>
+template <unsigned Dims, bool IsInt8>
 void start(const stream& on, const attention_args& args) {
-  if (args.cache.head_dim <= 64)
-    start<Heads, 8>(on, args);
-  else if (args.cache.head_dim <= 128)
-    start<Heads, 16>(on, args);
+  if (args.most_run_rows * (args.heads / args.cache.kv_heads) <= warp_pairs)
+    start<Dims, IsInt8, 1>(on, args);
   else
-    start<Heads, 32>(on, args);
+    start<Dims, IsInt8, most_warps>(on, args);
+}
+
+template <unsigned Dims>
+void start(const stream& on, const attention_args& args) {
+  if (args.cache.type == dtype::int8)
+    start<Dims, true>(on, args);
+  else
+    start<Dims, false>(on, args);
 }
 
 } // namespace
 
-std::size_t split_keys_for(std::size_t rows, std::size_t kv_heads, std::size_t most_position,
-                           unsigned multiprocessors) {
-  constexpr std::size_t blocks_of_multiprocessor = 4;
-  const std::size_t wanted = blocks_of_multiprocessor * multiprocessors;
-  const std::size_t without = rows * kv_heads; // blocks, if nothing were split
-  const std::size_t splits = without == 0 || without >= wanted ? 1 : wanted / without;
-  const std::size_t keys = (most_position + splits) / splits; // ⌈(most_position + 1) / splits⌉
-  return (keys + split_granule - 1) / split_granule * split_granule;
-}
-
 std::size_t attention_workspace_floats(const attention_args& args) {
-  return args.rows * args.heads * splits_of(args.most_position, args.split_keys)
-         * (args.cache.head_dim + partial_extra);
+  return args.rows * args.heads * spans_of(args.most_position) * (args.cache.head_dim + partial_extra);
 }
 
 void attention(const stream& on, const attention_args& args) {
   if (args.rows == 0)
     return;
-  expect(args.cache.kv_heads != 0 && args.heads % args.cache.kv_heads == 0,
+  const kv_layer& cache = args.cache;
+  expect(cache.kv_heads != 0 && args.heads % cache.kv_heads == 0,
          "cuda attention: heads are not a multiple of the KV heads");
-  expect(args.cache.head_dim % lane_dims == 0 && args.cache.head_dim <= 256,
+  expect(cache.head_dim != 0 && cache.head_dim % piece_dims == 0 && cache.head_dim <= 256,
          "cuda attention: head_dim is not a multiple of 8 up to 256");
-  expect(args.split_keys != 0 && args.split_keys % split_granule == 0,
-         "cuda attention: splits are not a multiple of 64 keys");
-  const std::size_t group = args.heads / args.cache.kv_heads;
-  if (group == 1)
-    start<1>(on, args);
-  else if (group <= 4)
-    start<4>(on, args);
+  expect(std::has_single_bit(cache.block_tokens), "cuda attention: a block's tokens are not a power of two");
+  expect(args.num_runs != 0 && args.most_run_rows != 0, "cuda attention: rows without runs");
+  if (cache.head_dim <= 64)
+    start<64>(on, args);
+  else if (cache.head_dim <= 128)
+    start<128>(on, args);
   else
-    start<8>(on, args);
+    start<256>(on, args);
+  launch("attention: joining spans", on,
+         {.blocks_x = args.rows,
+          .blocks_y = args.heads,
+          .threads = static_cast<unsigned>((cache.head_dim + warp_lanes - 1) / warp_lanes * warp_lanes)},
+         join_spans_kernel, args, spans_of(args.most_position));
 }
 
 } // namespace troupe::kernels::cuda

@@ -33,6 +33,14 @@ TROUPE_BOTH inline std::uint32_t int8_pair(std::uint32_t word, unsigned pair) {
   return subtract_bf16_pairs(raised, surplus);
 }
 
+/// Four int8 numbers, not biased, in order in a word's bytes: exactly, as two pairs of BF16.
+TROUPE_BOTH inline bits64 int8_in_order(std::uint32_t word) {
+  const std::uint32_t biased = word ^ 0x80808080U;
+  const std::uint32_t even = int8_pair(biased, 0); // bytes 0 and 2
+  const std::uint32_t odd = int8_pair(biased, 1);
+  return {{(even & 0xffffU) | odd << 16, even >> 16 | (odd & 0xffff0000U)}};
+}
+
 /// Eight int4 weights, biased; pair p (inputs or channels 2p, 2p + 1 of whoever stores) has its first in half
 /// byte p and its second in half byte 4 + p: [e0, e2, e4, e6, e1, e3, e5, e7], the paper's order.
 /// @param q  eight numbers from −8 to 7

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -42,6 +43,12 @@ struct warp_meeting {
 
 enum class waits_for : std::uint8_t { nothing, warp, block };
 
+struct copy {
+  void* to;
+  const void* from;
+  std::size_t num_bytes;
+};
+
 struct fiber {
   fiber_place resumes_at;
   std::unique_ptr<std::byte[]> stack;
@@ -51,7 +58,8 @@ struct fiber {
   waits_for waiting = waits_for::nothing;
   std::uint64_t round = 0; // which it waits to see over
   bool ended = false;
-  void* fake_stack = nullptr; // the address sanitizer's
+  std::deque<std::vector<copy>> copies{}; // groups that nobody waited for, and last the one that is gathered
+  void* fake_stack = nullptr;             // the address sanitizer's
 };
 
 struct machine {
@@ -98,6 +106,8 @@ void fiber_main() {
   fiber& f = *m.current;
   enter_fiber_stack(m, f);
   (*m.kernel)();
+  if (std::any_of(f.copies.begin(), f.copies.end(), [](const auto& group) { return !group.empty(); }))
+    trap("a thread ends with copies that it has not waited for");
   f.ended = true;
   leave(m, f);
 }
@@ -146,6 +156,7 @@ void prepare(machine& m, dimensions grid, dimensions block, dimensions at) {
     f.waiting = waits_for::nothing;
     f.ended = false;
     f.fake_stack = nullptr;
+    f.copies.assign(1, {});
     start_at(f.resumes_at, f.stack.get(), stack_bytes, fiber_main);
   }
 }
@@ -247,6 +258,30 @@ const std::byte* exchange(const char* kind, const void* value, std::size_t num_b
   f.waiting = waits_for::warp;
   leave(m, f);
   return values;
+}
+
+void copy_later(void* to, const void* from, std::size_t num_bytes) {
+  const auto is_aligned = [&](const void* at) {
+    return reinterpret_cast<std::uintptr_t>(at) % num_bytes == 0;
+  };
+  if (!is_aligned(to) || !is_aligned(from))
+    trap("a copy to shared memory is not aligned to its size");
+  here().current->copies.back().push_back({to, from, num_bytes});
+}
+
+void end_copy_group() {
+  here().current->copies.emplace_back();
+}
+
+void wait_for_copies(std::size_t left) {
+  auto& groups = here().current->copies;
+  for (; groups.size() > left + 1; groups.pop_front())
+    for (const copy& c : groups.front()) {
+      if (c.from == nullptr)
+        std::memset(c.to, 0, c.num_bytes);
+      else
+        std::memcpy(c.to, c.from, c.num_bytes);
+    }
 }
 
 void trap(const char* message) {

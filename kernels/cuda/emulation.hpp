@@ -55,6 +55,16 @@ void block_barrier();
 /// @returns the lanes' values, `num_bytes` apart; valid until the lane's next collective
 const std::byte* exchange(const char* kind, const void* value, std::size_t num_bytes);
 
+/// The thread's copy to shared memory, in the group that it gathers; done when it waits for that group.
+/// @param from  null: zeros
+void copy_later(void* to, const void* from, std::size_t num_bytes);
+
+/// Ends the group that the thread gathers.
+void end_copy_group();
+
+/// Does what the thread's groups have to copy, except for the `left` latest ones.
+void wait_for_copies(std::size_t left);
+
 /// Prints the message, kernel and thread, and ends the process.
 [[noreturn]] void trap(const char* message);
 

@@ -34,24 +34,39 @@ struct kv_layer {
     return 2 * kv_heads * block_tokens * (head_bytes() + scale_bytes());
   }
 
-  /// Of token `slot` (block · block_tokens + place in the block): first byte of its key of one head.
-  TROUPE_BOTH constexpr std::size_t key_offset(std::size_t slot, std::size_t kv_head) const {
-    return slot / block_tokens * block_bytes()
-           + (kv_head * block_tokens + slot % block_tokens) * head_bytes();
+  /// Of token `token` of a block: first byte of its key of one head, from the begin of the block.
+  TROUPE_BOTH constexpr std::size_t key_in_block(std::size_t token, std::size_t kv_head) const {
+    return (kv_head * block_tokens + token) * head_bytes();
   }
 
-  TROUPE_BOTH constexpr std::size_t value_offset(std::size_t slot, std::size_t kv_head) const {
-    return key_offset(slot, kv_head) + kv_heads * block_tokens * head_bytes();
+  TROUPE_BOTH constexpr std::size_t value_in_block(std::size_t token, std::size_t kv_head) const {
+    return key_in_block(token, kv_heads + kv_head);
   }
 
   /// Of its key's scale, and its value's.
+  TROUPE_BOTH constexpr std::size_t key_scale_in_block(std::size_t token, std::size_t kv_head) const {
+    return 2 * kv_heads * block_tokens * head_bytes() + (kv_head * block_tokens + token) * sizeof(float);
+  }
+
+  TROUPE_BOTH constexpr std::size_t value_scale_in_block(std::size_t token, std::size_t kv_head) const {
+    return key_scale_in_block(token, kv_heads + kv_head);
+  }
+
+  /// The same of token `slot` (block · block_tokens + token of the block), from the begin of the layer.
+  TROUPE_BOTH constexpr std::size_t key_offset(std::size_t slot, std::size_t kv_head) const {
+    return slot / block_tokens * block_bytes() + key_in_block(slot % block_tokens, kv_head);
+  }
+
+  TROUPE_BOTH constexpr std::size_t value_offset(std::size_t slot, std::size_t kv_head) const {
+    return slot / block_tokens * block_bytes() + value_in_block(slot % block_tokens, kv_head);
+  }
+
   TROUPE_BOTH constexpr std::size_t key_scale_offset(std::size_t slot, std::size_t kv_head) const {
-    return slot / block_tokens * block_bytes() + 2 * kv_heads * block_tokens * head_bytes()
-           + (kv_head * block_tokens + slot % block_tokens) * sizeof(float);
+    return slot / block_tokens * block_bytes() + key_scale_in_block(slot % block_tokens, kv_head);
   }
 
   TROUPE_BOTH constexpr std::size_t value_scale_offset(std::size_t slot, std::size_t kv_head) const {
-    return key_scale_offset(slot, kv_head) + kv_heads * block_tokens * sizeof(float);
+    return slot / block_tokens * block_bytes() + value_scale_in_block(slot % block_tokens, kv_head);
   }
 };
 

@@ -9,6 +9,25 @@
 
 namespace troupe::kernels::cuda {
 
+#if !defined(__CUDACC__)
+// The rows that the lanes of a warp name.
+class emulated_matrices {
+ public:
+  emulated_matrices(const char* kind, const bfloat16* row) {
+    if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0)
+      emulation::trap("a row of a matrix is not 16-byte aligned");
+    std::memcpy(rows_, emulation::exchange(kind, &row, sizeof row), sizeof rows_);
+  }
+
+  std::uint32_t element(unsigned matrix, unsigned row, unsigned column) const {
+    return rows_[8 * matrix + row][column].bits;
+  }
+
+ private:
+  const bfloat16* rows_[warp_lanes];
+};
+#endif
+
 /// sum += a · b: a is 16 × 16 BF16, b 16 × 8 BF16, the sum 16 × 8 FP32 (mma.m16n8k16, PTX manual; layouts in
 /// fragments.hpp, where a's rows are channels and b's columns are rows of activations).
 __device__ inline void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
@@ -45,6 +64,40 @@ __device__ inline void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4]
       sum[i] += half(left, k) * half(right, k);
     }
   }
+#endif
+}
+
+/// Four matrices of 8 × 8 BF16 from shared memory, as operands of `multiply_add` lie: lane 4 g + c gets
+/// elements 2c and 2c + 1 of row g of each (ldmatrix, PTX manual).
+/// @param row  16 bytes, aligned: lane l names row l mod 8 of matrix l / 8
+__device__ inline void load_matrices(const bfloat16* row, std::uint32_t (&to)[4]) {
+#if defined(__CUDACC__)
+  const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(at)
+               : "memory");
+#else
+  const emulated_matrices from("load_matrices", row);
+  for (unsigned m = 0; m < 4; ++m)
+    to[m] = from.element(m, lane_index() / 4, lane_index() % 4 * 2)
+            | from.element(m, lane_index() / 4, lane_index() % 4 * 2 + 1) << 16;
+#endif
+}
+
+/// The same of the transposed matrices: elements g of rows 2c and 2c + 1.
+__device__ inline void load_transposed(const bfloat16* row, std::uint32_t (&to)[4]) {
+#if defined(__CUDACC__)
+  const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(at)
+               : "memory");
+#else
+  const emulated_matrices from("load_transposed", row);
+  for (unsigned m = 0; m < 4; ++m)
+    to[m] = from.element(m, lane_index() % 4 * 2, lane_index() / 4)
+            | from.element(m, lane_index() % 4 * 2 + 1, lane_index() / 4) << 16;
 #endif
 }
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/prefill.hpp"
+#include "kernels/cuda/row_runs.hpp"
 #include "kernels/error.hpp"
 
 namespace troupe::kernels::cuda {

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "kernels/cuda/attention.hpp"
-#include "kernels/cuda/prefill.hpp"
 #include "tests/gpu/cases.hpp"
 #include "tests/gpu/device_cache.hpp"
 
@@ -24,7 +23,6 @@ struct variant {
   std::size_t window;
   bool sinks;
   dtype cache_type;
-  std::size_t split_keys;
 };
 
 struct batch {
@@ -62,27 +60,21 @@ batch make_batch(session& s, const variant& v, std::size_t block_tokens) {
   return b;
 }
 
-// The same rows through `prefill`, whole and cut into runs of at most 7 rows.
-void check_prefill(session& s, cuda::attention_args args, const std::vector<std::uint32_t>& sequences,
-                   const std::vector<std::uint32_t>& positions, const std::vector<bfloat16>& want,
-                   const std::string& what) {
-  std::vector<bfloat16> whole;
-  for (const std::size_t most_rows : {1024U, 7U}) {
-    const auto runs = cuda::runs_of(sequences, positions, most_rows);
-    const device_array<cuda::row_run> device_runs(s.on(), runs);
-    const device_array<bfloat16> output(s.on(), want.size());
-    args.output = output.data();
-    cuda::prefill(s.on(), {.attention = args,
-                           .runs = device_runs.data(),
-                           .num_runs = runs.size(),
-                           .most_rows = std::min<std::size_t>(most_rows, sequences.size())});
-    if (whole.empty()) {
-      whole = output.download(s.on());
-      s.compare(what + ", prefill", whole, want, {.relative = 0x1p-8, .element = 0x1p-6});
-    } else {
-      s.compare_exact(what + ", prefill in runs of 7", output.download(s.on()), whole);
-    }
-  }
+// The rows cut into runs of at most `most_rows`.
+std::vector<bfloat16> attend(session& s, cuda::attention_args args,
+                             const std::vector<std::uint32_t>& sequences,
+                             const std::vector<std::uint32_t>& positions, std::size_t most_rows) {
+  const auto runs = cuda::runs_of(sequences, positions, most_rows);
+  const device_array<cuda::row_run> device_runs(s.on(), runs);
+  const device_array<float> workspace(s.on(), cuda::attention_workspace_floats(args));
+  const device_array<bfloat16> output(s.on(), args.rows * args.heads * args.cache.head_dim);
+  args.runs = device_runs.data();
+  args.num_runs = runs.size();
+  args.most_run_rows = std::min(most_rows, args.rows);
+  args.workspace = workspace.data();
+  args.output = output.data();
+  cuda::attention(s.on(), args);
+  return output.download(s.on());
 }
 
 void check(session& s, const variant& v) {
@@ -129,16 +121,13 @@ void check(session& s, const variant& v) {
     positions.push_back(row.position);
   }
   const device_array<bfloat16> q(s.on(), query);
-  const device_array<std::uint32_t> device_sequences(s.on(), of_rows);
   const device_array<std::uint32_t> device_positions(s.on(), positions);
   const device_array<std::uint32_t> device_tables(s.on(), tables);
   const device_array<float> device_sinks(s.on(), sinks);
-  const device_array<bfloat16> output(s.on(), b.rows.size() * width);
   cuda::attention_args args{.cache = cache.layer,
                             .query = q.data(),
-                            .rows = b.rows.size(),
                             .heads = v.heads,
-                            .sequences = device_sequences.data(),
+                            .rows = b.rows.size(),
                             .positions = device_positions.data(),
                             .block_tables = device_tables.data(),
                             .num_sequences = v.lengths.size(),
@@ -146,30 +135,41 @@ void check(session& s, const variant& v) {
                             .scale = scale,
                             .sliding_window = v.window,
                             .sinks = v.sinks ? device_sinks.data() : nullptr,
-                            .split_keys = v.split_keys,
-                            .most_position = b.most_position,
-                            .output = output.data()};
-  const device_array<float> workspace(s.on(), cuda::attention_workspace_floats(args));
-  args.workspace = workspace.data();
-  cuda::attention(s.on(), args);
+                            .most_position = b.most_position};
   const std::string what = std::to_string(b.rows.size()) + " rows of " + std::to_string(v.lengths.size())
                            + " sequences, " + std::to_string(v.heads) + "/" + std::to_string(v.kv_heads)
                            + " heads of " + std::to_string(v.head_dim) + ", " + name_of(v.cache_type)
-                           + ", splits of " + std::to_string(v.split_keys) + (v.window != 0 ? ", window" : "")
-                           + (v.sinks ? ", sinks" : "");
-  // The reference rounds probabilities to BF16, and so moves a sum of them by half a unit times 1 / √keys or
-  // so.
-  s.compare(what, output.download(s.on()), want, {.relative = 0x1p-8, .element = 0x1p-6});
-  check_prefill(s, args, of_rows, positions, want, what);
+                           + (v.window != 0 ? ", window" : "") + (v.sinks ? ", sinks" : "");
+  // Both sides round probabilities to BF16, under another maximum, and so move a sum of them by half a unit
+  // times 1 / √keys or so.
+  const auto got = attend(s, args, of_rows, positions, cuda::most_run_rows_for(v.heads / v.kv_heads));
+  s.compare(what, got, want, {.relative = 0x1p-7, .element = 0x1p-5});
 
-  // The first row alone: the same bits.
+  // However the rows are cut: the same bits.
+  s.compare_exact(what + ", in runs of 3", attend(s, args, of_rows, positions, 3), got);
+  s.compare_exact(what + ", row by row", attend(s, args, of_rows, positions, 1), got);
+  s.compare_exact(what + ", in runs of 40", attend(s, args, of_rows, positions, 40), got);
+
+  // The last row alone, as decoding has it: the same bits, and no other row is written.
+  const std::size_t last = b.rows.size() - 1;
+  const device_array<cuda::row_run> run(
+      s.on(), std::vector<cuda::row_run>{
+                  {static_cast<std::uint32_t>(last), 1, b.rows[last].sequence, b.rows[last].position}});
+  const device_array<bfloat16> output(s.on(), got.size());
+  const auto before = output.download(s.on());
+  args.first_row = last;
   args.rows = 1;
-  const device_array<bfloat16> alone(s.on(), width);
-  args.output = alone.data();
+  args.runs = run.data();
+  args.num_runs = 1;
+  args.most_run_rows = 1;
+  args.output = output.data();
+  const device_array<float> workspace(s.on(), cuda::attention_workspace_floats(args));
+  args.workspace = workspace.data();
   cuda::attention(s.on(), args);
-  auto all = output.download(s.on());
-  all.resize(width);
-  s.compare_exact(what + ", alone", alone.download(s.on()), all);
+  auto alone = before;
+  std::copy(got.end() - static_cast<std::ptrdiff_t>(width), got.end(),
+            alone.end() - static_cast<std::ptrdiff_t>(width));
+  s.compare_exact(what + ", the last alone", output.download(s.on()), alone);
 }
 
 void time_decode(session& s, std::size_t rows, std::uint32_t length, dtype type) {
@@ -182,50 +182,52 @@ void time_decode(session& s, std::size_t rows, std::uint32_t length, dtype type)
                        .kv_heads = kv_heads,
                        .head_dim = head_dim,
                        .type = type};
+  const std::size_t layer_bytes = layer.block_bytes() * layer.blocks;
+  const std::size_t sets = s.sets_of(layer_bytes); // layers, one after the other
+  const std::size_t all_blocks = layer.blocks * sets;
   // Random bytes that are numbers, as BF16 and as scales: from 0.5 to 2. A block's, again and again.
   std::vector<std::byte> block(layer.block_bytes());
   std::generate(block.begin(), block.end(), [&, i = 0U]() mutable {
     return i++ % 2 == 0 ? static_cast<std::byte>(s.random()() & 0xffU) : std::byte{0x3f};
   });
-  const device_array<std::byte> memory(s.on(), layer.block_bytes() * layer.blocks);
-  layer.data = memory.data();
-  s.on().copy_to_device(layer.data, block.data(), block.size());
-  for (std::size_t filled = 1; filled < layer.blocks; filled *= 2)
-    s.on().copy_on_device(layer.data + filled * block.size(), layer.data,
-                          std::min(filled, layer.blocks - filled) * block.size());
+  const device_array<std::byte> memory(s.on(), layer_bytes * sets);
+  s.on().copy_to_device(memory.data(), block.data(), block.size());
+  for (std::size_t filled = 1; filled < all_blocks; filled *= 2)
+    s.on().copy_on_device(memory.data() + filled * block.size(), memory.data(),
+                          std::min(filled, all_blocks - filled) * block.size());
   s.on().synchronize();
   std::vector<std::uint32_t> tables(rows * blocks_each);
   std::iota(tables.begin(), tables.end(), 0U);
   std::shuffle(tables.begin(), tables.end(), s.random());
-  std::vector<std::uint32_t> sequences(rows);
-  std::iota(sequences.begin(), sequences.end(), 0U);
+  std::vector<cuda::row_run> runs;
+  for (std::uint32_t r = 0; r < rows; ++r)
+    runs.push_back({r, 1, r, length - 1});
   const device_array<std::uint32_t> device_tables(s.on(), tables);
-  const device_array<std::uint32_t> device_sequences(s.on(), sequences);
+  const device_array<cuda::row_run> device_runs(s.on(), runs);
   const device_array<std::uint32_t> positions(s.on(), std::vector<std::uint32_t>(rows, length - 1));
   const device_array<bfloat16> query(s.on(), s.normal_bf16(rows * heads * head_dim));
   const device_array<bfloat16> output(s.on(), rows * heads * head_dim);
-  for (const bool invariant : {false, true}) {
-    cuda::attention_args args{.cache = layer,
-                              .query = query.data(),
-                              .rows = rows,
-                              .heads = heads,
-                              .sequences = device_sequences.data(),
-                              .positions = positions.data(),
-                              .block_tables = device_tables.data(),
-                              .num_sequences = rows,
-                              .table_width = blocks_each,
-                              .scale = 0.1F,
-                              .split_keys = invariant ? cuda::invariant_split_keys
-                                                      : cuda::split_keys_for(rows, kv_heads, length - 1, 132),
-                              .most_position = length - 1,
-                              .output = output.data()};
-    const device_array<float> workspace(s.on(), cuda::attention_workspace_floats(args));
-    args.workspace = workspace.data();
-    s.time("attention " + std::to_string(rows) + " rows, " + std::to_string(length) + " keys, "
-               + name_of(type) + (invariant ? ", invariant" : ""),
-           {.bytes = static_cast<double>(layer.block_bytes() * layer.blocks), .flops = 0.0}, 1,
-           [&](std::size_t) { cuda::attention(s.on(), args); });
-  }
+  cuda::attention_args args{.cache = layer,
+                            .query = query.data(),
+                            .heads = heads,
+                            .rows = rows,
+                            .positions = positions.data(),
+                            .runs = device_runs.data(),
+                            .num_runs = rows,
+                            .most_run_rows = 1,
+                            .block_tables = device_tables.data(),
+                            .num_sequences = rows,
+                            .table_width = blocks_each,
+                            .scale = 0.1F,
+                            .most_position = length - 1,
+                            .output = output.data()};
+  const device_array<float> workspace(s.on(), cuda::attention_workspace_floats(args));
+  args.workspace = workspace.data();
+  s.time("attention " + std::to_string(rows) + " rows, " + std::to_string(length) + " keys, " + name_of(type),
+         {.bytes = static_cast<double>(layer_bytes), .flops = 0.0}, sets, [&](std::size_t set) {
+           args.cache.data = memory.data() + set * layer_bytes;
+           cuda::attention(s.on(), args);
+         });
 }
 
 // Rows [0, length) of one sequence: operations of both products over half of the keys on average.
@@ -242,26 +244,34 @@ void time_prefill(session& s, std::uint32_t length) {
   const device_array<std::uint32_t> device_table(s.on(), table);
   const device_array<bfloat16> query(s.on(), s.normal_bf16(length * heads * head_dim));
   const device_array<bfloat16> output(s.on(), length * heads * head_dim);
-  const device_array<cuda::row_run> runs(s.on(), std::vector<cuda::row_run>{{0, length, 0, 0}});
-  s.time("prefill " + std::to_string(length) + " rows, " + std::to_string(heads) + "/"
+  const std::size_t run_rows = cuda::most_run_rows_for(heads / kv_heads);
+  std::vector<std::uint32_t> positions(length);
+  std::iota(positions.begin(), positions.end(), 0U);
+  const auto runs = cuda::runs_of(std::vector<std::uint32_t>(length), positions, run_rows);
+  const device_array<cuda::row_run> device_runs(s.on(), runs);
+  const device_array<std::uint32_t> device_positions(s.on(), positions);
+  cuda::attention_args args{.cache = cache.layer,
+                            .query = query.data(),
+                            .heads = heads,
+                            .rows = length,
+                            .positions = device_positions.data(),
+                            .runs = device_runs.data(),
+                            .num_runs = runs.size(),
+                            .most_run_rows = run_rows,
+                            .block_tables = device_table.data(),
+                            .num_sequences = 1,
+                            .table_width = blocks,
+                            .scale = 0.1F,
+                            .most_position = length - 1,
+                            .output = output.data()};
+  const device_array<float> workspace(s.on(), cuda::attention_workspace_floats(args));
+  args.workspace = workspace.data();
+  s.time("attention of a prompt, " + std::to_string(length) + " rows, " + std::to_string(heads) + "/"
              + std::to_string(kv_heads) + " heads of " + std::to_string(head_dim),
          {.bytes = 0.0,
           .flops = 2.0 * static_cast<double>(length) * static_cast<double>(length)
                    * static_cast<double>(heads * head_dim)},
-         1, [&](std::size_t) {
-           cuda::prefill(s.on(), {.attention = {.cache = cache.layer,
-                                                .query = query.data(),
-                                                .rows = length,
-                                                .heads = heads,
-                                                .block_tables = device_table.data(),
-                                                .num_sequences = 1,
-                                                .table_width = blocks,
-                                                .scale = 0.1F,
-                                                .output = output.data()},
-                                  .runs = runs.data(),
-                                  .num_runs = 1,
-                                  .most_rows = length});
-         });
+         1, [&](std::size_t) { cuda::attention(s.on(), args); });
 }
 
 } // namespace
@@ -270,22 +280,22 @@ void check_attention(session& s) {
   if (!s.begin("attention"))
     return;
   std::vector<variant> variants = {
-      {{1, 33, 70}, false, 4, 4, 16, 0, false, dtype::bf16, 64},
-      {{20, 3}, true, 6, 2, 40, 0, true, dtype::bf16, 64},
-      {{150}, false, 8, 1, 72, 37, false, dtype::bf16, 64},
-      {{65, 130}, false, 10, 1, 136, 0, true, dtype::int8, 64},
-      {{90}, false, 3, 1, 256, 64, false, dtype::int8, 128},
+      {{1, 33, 70}, false, 4, 4, 16, 0, false, dtype::bf16},
+      {{20, 3}, true, 6, 2, 40, 0, true, dtype::bf16},
+      {{290}, false, 8, 1, 72, 37, false, dtype::bf16},
+      {{65, 300}, false, 20, 1, 136, 0, true, dtype::int8},
+      {{270}, true, 4, 2, 64, 40, false, dtype::int8},
+      {{90}, false, 3, 1, 256, 64, false, dtype::int8},
   };
   if (!s.options().small)
-    variants.insert(
-        variants.end(),
-        {
-            {{1, 700, 2049, 513, 5}, false, 32, 8, 128, 0, false, dtype::bf16, cuda::invariant_split_keys},
-            {{1, 700, 2049, 513, 5}, false, 32, 8, 128, 0, false, dtype::int8, 128},
-            {{8000}, false, 16, 16, 64, 0, false, dtype::bf16, 1024},
-            {{8000, 17}, false, 28, 4, 128, 1000, true, dtype::bf16, 256},
-            {{300, 41}, true, 16, 2, 128, 0, false, dtype::bf16, cuda::invariant_split_keys},
-        });
+    variants.insert(variants.end(), {
+                                        {{1, 700, 2049, 513, 5}, false, 32, 8, 128, 0, false, dtype::bf16},
+                                        {{1, 700, 2049, 513, 5}, false, 32, 8, 128, 0, false, dtype::int8},
+                                        {{8000}, false, 16, 16, 64, 0, false, dtype::bf16},
+                                        {{8000, 17}, false, 28, 4, 128, 1000, true, dtype::bf16},
+                                        {{300, 41}, true, 16, 2, 128, 0, false, dtype::bf16},
+                                        {{530}, true, 32, 4, 128, 0, false, dtype::int8},
+                                    });
   for (const variant& v : variants)
     check(s, v);
   const bool small = s.options().small;

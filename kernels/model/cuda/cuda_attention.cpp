@@ -104,7 +104,7 @@ pause cuda_attention::begin(const micro_batch& batch, attention_pass& pass) {
     expect(row.token < config().vocab_size, "cuda attention: token within the vocabulary");
     expect(row.position < max_positions(), "cuda attention: position within the context");
   }
-  p.assign(on_, batch, block_tokens_, blocks_ * block_tokens_);
+  p.assign(on_, batch, block_tokens_, blocks_ * block_tokens_, most_run_rows());
   return run_piece(p, true, [&] {
     const auto n = p.num_rows();
     const auto hidden = config().hidden;
@@ -132,7 +132,9 @@ pause cuda_attention::run_piece(cuda_pass& pass, bool begins, const std::functio
     const auto stopped = work();
     return {stopped, pass.progress};
   };
-  const bool is_decode = pass.num_rows() == pass.num_sequences() && pass.num_rows() <= most_graph_rows;
+  // As many runs as rows: with the number of rows, a graph knows what attention is given.
+  const bool is_decode = pass.num_rows() == pass.num_sequences() && pass.num_rows() == pass.runs().size()
+                         && pass.num_rows() <= most_graph_rows;
   if (!uses_graphs_ || !is_decode) {
     const auto result = piece(false);
     wait_for_piece(pass);
@@ -263,16 +265,22 @@ void cuda_attention::attend(std::size_t layer, cuda_pass& pass) {
   cuda::few_rows(on_, output);
 }
 
-/// query_ → attended_, in pieces of as many rows as the workspace has room for.
+/// Rows that attention takes as one run in every layer.
+std::size_t cuda_attention::most_run_rows() const {
+  std::size_t rows = cuda::most_pairs_of_block;
+  for (const auto& layer : config().layers)
+    rows = std::min(rows, cuda::most_run_rows_for(layer.attention.num_heads / layer.attention.num_kv_heads));
+  return rows;
+}
+
+/// query_ → attended_, in pieces of as many runs as the workspace has room for.
 void cuda_attention::attend_cached(std::size_t layer, cuda_pass& pass) {
   const auto& attention = config().layers[layer].attention;
-  const auto width = query_width(attention);
-  const auto n = pass.num_rows();
+  const auto runs = pass.runs();
   cuda::attention_args args{.cache = layers_[layer],
                             .query = query_.as<bfloat16>(),
-                            .rows = 1,
                             .heads = attention.num_heads,
-                            .sequences = pass.sequences(),
+                            .rows = 1,
                             .positions = pass.positions(),
                             .block_tables = pass.block_tables(),
                             .num_sequences = pass.num_sequences(),
@@ -280,19 +288,24 @@ void cuda_attention::attend_cached(std::size_t layer, cuda_pass& pass) {
                             .scale =
                                 static_cast<float>(1.0 / std::sqrt(static_cast<double>(attention.head_dim))),
                             .sliding_window = attention.window,
-                            .split_keys = cuda::invariant_split_keys,
                             .most_position = pass.most_position(),
-                            .output = attended_.reserve<bfloat16>(n * width)};
+                            .output = attended_.reserve<bfloat16>(pass.num_rows() * query_width(attention))};
+  args.most_run_rows = std::max_element(runs.begin(), runs.end(), [](const auto& a, const auto& b) {
+                         return a.rows < b.rows;
+                       })->rows;
   const auto floats_of_row = cuda::attention_workspace_floats(args);
-  const auto at_once = std::clamp<std::size_t>(most_workspace_floats / floats_of_row, 1, n);
-  args.workspace = workspace_.reserve<float>(at_once * floats_of_row);
-  for (std::size_t first = 0; first < n; first += at_once) {
-    args.rows = std::min(at_once, n - first);
+  const auto rows_at_once = std::clamp<std::size_t>(most_workspace_floats / floats_of_row, args.most_run_rows,
+                                                    std::max(pass.num_rows(), args.most_run_rows));
+  args.workspace = workspace_.reserve<float>(std::min(rows_at_once, pass.num_rows()) * floats_of_row);
+  for (std::size_t first = 0; first < runs.size(); first += args.num_runs) {
+    args.first_row = runs[first].first_row;
+    args.rows = 0;
+    args.num_runs = 0;
+    while (first + args.num_runs < runs.size()
+           && args.rows + runs[first + args.num_runs].rows <= rows_at_once)
+      args.rows += runs[first + args.num_runs++].rows;
+    args.runs = pass.device_runs() + first;
     cuda::attention(on_, args);
-    args.query += args.rows * width;
-    args.sequences += args.rows;
-    args.positions += args.rows;
-    args.output += args.rows * width;
   }
 }
 

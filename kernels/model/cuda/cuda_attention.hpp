@@ -57,6 +57,7 @@ class cuda_attention final : public attention_backend {
   pause run_from(std::size_t layer, cuda_pass& pass);
   void attend(std::size_t layer, cuda_pass& pass);
   void attend_cached(std::size_t layer, cuda_pass& pass);
+  std::size_t most_run_rows() const;
   void route(std::size_t layer, cuda_pass& pass);
   void run_mlp(std::size_t layer, cuda_pass& pass);
   void add_mlp(std::size_t layer, cuda_pass& pass);

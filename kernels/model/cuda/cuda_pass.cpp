@@ -12,6 +12,7 @@ namespace troupe::model {
 
 using kernels::expect;
 using kernels::cuda::row_item;
+using kernels::cuda::row_run;
 
 namespace {
 
@@ -26,8 +27,8 @@ std::uint64_t cuda_pass::next_number() {
 }
 
 void cuda_pass::add_addresses(std::vector<const std::byte*>& to) const {
-  for (const auto* memory :
-       {&residual, &normed, &mlp_output, &chosen, &weights, &offsets, &entries, &answers, &inputs_, &items_})
+  for (const auto* memory : {&residual, &normed, &mlp_output, &chosen, &weights, &offsets, &entries, &answers,
+                             &inputs_, &items_, &device_runs_})
     to.push_back(memory->address());
   for (const auto* memory : {&given, &host_rows_, &host_table_})
     to.push_back(memory->address());
@@ -50,7 +51,7 @@ void cuda_pass::read_rows(std::byte* out) const {
 }
 
 void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch, std::size_t block_tokens,
-                       std::size_t kv_slots) {
+                       std::size_t kv_slots, std::size_t most_run_rows) {
   expect(!batch.rows.empty(), "cuda pass: a micro-batch has rows");
   num_rows_ = batch.rows.size();
   num_sequences_ = batch.sequences.size();
@@ -61,8 +62,9 @@ void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch
   most_position_ = 0;
   progress = {};
 
-  const auto words = 4 * num_rows_ + num_sequences_ * table_width_;
+  const auto words = 3 * num_rows_ + num_sequences_ * table_width_;
   auto* tokens = host_inputs_.reserve<std::uint32_t>(words);
+  std::vector<std::uint32_t> sequences(num_rows_);
   for (std::size_t r = 0; r < num_rows_; ++r) {
     const auto& row = batch.rows[r];
     expect(row.sequence < num_sequences_, "cuda pass: sequence of a row exists");
@@ -73,15 +75,14 @@ void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch
     tokens[r] = row.token;
     tokens[num_rows_ + r] = row.position;
     tokens[2 * num_rows_ + r] = row.kv_slot;
-    tokens[3 * num_rows_ + r] = row.sequence;
+    sequences[r] = row.sequence;
     most_position_ = std::max(most_position_, row.position);
   }
-  // The last position of 1, 2, 4, … splits: as many blocks of threads are started, and those of no row end at
+  // The last position of 1, 2, 4, … spans: as many blocks of threads are started, and those of no row end at
   // once.
-  const auto splits =
-      std::bit_ceil(kernels::cuda::splits_of(most_position_, kernels::cuda::invariant_split_keys));
-  most_position_ = static_cast<std::uint32_t>(splits * kernels::cuda::invariant_split_keys - 1);
-  auto* tables = tokens + 4 * num_rows_;
+  const auto spans = std::bit_ceil(kernels::cuda::spans_of(most_position_));
+  most_position_ = static_cast<std::uint32_t>(spans * kernels::cuda::span_keys - 1);
+  auto* tables = tokens + 3 * num_rows_;
   for (std::size_t s = 0; s < num_sequences_; ++s) {
     const auto& table = batch.sequences[s];
     for (const auto block : table)
@@ -90,6 +91,11 @@ void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch
     std::fill(tables + s * table_width_ + table.size(), tables + (s + 1) * table_width_, 0U);
   }
   on.copy_to_device(inputs_.reserve<std::uint32_t>(words), tokens, words * sizeof(std::uint32_t));
+
+  runs_ = kernels::cuda::runs_of(sequences, {tokens + num_rows_, num_rows_}, most_run_rows);
+  auto* runs = host_runs_.reserve<row_run>(runs_.size());
+  std::copy(runs_.begin(), runs_.end(), runs);
+  on.copy_to_device(device_runs_.reserve<row_run>(runs_.size()), runs, runs_.size() * sizeof(row_run));
 
   num_items_ = items_of(num_rows_);
   auto* items = host_items_.reserve<row_item>(num_items_);

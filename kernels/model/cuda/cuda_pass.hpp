@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/few_rows.hpp"
+#include "kernels/cuda/row_runs.hpp"
 #include "kernels/model/attention_backend.hpp"
 #include "kernels/model/cuda/growing_memory.hpp"
 
@@ -31,9 +32,10 @@ class cuda_pass final : public attention_pass {
 
   /// Takes a new micro-batch, and has it copied to the device. Block tables get a width, and the last
   /// position a number, that change seldom from step to step.
-  /// @param kv_slots  tokens that the KV cache has room for: rows' slots and blocks have to lie below
+  /// @param kv_slots       tokens that the KV cache has room for: rows' slots and blocks have to lie below
+  /// @param most_run_rows  that attention takes as one run
   void assign(const kernels::cuda::stream& on, const micro_batch& batch, std::size_t block_tokens,
-              std::size_t kv_slots);
+              std::size_t kv_slots, std::size_t most_run_rows);
 
   /// What a layer's experts see and which they are, as `routed` and `read_rows` tell: has it copied to the
   /// host.
@@ -50,10 +52,8 @@ class cuda_pass final : public attention_pass {
 
   const std::uint32_t* slots() const { return tokens() + 2 * num_rows_; }
 
-  const std::uint32_t* sequences() const { return tokens() + 3 * num_rows_; }
-
   /// [num_sequences, table_width].
-  const std::uint32_t* block_tables() const { return tokens() + 4 * num_rows_; }
+  const std::uint32_t* block_tables() const { return tokens() + 3 * num_rows_; }
 
   std::size_t num_sequences() const { return num_sequences_; }
 
@@ -65,6 +65,11 @@ class cuda_pass final : public attention_pass {
   const kernels::cuda::row_item* items() const { return items_.as<kernels::cuda::row_item>(); }
 
   std::size_t num_items() const { return num_items_; }
+
+  /// All rows as runs, in device memory and here.
+  const kernels::cuda::row_run* device_runs() const { return device_runs_.as<kernels::cuda::row_run>(); }
+
+  std::span<const kernels::cuda::row_run> runs() const { return runs_; }
 
   // Activations in device memory.
   growing_device residual;   // f32 [rows, hidden]
@@ -95,7 +100,10 @@ class cuda_pass final : public attention_pass {
   static std::uint64_t next_number();
 
   growing_pinned host_inputs_;
-  growing_device inputs_; // tokens, positions, slots, sequences, block tables
+  growing_device inputs_; // tokens, positions, slots, block tables
+  std::vector<kernels::cuda::row_run> runs_;
+  growing_pinned host_runs_;
+  growing_device device_runs_;
   growing_pinned host_items_;
   growing_device items_;
   growing_pinned host_rows_;  // bf16 [rows, hidden]

@@ -18,6 +18,21 @@ TEST(dequantize, every_int8_comes_back_exactly_in_every_place) {
   }
 }
 
+TEST(dequantize, every_int8_in_order_comes_back_exactly) {
+  for (int q = -128; q < 128; ++q)
+    for (unsigned place = 0; place < 4; ++place) {
+      int numbers[4] = {-128, -1, 0, 127};
+      numbers[place] = q;
+      std::uint32_t word = 0;
+      for (unsigned k = 0; k < 4; ++k)
+        word |= (static_cast<std::uint32_t>(numbers[k]) & 0xffU) << (8 * k);
+      const bits64 got = int8_in_order(word);
+      for (unsigned k = 0; k < 4; ++k)
+        EXPECT_EQ(k % 2 == 0 ? lower_float(got.word[k / 2]) : upper_float(got.word[k / 2]),
+                  static_cast<float>(numbers[k]));
+    }
+}
+
 TEST(dequantize, every_int4_times_every_group_scale_is_exact) {
   for (int g = -15; g <= 15; ++g) {
     const std::uint32_t factor = bf16_pair(static_cast<float>(g), static_cast<float>(g));

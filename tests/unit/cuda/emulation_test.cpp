@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/copy_async.cuh"
 #include "kernels/cuda/warp.cuh"
 
 namespace troupe::kernels::cuda {
@@ -61,6 +62,27 @@ TEST_P(every_order, lanes_exchange_values_again_and_again) {
   EXPECT_EQ(votes[0], 0x49249249U);
 }
 
+TEST_P(every_order, copies_are_there_once_their_group_is_waited_for_and_not_before) {
+  const std::vector<std::uint32_t> from{7, 8, 9};
+  std::vector<std::vector<std::uint32_t>> seen(32);
+  run(1, 32, 32 * 4 * sizeof(std::uint32_t), [&] {
+    auto* own = reinterpret_cast<std::uint32_t*>(emulation::shared_memory()) + 4 * threadIdx.x;
+    const auto look = [&] { seen[threadIdx.x].insert(seen[threadIdx.x].end(), {own[0], own[1], own[2]}); };
+    for (unsigned i = 0; i < 3; ++i) {
+      copy_async<4>(own + i, from.data() + i, i != 1); // a group each
+      end_copy_group();
+    }
+    look();
+    wait_for_copies<1>();
+    look();
+    wait_for_copies<0>();
+    look();
+  });
+  constexpr std::uint32_t poison = 0xa5a5a5a5U;
+  for (const auto& of_thread : seen)
+    EXPECT_EQ(of_thread, (std::vector<std::uint32_t>{poison, poison, poison, 7, 0, poison, 7, 0, 9}));
+}
+
 INSTANTIATE_TEST_SUITE_P(emulation, every_order,
                          testing::Values(emulation::order::rising, emulation::order::falling,
                                          emulation::order::mixed));
@@ -100,6 +122,14 @@ TEST(emulation_death, different_collectives_of_one_warp_end_the_process) {
                        warp_sum(1.0F);
                    }),
                "different collectives");
+}
+
+TEST(emulation_death, copies_that_nobody_waits_for_and_unaligned_ones_end_the_process) {
+  alignas(16) static constexpr std::uint32_t from[8] = {};
+  EXPECT_DEATH(run(1, 32, 16, [] { copy_async<16>(emulation::shared_memory(), from, true); }),
+               "has not waited for");
+  EXPECT_DEATH(run(1, 32, 32, [] { copy_async<16>(emulation::shared_memory(), from + 1, true); }),
+               "not aligned");
 }
 
 TEST(emulation_death, a_check_that_fails_names_kernel_and_thread) {
