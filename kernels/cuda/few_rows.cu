@@ -1,8 +1,7 @@
 #include "kernels/cuda/few_rows.hpp"
 
-#include "kernels/cuda/activations.hpp"
-#include "kernels/cuda/dequantize.hpp"
-#include "kernels/cuda/memory.cuh"
+#include "kernels/cuda/finish_output.cuh"
+#include "kernels/cuda/lane_weights.cuh"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/error.hpp"
 
@@ -10,7 +9,7 @@ namespace troupe::kernels::cuda {
 
 namespace {
 
-constexpr unsigned split_warps = 8; // that share the inputs of a strip: part of the definition of the result
+constexpr unsigned split_warps = input_shares; // that share the inputs of a strip
 
 // Multiprocessors of H100 and H200: fewer blocks leave some without work.
 constexpr std::size_t multiprocessors = 132;
@@ -29,77 +28,6 @@ constexpr unsigned chunks_in_flight(weight_format format) {
   return format == weight_format::bf16 ? 1 : 2;
 }
 
-// One lane's weights of a chunk: loaded, and made BF16 a step at a time.
-template <weight_format Format>
-struct lane_weights;
-
-template <>
-struct lane_weights<weight_format::bf16> {
-  bits128 run[2][2]; // [channel][half]
-
-  __device__ void load(const weight_shape& shape, const weight_matrix& matrix, std::size_t strip,
-                       std::size_t chunk, unsigned lane) {
-    TROUPE_UNROLL
-    for (unsigned upper = 0; upper < 2; ++upper)
-      TROUPE_UNROLL
-    for (unsigned half = 0; half < 2; ++half) {
-      const std::size_t output = strip * strip_channels + lane_channel(lane, upper);
-      const std::size_t input = chunk * chunk_inputs + lane_input(lane, half);
-      run[upper][half] = {};
-      if (output < shape.outputs && input < shape.inputs)
-        run[upper][half] =
-            load_once(static_cast<const bfloat16*>(matrix.weights) + output * shape.inputs + input);
-    }
-  }
-
-  __device__ void step(unsigned s, std::uint32_t (&a)[4]) const {
-    TROUPE_UNROLL
-    for (unsigned i = 0; i < 4; ++i)
-      a[i] = run[i % 2][s / 2].word[s % 2 * 2 + i / 2];
-  }
-};
-
-template <>
-struct lane_weights<weight_format::int8> {
-  bits128 half[2];
-
-  __device__ void load(const weight_shape& shape, const weight_matrix& matrix, std::size_t strip,
-                       std::size_t chunk, unsigned lane) {
-    const auto* block = static_cast<const bits128*>(matrix.weights) + (strip * shape.chunks() + chunk) * 64;
-    half[0] = load_once(block + lane);
-    half[1] = load_once(block + 32 + lane);
-  }
-
-  __device__ void step(unsigned s, std::uint32_t (&a)[4]) const {
-    TROUPE_UNROLL
-    for (unsigned i = 0; i < 4; ++i)
-      a[i] = int8_pair(half[s / 2].word[s % 2 * 2 + i % 2], i / 2);
-  }
-};
-
-template <>
-struct lane_weights<weight_format::int4> {
-  bits128 words;
-  std::uint32_t scales;
-
-  __device__ void load(const weight_shape& shape, const weight_matrix& matrix, std::size_t strip,
-                       std::size_t chunk, unsigned lane) {
-    const std::size_t block = strip * shape.chunks() + chunk;
-    words = load_once(static_cast<const bits128*>(matrix.weights) + block * 32 + lane);
-    scales = matrix.group_scales[block * 8 + lane / 4];
-  }
-
-  __device__ void step(unsigned s, std::uint32_t (&a)[4]) const {
-    const std::uint32_t pair = int8_pair(scales, s / 2); // of channels g and g + 8
-    const int4_scale lower = int4_scale_of(both_lower(pair));
-    const int4_scale upper = int4_scale_of(both_upper(pair));
-    a[0] = int4_pair(words.word[s], 0, lower);
-    a[1] = int4_pair(words.word[s], 2, upper);
-    a[2] = int4_pair(words.word[s], 1, lower);
-    a[3] = int4_pair(words.word[s], 3, upper);
-  }
-};
-
 // Adds the warps' sums of 16 channels, in order, and writes them: scale, bias, activation.
 template <unsigned Matrices, unsigned Rows>
 __device__ void finish_strip(const few_rows_args& args, const weight_matrix (&matrix)[Matrices],
@@ -111,29 +39,13 @@ __device__ void finish_strip(const few_rows_args& args, const weight_matrix (&ma
     const std::size_t output = strip * strip_channels + channel;
     if (output >= args.shape.outputs)
       continue;
-    float value[Matrices];
+    float sums[Matrices];
     for (unsigned m = 0; m < Matrices; ++m) {
-      float sum = partial[0][m][r][channel];
+      sums[m] = partial[0][m][r][channel];
       for (unsigned w = 1; w < split_warps; ++w)
-        sum += partial[w][m][r][channel];
-      if (matrix[m].channel_scales != nullptr)
-        sum *= matrix[m].channel_scales[output];
-      if (matrix[m].bias != nullptr)
-        sum += matrix[m].bias[output];
-      value[m] = sum;
+        sums[m] += partial[w][m][r][channel];
     }
-    float y = value[0];
-    if constexpr (Matrices == 2)
-      y = activated(args.act, value[0]) * value[1];
-    else if (args.result == few_rows_result::activate)
-      y = activated(args.act, y);
-    const std::size_t to = (item.first_row + r) * args.output_stride + output;
-    if (args.output_type == dtype::bf16)
-      static_cast<bfloat16*>(args.output)[to] = round_bf16(y);
-    else if (args.result == few_rows_result::add)
-      static_cast<float*>(args.output)[to] += y;
-    else
-      static_cast<float*>(args.output)[to] = y;
+    finish_output(args, matrix, item.first_row + r, output, sums);
   }
 }
 
@@ -272,14 +184,20 @@ void start(const stream& on, const few_rows_args& args) {
 
 } // namespace
 
+void check_row_products(const char* op, const few_rows_args& args, std::size_t most_rows) {
+  const auto require = [&](bool holds, const char* otherwise) {
+    if (!holds)
+      throw kernel_error(std::string("cuda ") + op + ": " + otherwise);
+  };
+  require(args.shape.inputs % lane_run == 0 && args.input_stride % lane_run == 0,
+          "inputs are not a multiple of 8");
+  require(args.most_rows <= most_rows, "an item has more rows than one item may have");
+  require(args.output_type == dtype::bf16 || args.output_type == dtype::f32, "output is not f32 or bf16");
+  require(args.result != few_rows_result::add || args.output_type == dtype::f32, "only f32 outputs add up");
+}
+
 void few_rows(const stream& on, const few_rows_args& args) {
-  expect(args.shape.inputs % lane_run == 0 && args.input_stride % lane_run == 0,
-         "cuda few_rows: inputs are not a multiple of 8");
-  expect(args.most_rows <= most_few_rows, "cuda few_rows: more than 32 rows in an item");
-  expect(args.output_type == dtype::bf16 || args.output_type == dtype::f32,
-         "cuda few_rows: output is not f32 or bf16");
-  expect(args.result != few_rows_result::add || args.output_type == dtype::f32,
-         "cuda few_rows: only f32 outputs add up");
+  check_row_products("few_rows", args, most_few_rows);
   switch (args.shape.format) {
   case weight_format::bf16:
     start<weight_format::bf16>(on, args);

@@ -15,12 +15,16 @@ namespace troupe::kernels::cuda {
 /// Rows that one pass over weights takes at most.
 inline constexpr std::size_t most_few_rows = 32;
 
+/// Shares that a sum over inputs is made of: chunk c belongs to share c mod 8. Part of the definition of the
+/// result.
+inline constexpr unsigned input_shares = 8;
+
 /// Rows that meet one matrix.
 struct row_item {
   /// Index into `few_rows_args::matrices`, or with gated products into pairs of them.
   std::uint32_t matrix = 0;
   std::uint32_t first_row = 0;
-  /// Up to 32; 0 is allowed.
+  /// Up to 32 (`tiled_rows`: 128); 0 is allowed.
   std::uint32_t rows = 0;
 };
 
@@ -60,10 +64,15 @@ struct few_rows_args {
 
 /// Products of each item's rows with its matrix, in BF16 with FP32 sums.
 ///
-/// A row's bits depend on the row and the matrix alone: inputs are split over eight warps by chunk (chunk mod
-/// 8), a warp adds its chunks in order, and the warps' sums are added in order. So any cut of rows into items
-/// gives the same bits: the batch-invariant mode is to use this op for every number of rows.
+/// A row's bits depend on the row and the matrix alone: each of eight warps adds the chunks of its share of
+/// the inputs in order, and the shares' sums are added in order. So any cut of rows into items gives the same
+/// bits, which `tiled_rows` gives, too.
 /// @source DeepSpeed-Inference § III; "Who Says Elephants Can't Run" § 3.4
+/// @errors kernel_error for sizes that it does not take
 void few_rows(const stream& on, const few_rows_args& args);
+
+/// What both ops ask of their arguments.
+/// @errors kernel_error, which names `op`
+void check_row_products(const char* op, const few_rows_args& args, std::size_t most_rows);
 
 } // namespace troupe::kernels::cuda

@@ -11,6 +11,7 @@ void check_embedding(session& s);
 void check_expert_table(session& s);
 void check_experts(session& s);
 void check_few_rows(session& s);
+void check_tiled_rows(session& s);
 void check_kv_blocks(session& s);
 void check_many_rows(session& s);
 void check_norm(session& s);

@@ -97,9 +97,9 @@ class time_limit {
 void run(session& s) {
   const time_limit limit(s);
   const auto begin = std::chrono::steady_clock::now();
-  for (const auto check :
-       {check_embedding, check_norm, check_router, check_expert_table, check_combine, check_qkv,
-        check_kv_blocks, check_attention, check_few_rows, check_many_rows, check_experts, check_sampling}) {
+  for (const auto check : {check_embedding, check_norm, check_router, check_expert_table, check_combine,
+                           check_qkv, check_kv_blocks, check_attention, check_few_rows, check_tiled_rows,
+                           check_many_rows, check_experts, check_sampling}) {
     check(s);
     std::fflush(stdout);
   }

@@ -210,7 +210,7 @@ cuda::few_rows_args cuda_attention::product(const device_matrices& weights, std:
           .num_matrices = weights.matrices().size() - first,
           .items = pass.items(),
           .num_items = pass.num_items(),
-          .most_rows = std::min(pass.num_rows(), cuda::most_few_rows),
+          .most_rows = std::min(pass.num_rows(), cuda::item_rows_for(pass.num_rows())),
           .input_stride = shape.inputs,
           .num_input_rows = pass.num_rows(),
           .output_stride = shape.outputs,
@@ -230,7 +230,7 @@ void cuda_attention::attend(std::size_t layer, cuda_pass& pass) {
   qkv.input = normed;
   qkv.output = qkv_.reserve<float>(n * qkv_width(attention));
   qkv.output_type = dtype::f32;
-  cuda::few_rows(on_, qkv);
+  cuda::multiply_rows(on_, qkv);
 
   cuda::qkv_args finish{.qkv = qkv_.as<float>(),
                         .stride = qkv_width(attention),
@@ -262,7 +262,7 @@ void cuda_attention::attend(std::size_t layer, cuda_pass& pass) {
   output.output = residual;
   output.output_type = dtype::f32;
   output.result = cuda::few_rows_result::add;
-  cuda::few_rows(on_, output);
+  cuda::multiply_rows(on_, output);
 }
 
 /// Rows that attention takes as one run in every layer.
@@ -348,11 +348,11 @@ void cuda_attention::run_mlp(std::size_t layer, cuda_pass& pass) {
   gated.output = gated_.reserve<bfloat16>(pass.num_rows() * intermediate);
   gated.result = cuda::few_rows_result::activate_gated;
   gated.act = config().activation;
-  cuda::few_rows(on_, gated);
+  cuda::multiply_rows(on_, gated);
   auto down = product(mlp, 2, pass);
   down.input = gated_.as<bfloat16>();
   down.output = pass.mlp_output.as<bfloat16>();
-  cuda::few_rows(on_, down);
+  cuda::multiply_rows(on_, down);
 }
 
 /// Adds mlp_output to the residual, times the shared expert's gate where there is one.

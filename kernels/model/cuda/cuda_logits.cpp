@@ -43,19 +43,19 @@ const float* cuda_attention::compute_logits(cuda_pass& pass, std::span<const std
   normalize(config().final_norm, weights_.final_norm, last_residual_.as<float>(), n,
             last_normed_.reserve<bfloat16>(n * hidden));
   const auto& head = weights_.lm_head();
-  cuda::few_rows(on_, {.shape = head.shape(0),
-                       .matrices = head.table(),
-                       .num_matrices = 1,
-                       .items = last_items_.as<cuda::row_item>(),
-                       .num_items = num_items,
-                       .most_rows = std::min(n, cuda::most_few_rows),
-                       .input = last_normed_.as<bfloat16>(),
-                       .input_stride = hidden,
-                       .num_input_rows = n,
-                       .output = logits_.reserve<float>(n * vocab),
-                       .output_type = dtype::f32,
-                       .output_stride = vocab,
-                       .num_output_rows = n});
+  cuda::multiply_rows(on_, {.shape = head.shape(0),
+                            .matrices = head.table(),
+                            .num_matrices = 1,
+                            .items = last_items_.as<cuda::row_item>(),
+                            .num_items = num_items,
+                            .most_rows = std::min(n, cuda::item_rows_for(n)),
+                            .input = last_normed_.as<bfloat16>(),
+                            .input_stride = hidden,
+                            .num_input_rows = n,
+                            .output = logits_.reserve<float>(n * vocab),
+                            .output_type = dtype::f32,
+                            .output_stride = vocab,
+                            .num_output_rows = n});
   return logits_.as<float>();
 }
 

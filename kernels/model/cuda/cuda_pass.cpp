@@ -119,9 +119,10 @@ void cuda_pass::download_routed(const kernels::cuda::stream& on, std::size_t at,
 }
 
 void cut_into_items(std::size_t count, row_item* out) {
-  for (std::size_t first = 0; first < count; first += kernels::cuda::most_few_rows)
+  const auto at_once = kernels::cuda::item_rows_for(count);
+  for (std::size_t first = 0; first < count; first += at_once)
     *out++ = {0, static_cast<std::uint32_t>(first),
-              static_cast<std::uint32_t>(std::min(kernels::cuda::most_few_rows, count - first))};
+              static_cast<std::uint32_t>(std::min(at_once, count - first))};
 }
 
 } // namespace troupe::model

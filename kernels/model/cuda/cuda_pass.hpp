@@ -1,8 +1,8 @@
 // The working set of one micro-batch on its way through the attention side on a GPU.
 #pragma once
 
-#include "kernels/cuda/few_rows.hpp"
 #include "kernels/cuda/row_runs.hpp"
+#include "kernels/cuda/tiled_rows.hpp"
 #include "kernels/model/attention_backend.hpp"
 #include "kernels/model/cuda/growing_memory.hpp"
 
@@ -61,7 +61,7 @@ class cuda_pass final : public attention_pass {
 
   std::uint32_t most_position() const { return most_position_; }
 
-  /// All rows as pieces that `few_rows` takes.
+  /// All rows as pieces that `multiply_rows` takes.
   const kernels::cuda::row_item* items() const { return items_.as<kernels::cuda::row_item>(); }
 
   std::size_t num_items() const { return num_items_; }
@@ -115,12 +115,13 @@ inline cuda_pass& pass_of(attention_pass& pass) {
   return static_cast<cuda_pass&>(pass);
 }
 
-/// Cuts rows 0 to `count` into pieces that `few_rows` takes, all of matrix 0.
+/// Cuts rows 0 to `count` into pieces that `multiply_rows` takes, all of matrix 0.
 void cut_into_items(std::size_t count, kernels::cuda::row_item* out);
 
 /// How many pieces that makes.
 constexpr std::size_t items_of(std::size_t count) {
-  return (count + kernels::cuda::most_few_rows - 1) / kernels::cuda::most_few_rows;
+  const auto at_once = kernels::cuda::item_rows_for(count);
+  return (count + at_once - 1) / at_once;
 }
 
 } // namespace troupe::model

@@ -1,0 +1,42 @@
+// What becomes of a product's sums: scale, bias, activation, and where they go.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/cuda/activations.hpp"
+#include "kernels/cuda/bits.hpp"
+#include "kernels/cuda/few_rows.hpp"
+#include "kernels/cuda/launch.cuh"
+
+namespace troupe::kernels::cuda {
+
+/// Finishes one output of one row and writes it.
+/// @param row   of the output
+/// @param sums  of the item's matrix, or of its gate and up
+template <unsigned Matrices>
+__device__ inline void finish_output(const few_rows_args& args, const weight_matrix (&matrix)[Matrices],
+                                     std::size_t row, std::size_t output, const float (&sums)[Matrices]) {
+  float value[Matrices];
+  for (unsigned m = 0; m < Matrices; ++m) {
+    float sum = sums[m];
+    if (matrix[m].channel_scales != nullptr)
+      sum *= matrix[m].channel_scales[output];
+    if (matrix[m].bias != nullptr)
+      sum += matrix[m].bias[output];
+    value[m] = sum;
+  }
+  float y = value[0];
+  if constexpr (Matrices == 2)
+    y = activated(args.act, value[0]) * value[1];
+  else if (args.result == few_rows_result::activate)
+    y = activated(args.act, y);
+  const std::size_t to = row * args.output_stride + output;
+  if (args.output_type == dtype::bf16)
+    static_cast<bfloat16*>(args.output)[to] = round_bf16(y);
+  else if (args.result == few_rows_result::add)
+    static_cast<float*>(args.output)[to] += y;
+  else
+    static_cast<float*>(args.output)[to] = y;
+}
+
+} // namespace troupe::kernels::cuda
