@@ -13,6 +13,9 @@ class kernel_error : public std::runtime_error {
 
   /// Whether the device is lost to this process: every later call fails, until a new process uses it.
   virtual bool is_device_lost() const noexcept { return false; }
+
+  /// Whether memory has run out: other calls go on, and this one may once memory was given back.
+  virtual bool is_out_of_memory() const noexcept { return false; }
 };
 
 /// Prints "troupe kernels: <what>" and aborts.

@@ -17,37 +17,59 @@ namespace troupe {
 
 namespace {
 
-/// What a micro-batch carries between its steps.
-struct pass_state : micro_batch::engine_state {
-  explicit pass_state(std::unique_ptr<model::attention_pass> pass) : forward(std::move(pass)) {}
-
+/// What a micro-batch needs between its steps.
+struct working_set {
   std::unique_ptr<model::attention_pass> forward;
   std::vector<model::batch_row> rows;
   std::vector<std::span<const uint32_t>> tables;
   std::vector<const std::byte*> slot_rows; // [rows · top-k]
 };
 
-/// Working sets of micro-batches that are done, for the next ones: their buffers have grown.
-class state_pool {
+/// Working sets of micro-batches that are done, for the next ones: their buffers have grown, and a device may
+/// have to wait for all its work to give memory back.
+class working_set_pool {
  public:
-  std::unique_ptr<pass_state> take(model::attention_backend& backend) {
+  std::unique_ptr<working_set> take(model::attention_backend& backend) {
     std::lock_guard guard(mutex_);
     if (free_.empty()) {
-      return std::make_unique<pass_state>(backend.make_pass());
+      auto made = std::make_unique<working_set>();
+      made->forward = backend.make_pass();
+      free_.reserve(++num_made_);
+      return made;
     }
-    auto state = std::move(free_.back());
+    auto set = std::move(free_.back());
     free_.pop_back();
-    return state;
+    return set;
   }
 
-  void give(std::unique_ptr<pass_state> state) {
+  void give(std::unique_ptr<working_set> set) noexcept {
     std::lock_guard guard(mutex_);
-    free_.push_back(std::move(state));
+    free_.push_back(std::move(set)); // has room for all that were made
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<pass_state>> free_; // as many as micro-batches were ever in flight
+  size_t num_made_ = 0;
+  std::vector<std::unique_ptr<working_set>> free_; // as many as micro-batches were ever in flight
+};
+
+/// What a micro-batch carries: a working set that goes back where the micro-batch ends, be it done, failed or
+/// dropped while it waits for experts.
+class lent_working_set : public micro_batch::engine_state {
+ public:
+  lent_working_set(std::shared_ptr<working_set_pool> from, std::unique_ptr<working_set> set)
+      : from_(std::move(from)), set_(std::move(set)) {}
+
+  ~lent_working_set() override { from_->give(std::move(set_)); }
+
+  lent_working_set(const lent_working_set&) = delete;
+  lent_working_set& operator=(const lent_working_set&) = delete;
+
+  working_set& operator*() const { return *set_; }
+
+ private:
+  std::shared_ptr<working_set_pool> from_;
+  std::unique_ptr<working_set> set_;
 };
 
 /// Everything that steps on the compute thread use; they keep it alive. The queue is not among it: the last
@@ -57,10 +79,11 @@ struct attention_core {
   std::unique_ptr<model::attention_backend> backend; // in steps of the queue only
   uint32_t block_tokens = 0;
   device_loss_report device_lost;
-  state_pool states; // after the backend, which has made them
+  /// After the backend, which has made them; micro-batches may outlive both.
+  std::shared_ptr<working_set_pool> working_sets = std::make_shared<working_set_pool>();
 };
 
-void add_rows(const std::vector<step_sequence>& sequences, uint32_t block_tokens, pass_state& state) {
+void add_rows(const std::vector<step_sequence>& sequences, uint32_t block_tokens, working_set& state) {
   state.rows.clear();
   state.tables.clear();
   for (uint32_t s = 0; s < sequences.size(); ++s) {
@@ -92,7 +115,7 @@ moe_dispatch dispatch_of(const model::attention_pass& forward, size_t row_bytes)
 }
 
 /// Fills `slot_rows`; @throws std::runtime_error when an answer is missing or of the wrong size
-void place_outputs(const std::vector<expert_outputs>& outputs, size_t row_bytes, pass_state& state) {
+void place_outputs(const std::vector<expert_outputs>& outputs, size_t row_bytes, working_set& state) {
   state.slot_rows.assign(state.forward->routed().entries.size(), nullptr);
   for (const auto& answer : outputs) {
     if (answer.outputs.size() != answer.slots.size() * row_bytes) {
@@ -111,7 +134,7 @@ void place_outputs(const std::vector<expert_outputs>& outputs, size_t row_bytes,
   }
 }
 
-std::vector<sampled_sequence> sample(attention_core& core, const micro_batch& batch, pass_state& state) {
+std::vector<sampled_sequence> sample(attention_core& core, const micro_batch& batch, working_set& state) {
   std::vector<sampled_sequence> samples(batch.sequences.size());
   for (uint32_t s = 0; s < samples.size(); ++s) {
     samples[s].sequence = s;
@@ -128,7 +151,7 @@ std::vector<sampled_sequence> sample(attention_core& core, const micro_batch& ba
 }
 
 /// @param sampling_ns  of the step; 0: it stopped for experts
-void trace_step(const micro_batch& batch, const attention_result& result, const pass_state& state,
+void trace_step(const micro_batch& batch, const attention_result& result, const working_set& state,
                 std::chrono::steady_clock::time_point start, uint64_t sampling_ns) {
   timeline::event step{.kind = timeline::event_kind::attention_step, .begin_ns = timeline::ns_of(start)};
   step.id = batch.trace;
@@ -144,7 +167,7 @@ void run_step(attention_core& core, const micro_batch_ptr& batch, const attentio
   attention_result result;
   uint64_t sampling_ns = 0;
   auto start = std::chrono::steady_clock::now();
-  auto* state = static_cast<pass_state*>(batch->state.get());
+  auto* state = &**static_cast<lent_working_set*>(batch->state.get());
   try {
     if (step(*state) == model::pause::experts) {
       result.dispatch = dispatch_of(*state->forward, core.shape.row_bytes);
@@ -164,7 +187,7 @@ void run_step(attention_core& core, const micro_batch_ptr& batch, const attentio
   }
   bool over = result.finished || !result.error.empty();
   if (over) {
-    core.states.give(std::unique_ptr<pass_state>(static_cast<pass_state*>(batch->state.release())));
+    batch->state.reset(); // the next micro-batch may have it
   }
   done(batch, std::move(result));
   if (!over) {
@@ -205,7 +228,8 @@ class model_attention_engine : public attention_engine {
   void begin(micro_batch_ptr batch, attention_done done) override {
     queue_->submit([core = core_, batch = std::move(batch), done = std::move(done)] {
       try {
-        batch->state = core->states.take(*core->backend);
+        batch->state =
+            std::make_unique<lent_working_set>(core->working_sets, core->working_sets->take(*core->backend));
       } catch (const std::exception& error) {
         attention_result failed;
         failed.error = error.what();
@@ -213,7 +237,7 @@ class model_attention_engine : public attention_engine {
         done(batch, std::move(failed));
         return;
       }
-      run_step(*core, batch, done, [&](pass_state& state) {
+      run_step(*core, batch, done, [&](working_set& state) {
         add_rows(batch->sequences, core->block_tokens, state);
         return core->backend->begin({state.rows, state.tables}, *state.forward);
       });
@@ -223,7 +247,7 @@ class model_attention_engine : public attention_engine {
   void resume(micro_batch_ptr batch, std::vector<expert_outputs> outputs, attention_done done) override {
     queue_->submit(
         [core = core_, batch = std::move(batch), outputs = std::move(outputs), done = std::move(done)] {
-          run_step(*core, batch, done, [&](pass_state& state) {
+          run_step(*core, batch, done, [&](working_set& state) {
             place_outputs(outputs, core->shape.row_bytes, state);
             return core->backend->resume(state.slot_rows, *state.forward);
           });

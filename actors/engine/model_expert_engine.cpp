@@ -276,13 +276,19 @@ class model_expert_engine : public expert_engine {
     keep_only(wanted.experts);
     expert_load_result result;
     std::exception_ptr failure; // the first
+    bool is_full = false;
     for (size_t i = 0; i < wanted.experts.size(); ++i) {
       expert_id id = wanted.experts[i];
+      // Where there is no memory for one, reading and packing all others is in vain.
+      if (is_full && !std::binary_search(hosted_.begin(), hosted_.end(), id)) {
+        continue;
+      }
       try {
         load(id, wanted.fetch);
         result.hosted.push_back(id);
       } catch (const std::exception& error) {
         report_device_loss(error, device_lost_);
+        is_full = is_full || is_out_of_memory(error);
         if (!failure) {
           failure = std::current_exception();
           result.error = "layer " + std::to_string(id.layer) + ", expert " + std::to_string(id.index) + ": "
@@ -299,6 +305,7 @@ class model_expert_engine : public expert_engine {
     }
     std::sort(result.hosted.begin(), result.hosted.end());
     keep_only(result.hosted);
+    hosted_ = result.hosted;
     report(failure, !result.hosted.empty());
     return result;
   }
@@ -380,6 +387,7 @@ class model_expert_engine : public expert_engine {
   std::function<void(const std::exception&, bool)> failed_;
   device_loss_report device_lost_;
   bool has_files_;
+  std::vector<expert_id> hosted_; // by the last order, in order; of the loading thread
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<order> orders_;

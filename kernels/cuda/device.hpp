@@ -16,23 +16,30 @@
 
 namespace troupe::kernels::cuda {
 
+enum class device_fault : std::uint8_t {
+  call,   ///< of the one call that was refused
+  memory, ///< the device, or the host, has not so much
+  lost,   ///< the device is lost to this process, as after a kernel's access to a wrong address
+};
+
 /// A call that CUDA or one of its libraries refused.
 class device_error : public kernel_error {
  public:
   /// @param operation  what was tried, for example "allocate 12 bytes on the device"
   /// @param reason     what the library says
-  /// @param loss       whether the device is lost to this process, as after a kernel's access to a wrong
-  /// address
-  device_error(const std::string& operation, const std::string& reason, bool loss = false)
-      : kernel_error("cuda: " + operation + ": " + reason), operation_(operation), is_lost_(loss) {}
+  device_error(const std::string& operation, const std::string& reason,
+               device_fault fault = device_fault::call)
+      : kernel_error("cuda: " + operation + ": " + reason), operation_(operation), fault_(fault) {}
 
   const std::string& operation() const { return operation_; }
 
-  bool is_device_lost() const noexcept override { return is_lost_; }
+  bool is_device_lost() const noexcept override { return fault_ == device_fault::lost; }
+
+  bool is_out_of_memory() const noexcept override { return fault_ == device_fault::memory; }
 
  private:
   std::string operation_;
-  bool is_lost_;
+  device_fault fault_;
 };
 
 struct device_info {
@@ -72,10 +79,29 @@ enum class memory_place : std::uint8_t {
   pinned, ///< the host, where devices copy from and to by themselves
 };
 
-/// Takes memory; content undefined. @errors device_error when there is not so much
+/// How much memory a device has.
+struct memory_room {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+};
+
+/// Of the calling thread's device, as all its processes leave it. @errors device_error
+memory_room device_memory_room();
+
+/// What a device takes for so many bytes: whole pieces of 2 MiB where they are more than 1 MiB.
+constexpr std::size_t memory_taken_for(std::size_t num_bytes) {
+  constexpr std::size_t small = std::size_t{1} << 20;
+  const std::size_t piece = num_bytes > small ? 2 * small : 512;
+  return (num_bytes + piece - 1) / piece * piece;
+}
+
+/// Takes memory; content undefined. Waits while another thread records a graph.
+/// @errors device_error when there is not so much: says how much there is
 std::byte* allocate_memory(memory_place place, std::size_t num_bytes);
 
-/// Gives it back, from any thread; waits for work that may use it, except in the emulation.
+/// Gives it back, from any thread; waits for work that may use it, except in the emulation. A thread that has
+/// selected no device gets the process' last one. Not while this thread records a graph: then it is given
+/// back when the recording ends, and the emulation has the recording fail.
 void free_memory(memory_place place, std::byte* data) noexcept;
 
 /// Memory in one place; content undefined. Move-only; an empty one has no address.
@@ -171,9 +197,10 @@ double seconds_between(const event& begin, const event& end);
 /// Work that was recorded once and is given again as one piece: a decode step of one batch size.
 class graph {
  public:
-  /// Records what `work` gives to `on` instead of doing it. Kernels, copies and fills can be recorded;
-  /// allocating and synchronizing cannot.
-  /// @errors device_error
+  /// Records what `work` gives to `on` instead of doing it, and takes the device's memory for it. Kernels,
+  /// copies and fills can be recorded; allocating and synchronizing cannot. Meanwhile other threads wait with
+  /// taking and giving back memory.
+  /// @errors device_error, what `work` throws: nothing was given to `on`
   static graph capture(const stream& on, const std::function<void()>& work);
 
   graph(graph&& other) noexcept;

@@ -1,7 +1,13 @@
+#include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/cuda_error.hpp"
 #include "kernels/cuda/device.hpp"
+#include "kernels/cuda/memory_lock.hpp"
+#include "kernels/cuda/memory_text.hpp"
+#include "kernels/cuda/thread_device.hpp"
 
 namespace troupe::kernels::cuda {
 
@@ -51,6 +57,51 @@ bool is_lasting(cudaError_t status) {
   }
 }
 
+device_fault fault_of(cudaError_t status) {
+  if (status == cudaErrorMemoryAllocation)
+    return device_fault::memory;
+  return is_lasting(status) ? device_fault::lost : device_fault::call;
+}
+
+std::string reason_of(cudaError_t status) {
+  return std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
+}
+
+// Before something is given back by a thread that may never have used a device.
+void select_for_release() {
+  if (const auto ordinal = thread_device::missing()) {
+    forget_error_of(cudaSetDevice(*ordinal));
+    thread_device::select(*ordinal);
+  }
+}
+
+// What a thread gives back while it records a graph, which CUDA does not allow: kept until it may.
+class late_releases {
+ public:
+  late_releases() : outer_(std::exchange(of_thread(), this)) {}
+
+  ~late_releases() {
+    of_thread() = outer_;
+    for (const auto& [place, data] : kept_)
+      free_memory(place, data);
+  }
+
+  late_releases(const late_releases&) = delete;
+  late_releases& operator=(const late_releases&) = delete;
+
+  void keep(memory_place place, std::byte* data) { kept_.emplace_back(place, data); }
+
+  /// Null while the thread records nothing.
+  static late_releases*& of_thread() {
+    static thread_local late_releases* current = nullptr;
+    return current;
+  }
+
+ private:
+  late_releases* outer_;
+  std::vector<std::pair<memory_place, std::byte*>> kept_;
+};
+
 cudaStream_t native_of(const stream& s) {
   return static_cast<cudaStream_t>(s.native());
 }
@@ -86,18 +137,13 @@ device_info describe(int ordinal) {
                                         + text(CUDART_VERSION / 1000 * 1000) + " or later");
 }
 
-std::string bytes_text(std::size_t num_bytes) {
-  return std::to_string(num_bytes) + " bytes";
-}
-
 } // namespace
 
 void check(cudaError_t status, const std::string& operation) {
   if (status == cudaSuccess)
     return;
   forget_error();
-  throw device_error(operation, std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status),
-                     is_lasting(status));
+  throw device_error(operation, reason_of(status), fault_of(status));
 }
 
 bool is_real_device() {
@@ -137,24 +183,43 @@ device_info use_device(int ordinal) {
   if (const std::string reason = why_unsuitable(device); !reason.empty())
     throw device_error(operation, reason);
   check(cudaSetDevice(ordinal), operation);
+  thread_device::select(ordinal);
   return device;
 }
 
 void select_device(int ordinal) {
   check(cudaSetDevice(ordinal), "use device " + std::to_string(ordinal));
+  thread_device::select(ordinal);
+}
+
+memory_room device_memory_room() {
+  memory_room room;
+  check(cudaMemGetInfo(&room.free_bytes, &room.total_bytes), "ask how much memory is free");
+  return room;
 }
 
 std::byte* allocate_memory(memory_place place, std::size_t num_bytes) {
+  const std::lock_guard lock{memory_lock()};
   void* data = nullptr;
-  if (place == memory_place::device)
-    check(cudaMalloc(&data, num_bytes), "allocate " + bytes_text(num_bytes) + " on the device");
-  else
-    check(cudaHostAlloc(&data, num_bytes, cudaHostAllocDefault),
-          "allocate " + bytes_text(num_bytes) + " of pinned memory");
+  const cudaError_t status = place == memory_place::device
+                                 ? cudaMalloc(&data, num_bytes)
+                                 : cudaHostAlloc(&data, num_bytes, cudaHostAllocDefault);
+  if (place == memory_place::device && status == cudaErrorMemoryAllocation) {
+    forget_error();
+    throw device_error(allocation_text(place, num_bytes),
+                       reason_of(status) + "; " + room_text(device_memory_room()), device_fault::memory);
+  }
+  check(status, allocation_text(place, num_bytes));
   return static_cast<std::byte*>(data);
 }
 
 void free_memory(memory_place place, std::byte* data) noexcept {
+  if (late_releases* const later = late_releases::of_thread()) {
+    later->keep(place, data);
+    return;
+  }
+  const std::lock_guard lock{memory_lock()};
+  select_for_release();
   forget_error_of(place == memory_place::device ? cudaFree(data) : cudaFreeHost(data));
 }
 
@@ -166,6 +231,7 @@ stream::stream() {
 }
 
 stream::~stream() {
+  select_for_release();
   forget_error_of(cudaStreamDestroy(native_of(*this)));
 }
 
@@ -211,6 +277,7 @@ event::event() {
 }
 
 event::~event() {
+  select_for_release();
   forget_error_of(cudaEventDestroy(native_of(*this)));
 }
 
@@ -239,30 +306,39 @@ double seconds_between(const event& begin, const event& end) {
 }
 
 graph graph::capture(const stream& on, const std::function<void()>& work) {
+  const std::lock_guard lock{memory_lock()};
   cudaGraph_t recorded = nullptr;
-  check(cudaStreamBeginCapture(native_of(on), cudaStreamCaptureModeThreadLocal), "begin to record a graph");
-  try {
-    work();
-  } catch (...) {
-    cudaStreamEndCapture(native_of(on), &recorded);
-    if (recorded != nullptr)
-      cudaGraphDestroy(recorded);
-    forget_error(); // a call that was refused ends the recording with an error of its own
-    throw;
+  {
+    const late_releases kept;
+    check(cudaStreamBeginCapture(native_of(on), cudaStreamCaptureModeThreadLocal), "begin to record a graph");
+    try {
+      work();
+    } catch (...) {
+      cudaStreamEndCapture(native_of(on), &recorded);
+      if (recorded != nullptr)
+        cudaGraphDestroy(recorded);
+      forget_error(); // a call that was refused ends the recording with an error of its own
+      throw;
+    }
+    check(cudaStreamEndCapture(native_of(on), &recorded), "record a graph");
   }
-  check(cudaStreamEndCapture(native_of(on), &recorded), "record a graph");
   cudaGraphExec_t executable = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&executable, recorded, 0);
   cudaGraphDestroy(recorded);
   check(status, "instantiate a graph");
-  return graph(executable);
+  graph result(executable);
+  // Otherwise the first launch takes the device's memory for it, and fails where there is none.
+  check(cudaGraphUpload(executable, native_of(on)), "upload a graph");
+  return result;
 }
 
 graph::graph(graph&& other) noexcept : native_(std::exchange(other.native_, nullptr)) {}
 
 graph::~graph() {
-  if (native_ != nullptr)
-    forget_error_of(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(native_)));
+  if (native_ == nullptr)
+    return;
+  select_for_release();
+  forget_error_of(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(native_)));
 }
 
 void graph::launch(const stream& on) const {

@@ -1,21 +1,22 @@
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/emulated_faults.hpp"
+#include "kernels/cuda/emulated_memory.hpp"
 #include "kernels/cuda/emulated_stream.hpp"
+#include "kernels/cuda/memory_lock.hpp"
+#include "kernels/cuda/thread_device.hpp"
 
 namespace troupe::kernels::cuda {
 
 namespace {
-
-// What nobody has written yet: a NaN in BF16 and in FP32.
-constexpr int poison = 0xFF;
 
 emulated_stream& native_of(const stream& s) {
   return *static_cast<emulated_stream*>(s.native());
@@ -52,27 +53,66 @@ void copy(const stream& on, void* to, const void* from, std::size_t num_bytes) {
   });
 }
 
-using recorded_work = std::vector<std::function<void()>>;
+// About what a small graph takes of a device.
+constexpr std::size_t graph_bytes = std::size_t{64} << 10;
 
-// Whether this thread records a graph: what CUDA refuses then is refused here.
+// What a graph does when it is launched, and its share of the device's memory.
+struct recorded_work {
+  explicit recorded_work(const std::deque<std::function<void()>>& from) : pieces(from.begin(), from.end()) {
+    emulated_memory::of_process().count(graph_bytes, "upload a graph");
+  }
+
+  ~recorded_work() { emulated_memory::of_process().discount(graph_bytes); }
+
+  recorded_work(const recorded_work&) = delete;
+  recorded_work& operator=(const recorded_work&) = delete;
+
+  std::vector<std::function<void()>> pieces;
+};
+
+// Whether this thread records a graph, and whether it did then what breaks a recording: what CUDA refuses
+// then is refused here.
 thread_local bool is_recording = false;
+thread_local bool is_recording_broken = false;
 
 void refuse_while_recording(const char* operation) {
   if (is_recording)
     throw device_error(operation, "a graph is being recorded");
 }
 
+std::atomic<std::uint64_t> releases_without_device = 0;
+
+// What a real device does before something is given back.
+void select_for_release() noexcept {
+  if (!thread_device::is_selected())
+    ++releases_without_device;
+  if (const auto ordinal = thread_device::missing())
+    thread_device::select(*ordinal);
+}
+
 std::atomic<bool> is_lost = false;
 
 void refuse_when_lost(const char* operation) {
   if (is_lost)
-    throw device_error(operation, "the device is lost", true);
+    throw device_error(operation, "the device is lost", device_fault::lost);
 }
 
 } // namespace
 
 void lose_emulated_device(bool lost) {
   is_lost = lost;
+}
+
+void set_emulated_memory(std::size_t num_bytes) {
+  emulated_memory::of_process().set_total(num_bytes);
+}
+
+std::size_t emulated_memory_taken() {
+  return emulated_memory::of_process().taken();
+}
+
+std::uint64_t emulated_releases_without_device() {
+  return releases_without_device;
 }
 
 void emulated_stream::do_work(std::size_t count) {
@@ -92,7 +132,7 @@ std::vector<device_info> list_devices() {
   info.name = "the host's processor, emulating";
   info.major = 9;
   info.multiprocessors = 132;
-  info.memory_bytes = std::size_t{1} << 30;
+  info.memory_bytes = emulated_memory::of_process().room().total_bytes;
   info.l2_bytes = std::size_t{50} << 20;
   return {info};
 }
@@ -104,6 +144,7 @@ std::string why_unsuitable(const device_info&) {
 device_info use_device(int ordinal) {
   if (ordinal != 0)
     throw device_error("use device " + std::to_string(ordinal), "this machine has 1 devices");
+  thread_device::select(ordinal);
   return list_devices().front();
 }
 
@@ -111,24 +152,28 @@ void select_device(int ordinal) {
   use_device(ordinal);
 }
 
-std::byte* allocate_memory(memory_place, std::size_t num_bytes) {
+memory_room device_memory_room() {
+  return emulated_memory::of_process().room();
+}
+
+std::byte* allocate_memory(memory_place place, std::size_t num_bytes) {
+  const std::lock_guard lock{memory_lock()};
   refuse_while_recording("allocate memory");
   refuse_when_lost("allocate memory");
-  // malloc, and of just the size: the address sanitizer finds what lies beside it.
-  auto* data = static_cast<std::byte*>(std::malloc(num_bytes));
-  if (data == nullptr)
-    throw device_error("allocate " + std::to_string(num_bytes) + " bytes", "the host has not so much");
-  std::memset(data, poison, num_bytes);
-  return data;
+  return emulated_memory::of_process().take(place, num_bytes);
 }
 
 void free_memory(memory_place, std::byte* data) noexcept {
-  std::free(data);
+  const std::lock_guard lock{memory_lock()};
+  select_for_release();
+  is_recording_broken = is_recording;
+  emulated_memory::of_process().give_back(data);
 }
 
 stream::stream() : native_(new emulated_stream) {}
 
 stream::~stream() {
+  select_for_release();
   delete &native_of(*this);
 }
 
@@ -167,6 +212,7 @@ void stream::synchronize() const {
 event::event() : native_(new shared_event(std::make_shared<emulated_event>())) {}
 
 event::~event() {
+  select_for_release();
   finish(*native_of(*this)); // its stream may end before whoever waits
   delete &native_of(*this);
 }
@@ -195,9 +241,11 @@ double seconds_between(const event&, const event&) {
 }
 
 graph graph::capture(const stream& on, const std::function<void()>& work) {
+  const std::lock_guard lock{memory_lock()};
   emulated_stream& own = native_of(on);
   auto before = std::exchange(own.work, {});
   is_recording = true;
+  is_recording_broken = false;
   try {
     work();
   } catch (...) {
@@ -207,17 +255,22 @@ graph graph::capture(const stream& on, const std::function<void()>& work) {
   }
   is_recording = false;
   const auto recorded = std::exchange(own.work, std::move(before));
-  return graph(new recorded_work(recorded.begin(), recorded.end()));
+  if (std::exchange(is_recording_broken, false))
+    throw device_error("record a graph", "memory was given back meanwhile");
+  return graph(new recorded_work(recorded));
 }
 
 graph::graph(graph&& other) noexcept : native_(std::exchange(other.native_, nullptr)) {}
 
 graph::~graph() {
+  if (native_ == nullptr)
+    return;
+  select_for_release();
   delete static_cast<recorded_work*>(native_);
 }
 
 void graph::launch(const stream& on) const {
-  for (const auto& piece : *static_cast<const recorded_work*>(native_))
+  for (const auto& piece : static_cast<const recorded_work*>(native_)->pieces)
     native_of(on).work.push_back(piece);
 }
 

@@ -23,7 +23,10 @@ namespace {
 constexpr std::size_t stack_bytes = std::size_t{256} << 10;
 constexpr std::size_t lanes = 32;
 constexpr std::size_t most_value_bytes = 64;
-constexpr std::size_t most_threads = 1024; // of a block
+constexpr std::size_t most_threads = 1024;                  // of a block
+constexpr std::size_t most_shared = std::size_t{227} << 10; // dynamic, of a block
+constexpr unsigned most_blocks_x = 0x7FFFFFFF;
+constexpr unsigned most_blocks_yz = 65535;
 constexpr unsigned char shared_poison = 0xA5;
 
 // The meeting of a warp's lanes. Two sets of values in turn: a lane may come to the next meeting while others
@@ -204,6 +207,10 @@ void run(const char* name, dimensions grid, dimensions block, std::size_t shared
   const std::size_t threads = std::size_t{block.x} * block.y * block.z;
   if (threads == 0 || threads > most_threads || threads % lanes != 0)
     trap("a block has to have 32 to 1024 threads in whole warps");
+  if (grid.x > most_blocks_x || grid.y > most_blocks_yz || grid.z > most_blocks_yz)
+    trap("a grid has at most 65535 blocks in y and in z, and 2^31 - 1 in x");
+  if (shared_bytes > most_shared)
+    trap("a block has at most 227 KiB of shared memory");
   std::mt19937 random(12345);
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)

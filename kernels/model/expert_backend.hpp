@@ -57,11 +57,15 @@ class expert_backend {
   /// Forgets an expert; its memory goes when the last computation with it ends. @returns whether it was there
   virtual bool unload(std::size_t layer, std::size_t expert) = 0;
 
-  /// Memory of the experts that are loaded.
+  /// Memory that is taken for experts: of those that are loaded, and what is kept for the next ones.
   virtual std::size_t num_bytes() const = 0;
 
   /// Memory that one expert of a layer takes when loaded, at most; 0 for a dense layer.
   virtual std::size_t expert_bytes(std::size_t layer) const = 0;
+
+  /// Memory that experts may take here, those that are loaded among them, as far as is known now; nothing:
+  /// what the host has.
+  virtual std::optional<std::size_t> room() const { return std::nullopt; }
 
   /// Computes all rows of one layer in one grouped call. A row's bits do not depend on other rows. The
   /// outputs are there when it returns.

@@ -29,8 +29,8 @@ constexpr std::size_t most_workspace_floats = std::size_t{16} << 20;
 // Decode steps of more rows are given kernel by kernel: launching costs little beside what they compute.
 constexpr std::size_t most_graph_rows = 64;
 
-// Of all layers, passes and shapes.
-constexpr std::size_t most_graphs = 4096;
+// Of all layers, passes and shapes; each takes some of the device's memory.
+constexpr std::size_t most_graphs = 1024;
 
 std::size_t query_width(const attention_spec& spec) {
   return spec.num_heads * spec.head_dim;

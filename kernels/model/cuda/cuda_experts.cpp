@@ -13,6 +13,16 @@ namespace troupe::model {
 namespace cuda = kernels::cuda;
 using kernels::bfloat16;
 
+namespace {
+
+// What experts leave free on a device: graphs, what libraries take, and what else is computed there.
+constexpr std::size_t reserve_bytes = std::size_t{1} << 30;
+
+// Rows of a large prefill that one call computes, each counted for each expert that sees it.
+constexpr std::size_t usual_most_rows = 16384;
+
+} // namespace
+
 cuda_experts::cuda_experts(int device, std::shared_ptr<const tensor_source> tensors, kernels::isa set,
                            std::size_t memory)
     : device_(device), tensors_(std::move(tensors)), set_(set) {
@@ -22,16 +32,22 @@ cuda_experts::cuda_experts(int device, std::shared_ptr<const tensor_source> tens
     if (layer.moe() != nullptr)
       limits_.ffn = std::max(limits_.ffn, layer.moe()->intermediate);
   }
-  if (memory == 0)
-    return;
   std::size_t largest = 0;
   std::size_t all = 0;
+  std::map<std::size_t, std::size_t> counts; // by the bytes of an expert
   for (std::size_t layer = 0; layer < experts_.size(); ++layer) {
-    largest = std::max(largest, expert_bytes(layer));
-    all += experts_[layer].size() * expert_bytes(layer);
+    if (experts_[layer].empty())
+      continue;
+    const auto bytes = matrices_bytes(layer);
+    largest = std::max(largest, bytes);
+    all += experts_[layer].size() * bytes;
+    counts[bytes] += experts_[layer].size();
   }
-  if (all <= memory)
+  if (memory == 0 || all <= memory) {
+    for (const auto& [bytes, count] : counts)
+      slabs_.try_emplace(bytes, bytes, count);
     return;
+  }
   if (memory < aligned(largest))
     throw model_error("the GPU's memory for experts, " + std::to_string(memory)
                       + " bytes, holds no expert of " + std::to_string(aligned(largest))
@@ -45,28 +61,33 @@ void cuda_experts::load(std::size_t layer, std::size_t expert) {
                       + std::to_string(layer));
   if (has(layer, expert))
     return;
+  cuda::select_device(device_);
+  // Memory first: where there is none, nothing was read and packed in vain.
+  auto loaded = std::make_shared<loaded_expert>();
+  cuda::pinned_memory pinned;
+  if (slots_)
+    pinned = cuda::pinned_memory(matrices_bytes(layer));
+  else
+    loaded->place.emplace(slabs_.at(matrices_bytes(layer)).take());
   const auto names = expert_tensors(config(), layer, expert);
   const auto storage = expert_storage(tensors_->quant());
   const auto pack = [&](const std::string& name) {
     return pack_matrix(*tensors_, {&name, 1}, storage, set_);
   };
   const std::array<matrix_image, 3> images{pack(names.gate), pack(names.up), pack(names.down)};
-  auto loaded = std::make_shared<loaded_expert>();
-  {
+  if (slots_) {
+    loaded->on_host.emplace(images, std::move(pinned));
+  } else {
     const std::lock_guard lock{copying_};
-    cuda::select_device(device_);
-    if (slots_)
-      loaded->on_host.emplace(images);
-    else
-      loaded->on_device.emplace(copies_, images);
+    loaded->on_device.emplace(copies_, images, loaded->place->data());
   }
   const std::lock_guard lock{mutex_};
-  auto& place = experts_[layer][expert];
-  if (place != nullptr)
+  auto& known = experts_[layer][expert];
+  if (known != nullptr)
     return; // another thread was faster
   loaded->id = ++num_loads_;
-  num_bytes_ += loaded->num_bytes();
-  place = std::move(loaded);
+  pinned_bytes_ += loaded->pinned_bytes();
+  known = std::move(loaded);
 }
 
 bool cuda_experts::unload(std::size_t layer, std::size_t expert) {
@@ -75,7 +96,7 @@ bool cuda_experts::unload(std::size_t layer, std::size_t expert) {
   if (layer >= experts_.size() || expert >= experts_[layer].size() || experts_[layer][expert] == nullptr)
     return false;
   last = std::exchange(experts_[layer][expert], nullptr);
-  num_bytes_ -= last->num_bytes();
+  pinned_bytes_ -= last->pinned_bytes();
   return true;
 }
 
@@ -85,11 +106,37 @@ bool cuda_experts::has(std::size_t layer, std::size_t expert) const {
 }
 
 std::size_t cuda_experts::num_bytes() const {
+  std::size_t total = 0;
+  for (const auto& [bytes, slabs] : slabs_)
+    total += slabs.num_bytes();
   const std::lock_guard lock{mutex_};
-  return num_bytes_;
+  return total + pinned_bytes_;
 }
 
 std::size_t cuda_experts::expert_bytes(std::size_t layer) const {
+  const auto bytes = matrices_bytes(layer);
+  return slots_ || bytes == 0 ? bytes : slabs_.at(bytes).bytes_of_expert();
+}
+
+std::optional<std::size_t> cuda_experts::room() const {
+  if (slots_)
+    return std::nullopt;
+  cuda::select_device(device_);
+  std::size_t least = 1; // 0 would say that there is no limit
+  for (std::size_t layer = 0; layer < experts_.size(); ++layer)
+    least = std::max(least, expert_bytes(layer));
+  const auto there = cuda::device_memory_room().free_bytes + num_bytes();
+  const auto kept = reserve_bytes + working_bytes();
+  return std::max(there > kept ? there - kept : 0, least);
+}
+
+/// That `forward` takes for many rows: inputs, outputs and what lies between.
+std::size_t cuda_experts::working_bytes() const {
+  return usual_most_rows * (2 * limits_.hidden + limits_.ffn) * sizeof(bfloat16);
+}
+
+/// Without what slabs round up.
+std::size_t cuda_experts::matrices_bytes(std::size_t layer) const {
   const auto* moe = config().layers.at(layer).moe();
   if (moe == nullptr)
     return 0;
@@ -210,10 +257,20 @@ void cuda_experts::compute(std::size_t layer, std::span<const batch_part> parts,
 void cuda_experts::make_room(std::size_t rows, std::size_t experts) {
   if (pass_ && rows <= limits_.most_rows && experts <= limits_.most_experts)
     return;
-  pass_.reset(); // given back before more is taken
-  limits_.most_rows = std::max(limits_.most_rows, rows + rows / 4);
-  limits_.most_experts = std::max(limits_.most_experts, experts + experts / 4);
-  pass_.emplace(limits_);
+  pass_.reset();         // given back before more is taken
+  auto wanted = limits_; // which change when there is a pass for them
+  wanted.most_rows = std::max(limits_.most_rows, rows + rows / 4);
+  wanted.most_experts = std::max(limits_.most_experts, experts + experts / 4);
+  try {
+    pass_.emplace(wanted);
+  } catch (const cuda::device_error& error) {
+    if (!error.is_out_of_memory())
+      throw;
+    wanted.most_rows = rows;
+    wanted.most_experts = experts;
+    pass_.emplace(wanted);
+  }
+  limits_ = wanted;
 }
 
 std::optional<std::size_t> cuda_experts::forward(std::size_t layer, std::span<const expert_rows> batch) {

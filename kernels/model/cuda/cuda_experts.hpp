@@ -4,12 +4,14 @@
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/experts.hpp"
 #include "kernels/model/cuda/device_matrices.hpp"
+#include "kernels/model/cuda/expert_slabs.hpp"
 #include "kernels/model/cuda/expert_slots.hpp"
 #include "kernels/model/cuda/growing_memory.hpp"
 #include "kernels/model/cuda/pinned_matrices.hpp"
 #include "kernels/model/expert_backend.hpp"
 #include "kernels/model/weight_source.hpp"
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,11 +21,12 @@ namespace troupe::model {
 
 /// Each expert is an immutable snapshot that a computation under way keeps alive. Rows are gathered into
 /// pinned memory, computed on a stream of their own and scattered from pinned memory. Copying an expert's
-/// weights takes another stream; taking and giving back memory waits for the device.
+/// weights takes another stream.
 ///
-/// Experts lie in device memory. Where that is to hold some of them only, all lie in pinned memory, and a
-/// batch is computed in waves: first with the experts that have a copy on the device already, then with a few
-/// at a time, which are copied while the wave before computes (`expert_slots`).
+/// Experts lie in device memory, in slabs for many of one size (`expert_slabs`). Where that is to hold some
+/// of them only, all lie in pinned memory, and a batch is computed in waves: first with the experts that have
+/// a copy on the device already, then with a few at a time, which are copied while the wave before computes
+/// (`expert_slots`).
 class cuda_experts final : public expert_backend {
  public:
   /// @param device  accepted by `use_device`; the calling thread's
@@ -42,6 +45,11 @@ class cuda_experts final : public expert_backend {
   bool unload(std::size_t layer, std::size_t expert) override;
   std::size_t num_bytes() const override;
   std::size_t expert_bytes(std::size_t layer) const override;
+
+  /// What is free on the device now and taken for experts already, less what computing may take. Nothing
+  /// where experts lie in pinned memory.
+  std::optional<std::size_t> room() const override;
+
   std::optional<std::size_t> forward(std::size_t layer, std::span<const expert_rows> batch) override;
 
   /// Null: experts lie in device memory.
@@ -51,10 +59,11 @@ class cuda_experts final : public expert_backend {
   /// Gate, up, down: in one of the two.
   struct loaded_expert {
     std::uint64_t id = 0; // of this load, from 1
-    std::optional<device_matrices> on_device;
+    std::optional<expert_slabs::place> place;
+    std::optional<device_matrices> on_device; // there
     std::optional<pinned_matrices> on_host;
 
-    std::size_t num_bytes() const { return on_device ? on_device->num_bytes() : on_host->num_bytes(); }
+    std::size_t pinned_bytes() const { return on_host ? on_host->num_bytes() : 0; }
   };
 
   using snapshot = std::shared_ptr<const loaded_expert>;
@@ -69,6 +78,8 @@ class cuda_experts final : public expert_backend {
   std::optional<std::size_t> hold(std::size_t layer, std::span<const expert_rows> batch,
                                   std::vector<batch_part>& held) const;
   bool has(std::size_t layer, std::size_t expert) const;
+  std::size_t matrices_bytes(std::size_t layer) const;
+  std::size_t working_bytes() const;
   void compute(std::size_t layer, std::span<const batch_part> parts, std::size_t rows);
   std::size_t run_wave(const moe_spec& moe, std::span<const batch_part> parts, std::size_t first_part,
                        std::size_t first_row);
@@ -84,9 +95,11 @@ class cuda_experts final : public expert_backend {
   std::mutex copying_; // of weights, one expert at a time
   kernels::cuda::stream copies_;
 
+  std::map<std::size_t, expert_slabs> slabs_; // by the bytes of an expert; none where they are pinned
+
   mutable std::mutex mutex_;
   std::vector<std::vector<snapshot>> experts_; // [layer][expert], null where not loaded
-  std::size_t num_bytes_ = 0;
+  std::size_t pinned_bytes_ = 0;
   std::uint64_t num_loads_ = 0;
 
   // Of `forward`.

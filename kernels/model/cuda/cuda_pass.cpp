@@ -16,7 +16,8 @@ using kernels::cuda::row_run;
 
 namespace {
 
-// Block tables are so wide, or a multiple of it.
+// Block tables are so wide, or this times 2, 4, 8, …: a width makes graphs of its own, and unused entries
+// cost nothing.
 constexpr std::size_t width_step = 16;
 
 } // namespace
@@ -58,7 +59,7 @@ void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch
   table_width_ = 0;
   for (const auto& table : batch.sequences)
     table_width_ = std::max(table_width_, table.size());
-  table_width_ = (table_width_ + width_step - 1) / width_step * width_step;
+  table_width_ = std::bit_ceil(std::max(table_width_, width_step));
   most_position_ = 0;
   progress = {};
 

@@ -28,24 +28,33 @@ device_matrices::device_matrices(const kernels::cuda::stream& on, std::span<cons
   for (const auto& image : images)
     total += bytes_of_matrix(image.shape, !image.bias.empty());
   memory_ = kernels::cuda::device_memory(total);
-  auto* next = memory_.data();
-  const auto put = [&]<class T>(const std::vector<T>& values) -> const T* {
+  put(on, images, memory_.data());
+}
+
+device_matrices::device_matrices(const kernels::cuda::stream& on, std::span<const matrix_image> images,
+                                 std::byte* to) {
+  put(on, images, to);
+}
+
+void device_matrices::put(const kernels::cuda::stream& on, std::span<const matrix_image> images,
+                          std::byte* to) {
+  const auto next = [&]<class T>(const std::vector<T>& values) -> const T* {
     if (values.empty())
       return nullptr;
-    auto* to = next;
+    auto* const at = to;
     const auto num_bytes = values.size() * sizeof(T);
-    on.copy_to_device(to, values.data(), num_bytes);
-    next += aligned(num_bytes);
-    return reinterpret_cast<const T*>(to);
+    on.copy_to_device(at, values.data(), num_bytes);
+    to += aligned(num_bytes);
+    return reinterpret_cast<const T*>(at);
   };
   for (const auto& image : images) {
     shapes_.push_back(image.shape);
-    matrices_.push_back({.weights = put(image.weights),
-                         .group_scales = put(image.group_scales),
-                         .channel_scales = put(image.channel_scales),
-                         .bias = put(image.bias)});
+    matrices_.push_back({.weights = next(image.weights),
+                         .group_scales = next(image.group_scales),
+                         .channel_scales = next(image.channel_scales),
+                         .bias = next(image.bias)});
   }
-  table_ = put(matrices_);
+  table_ = next(matrices_);
   on.synchronize();
 }
 

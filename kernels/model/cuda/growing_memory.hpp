@@ -19,7 +19,13 @@ class growing_memory {
     const auto num_bytes = count * sizeof(T);
     if (num_bytes > memory_.size()) {
       memory_ = {}; // given back before more is taken
-      memory_ = Memory(num_bytes + num_bytes / 4);
+      try {
+        memory_ = Memory(num_bytes + num_bytes / 4);
+      } catch (const kernels::cuda::device_error& error) {
+        if (!error.is_out_of_memory())
+          throw;
+        memory_ = Memory(num_bytes);
+      }
     }
     return as<T>();
   }

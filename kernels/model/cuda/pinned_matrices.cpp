@@ -1,12 +1,26 @@
 #include "kernels/model/cuda/pinned_matrices.hpp"
 
+#include "kernels/error.hpp"
 #include "kernels/model/cuda/matrix_alignment.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace troupe::model {
 
-pinned_matrices::pinned_matrices(std::span<const matrix_image> images) {
+pinned_matrices::pinned_matrices(std::span<const matrix_image> images)
+    : num_bytes_(plan(images)), memory_(num_bytes_) {
+  put(images);
+}
+
+pinned_matrices::pinned_matrices(std::span<const matrix_image> images, kernels::cuda::pinned_memory memory)
+    : num_bytes_(plan(images)), memory_(std::move(memory)) {
+  kernels::expect(num_bytes_ <= memory_.size(), "cuda pinned matrices: memory of their size");
+  put(images);
+}
+
+/// Says where parts begin, and how long all of it is.
+std::size_t pinned_matrices::plan(std::span<const matrix_image> images) {
   std::size_t total = 0;
   const auto place = [&]<class T>(const std::vector<T>& values) -> std::optional<std::size_t> {
     if (values.empty())
@@ -20,16 +34,19 @@ pinned_matrices::pinned_matrices(std::span<const matrix_image> images) {
                          .group_scales = place(image.group_scales),
                          .channel_scales = place(image.channel_scales),
                          .bias = place(image.bias)});
-  memory_ = kernels::cuda::pinned_memory(total);
-  const auto put = [&]<class T>(const std::vector<T>& values, std::optional<std::size_t> offset) {
+  return total;
+}
+
+void pinned_matrices::put(std::span<const matrix_image> images) {
+  const auto copy = [&]<class T>(const std::vector<T>& values, std::optional<std::size_t> offset) {
     if (offset)
       std::memcpy(memory_.data() + *offset, values.data(), values.size() * sizeof(T));
   };
   for (std::size_t i = 0; i < images.size(); ++i) {
-    put(images[i].weights, matrices_[i].weights);
-    put(images[i].group_scales, matrices_[i].group_scales);
-    put(images[i].channel_scales, matrices_[i].channel_scales);
-    put(images[i].bias, matrices_[i].bias);
+    copy(images[i].weights, matrices_[i].weights);
+    copy(images[i].group_scales, matrices_[i].group_scales);
+    copy(images[i].channel_scales, matrices_[i].channel_scales);
+    copy(images[i].bias, matrices_[i].bias);
   }
 }
 

@@ -17,10 +17,13 @@ class pinned_matrices {
   /// @errors device_error
   explicit pinned_matrices(std::span<const matrix_image> images);
 
+  /// Into memory that was taken before; it may be larger.
+  pinned_matrices(std::span<const matrix_image> images, kernels::cuda::pinned_memory memory);
+
   /// One piece, from which devices copy by themselves.
   const std::byte* data() const { return memory_.data(); }
 
-  std::size_t num_bytes() const { return memory_.size(); }
+  std::size_t num_bytes() const { return num_bytes_; }
 
   /// Matrix `index` where all of it was copied to `base`, which begins at a multiple of 256.
   kernels::cuda::weight_matrix at(const std::byte* base, std::size_t index) const;
@@ -34,8 +37,12 @@ class pinned_matrices {
     std::optional<std::size_t> bias;
   };
 
+  std::size_t plan(std::span<const matrix_image> images);
+  void put(std::span<const matrix_image> images);
+
+  std::vector<parts> matrices_; // before the memory, whose size they say
+  std::size_t num_bytes_;
   kernels::cuda::pinned_memory memory_;
-  std::vector<parts> matrices_;
 };
 
 } // namespace troupe::model

@@ -6,6 +6,13 @@
 
 namespace troupe::model {
 
+namespace {
+
+// A device that has no memory for a graph now may have some later.
+constexpr unsigned most_failures = 3;
+
+} // namespace
+
 step_graphs::step_graphs(std::size_t most) : most_(most) {
   kernels::expect(most >= 1, "step graphs: room for at least one");
 }
@@ -21,15 +28,15 @@ step_graphs::outcome step_graphs::run(const kernels::cuda::stream& on, const ste
   }
   auto& of = found->second;
   by_use_.splice(by_use_.begin(), by_use_, of.place);
-  if (of.is_refused)
+  if (of.failures == most_failures)
     return work(false);
   if (!of.recorded) {
     try {
       of.recorded.emplace(kernels::cuda::graph::capture(on, [&] { of.after = work(true); }));
     } catch (const kernels::cuda::device_error&) {
       // Nothing of it was given to the stream. If the device is at fault, the same work says so.
-      of.is_refused = true;
-      ++num_refused_;
+      if (++of.failures == most_failures)
+        ++num_refused_;
       return work(false);
     }
   } else {

@@ -36,7 +36,7 @@ struct step_shape {
 
 /// A piece is computed directly the first time, so that memory has grown to its size, recorded the second
 /// time, and replayed from then on: the same kernels with the same arguments, so the same bits. One that
-/// cannot be recorded is computed directly for good.
+/// could not be recorded three times is computed directly for good.
 class step_graphs {
  public:
   /// Where a piece left its pass.
@@ -80,14 +80,14 @@ class step_graphs {
 
   std::uint64_t num_replays() const { return num_replays_; }
 
-  /// Pieces that could not be recorded.
+  /// Pieces that are no longer tried.
   std::uint64_t num_refused() const { return num_refused_; }
 
  private:
   struct entry {
     std::optional<kernels::cuda::graph> recorded;
     outcome after;
-    bool is_refused = false;
+    unsigned failures = 0;                        // to record it
     std::list<const step_shape*>::iterator place; // in order of use
   };
 

@@ -2,15 +2,20 @@
 #include "kernels/model/cuda/cuda_backend.hpp"
 
 #include "kernels/cuda/dequantize.hpp"
+#include "kernels/cuda/device.hpp"
 #include "kernels/cuda/emulated_faults.hpp"
 #include "kernels/error.hpp"
 #include "kernels/model/cuda/block_copies.hpp"
 #include "kernels/model/cuda/matrix_image.hpp"
 #include "kernels/model/open_weights.hpp"
 #include "tests/reference/random_model.hpp"
+#include "tests/unit/cuda/emulated_room.hpp"
 
 #include <cstring>
+#include <filesystem>
 #include <gtest/gtest.h>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -113,19 +118,102 @@ TEST_F(cuda_backend_test, int8_weights_are_near_those_of_the_checkpoint) {
 TEST_F(cuda_backend_test, experts_come_and_go_and_their_memory_is_what_was_said) {
   for (const auto quant : {expert_quant::none, expert_quant::int8, expert_quant::int4_group32}) {
     const auto experts = make_cuda_backend(ctx_, open({.experts = quant}), 0)->make_experts();
+    const auto before = kernels::cuda::emulated_memory_taken();
+    const auto taken = [&] { return kernels::cuda::emulated_memory_taken() - before; };
     EXPECT_EQ(experts->expert_bytes(0), 0U) << "a dense layer";
-    experts->load(1, 3);
-    experts->load(1, 3);
-    EXPECT_EQ(experts->num_bytes(), experts->expert_bytes(1));
-    experts->load(1, 0);
-    EXPECT_EQ(experts->num_bytes(), 2 * experts->expert_bytes(1));
+    EXPECT_EQ(experts->num_bytes(), 0U);
+    const auto count = config_.layers[1].moe()->num_experts;
+    for (std::size_t i = 0; i < count; ++i) {
+      experts->load(1, i);
+      experts->load(1, i);
+      EXPECT_GE(experts->num_bytes(), (i + 1) * experts->expert_bytes(1));
+      EXPECT_EQ(experts->num_bytes(), taken());
+    }
+    EXPECT_LT(experts->num_bytes(), count * experts->expert_bytes(1) + count) << "rounded once for all";
     EXPECT_TRUE(experts->unload(1, 3));
     EXPECT_FALSE(experts->unload(1, 3));
     EXPECT_FALSE(experts->unload(9, 3));
-    EXPECT_EQ(experts->num_bytes(), experts->expert_bytes(1));
+    EXPECT_EQ(experts->num_bytes(), taken());
+    experts->load(1, 3);
+    EXPECT_EQ(experts->num_bytes(), taken());
     EXPECT_THROW(experts->load(0, 0), model_error);
     EXPECT_THROW(experts->load(1, 99), model_error);
   }
+}
+
+TEST_F(cuda_backend_test, an_expert_that_finds_no_memory_is_not_read) {
+  const auto readable = make_cuda_backend(ctx_, open(), 0)->make_experts();
+  const auto experts = make_cuda_backend(ctx_, open(), 0)->make_experts();
+  for (const auto& file : std::filesystem::directory_iterator(model_.folder()))
+    if (file.path().extension() == ".safetensors")
+      std::filesystem::resize_file(file.path(), 1024);
+  EXPECT_THROW(readable->load(1, 5), model_error) << "it cannot be read";
+  const test::emulated_room none(0);
+  try {
+    experts->load(1, 5);
+    FAIL() << "there is no memory";
+  } catch (const kernels::kernel_error& error) {
+    EXPECT_TRUE(error.is_out_of_memory());
+    EXPECT_NE(std::string{error.what()}.find("out of memory; 0 of the device's "), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(cuda_backend_test, a_step_that_finds_no_memory_fails_alone) {
+  const auto experts = make_cuda_backend(ctx_, open(), 0)->make_experts();
+  experts->load(1, 2);
+  constexpr std::size_t many = 600;
+  const std::vector<std::byte> input(config_.hidden * 2);
+  std::vector<std::byte> output(input.size());
+  const std::vector<const std::byte*> in(many, input.data());
+  const std::vector<std::byte*> out(many, output.data());
+  const auto forward = [&](std::size_t rows) {
+    const std::vector<expert_rows> batch{{2, std::span(in).first(rows), std::span(out).first(rows)}};
+    return experts->forward(1, batch);
+  };
+  EXPECT_EQ(forward(4), std::nullopt);
+  {
+    const test::emulated_room little(4096);
+    try {
+      forward(many);
+      ADD_FAILURE() << "there was memory for it";
+    } catch (const kernels::kernel_error& error) {
+      EXPECT_TRUE(error.is_out_of_memory()) << error.what();
+    }
+    EXPECT_EQ(forward(4), std::nullopt) << "those before fit as they did";
+  }
+  EXPECT_EQ(forward(many), std::nullopt);
+}
+
+TEST_F(cuda_backend_test, experts_have_room_for_what_the_device_has_left) {
+  constexpr std::size_t gibibyte = std::size_t{1} << 30;
+  const auto experts = make_cuda_backend(ctx_, open(), 0)->make_experts();
+  const test::emulated_room room(8 * gibibyte);
+  const auto first = experts->room();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_LT(*first, 7 * gibibyte) << "a reserve stays free";
+  EXPECT_GT(*first, 6 * gibibyte);
+  experts->load(1, 0);
+  EXPECT_EQ(experts->room(), first) << "what they take is theirs";
+  const kernels::cuda::device_memory other(gibibyte / 64);
+  EXPECT_EQ(experts->room(), *first - gibibyte / 64);
+  const test::emulated_room none(0);
+  EXPECT_EQ(experts->room(), experts->expert_bytes(1)) << "0 would say that there is no limit";
+}
+
+TEST_F(cuda_backend_test, experts_in_pinned_memory_have_the_hosts_room) {
+  const auto bytes = make_cuda_backend(ctx_, open(), 0)->make_experts()->expert_bytes(1);
+  const auto experts = make_cuda_backend(ctx_, open(), 0, {.expert_memory = 2 * bytes})->make_experts();
+  EXPECT_EQ(experts->room(), std::nullopt);
+  EXPECT_EQ(experts->num_bytes(), 0U);
+  experts->load(1, 0);
+  const auto one = experts->num_bytes();
+  EXPECT_GT(one, 0U);
+  EXPECT_LE(one, experts->expert_bytes(1));
+  experts->load(1, 1);
+  EXPECT_EQ(experts->num_bytes(), 2 * one);
+  EXPECT_TRUE(experts->unload(1, 0));
+  EXPECT_EQ(experts->num_bytes(), one);
 }
 
 TEST_F(cuda_backend_test, an_expert_that_is_not_here_is_named_and_nothing_is_written) {

@@ -132,6 +132,17 @@ TEST(emulation_death, copies_that_nobody_waits_for_and_unaligned_ones_end_the_pr
                "not aligned");
 }
 
+TEST(emulation_death, grids_and_blocks_that_no_gpu_takes_end_the_process) {
+  const auto launch = [](emulation::dimensions grid, unsigned threads, std::size_t shared_bytes) {
+    emulation::run("kernel", grid, {threads, 1, 1}, shared_bytes, [] {});
+  };
+  EXPECT_DEATH(launch({1, 65536, 1}, 32, 0), "at most 65535 blocks in y and in z");
+  EXPECT_DEATH(launch({1, 1, 65536}, 32, 0), "at most 65535 blocks in y and in z");
+  EXPECT_DEATH(launch({1, 1, 1}, 1056, 0), "32 to 1024 threads");
+  EXPECT_DEATH(launch({1, 1, 1}, 32, (227U << 10) + 1), "at most 227 KiB");
+  launch({1, 1, 1}, 1024, 227U << 10);
+}
+
 TEST(emulation_death, a_check_that_fails_names_kernel_and_thread) {
   EXPECT_DEATH(run(2, 32, 0, [] { TROUPE_DEVICE_CHECK(threadIdx.x + blockIdx.x != 8); }),
                "emulated kernel kernel: out of bounds.*block 0,0,0 thread 8,0,0");

@@ -1,13 +1,16 @@
-// Engines tell of a device that computes nothing any more, and not of errors that concern one step.
+// Engines tell of a device that computes nothing any more, and not of errors that concern one step; they do
+// not go on where it has no memory.
 #include "actors/engine/device_loss.hpp"
 
 #include <functional>
 #include <memory>
 #include <new>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -151,12 +154,15 @@ class device_loss_test : public ::testing::Test {
     return reported_;
   }
 
- private:
   std::shared_ptr<expert_engine> experts(const fault& failure) {
+    return experts(std::make_shared<failing_experts>(failure), 2);
+  }
+
+  std::shared_ptr<expert_engine> experts(std::shared_ptr<model::expert_backend> backend, uint32_t count) {
     model_expert_config config;
-    config.shape.layer_experts = {2};
+    config.shape.layer_experts = {count};
     config.shape.row_bytes = 16;
-    config.backend = std::make_shared<failing_experts>(failure);
+    config.backend = std::move(backend);
     config.queue = queue_;
     config.device_lost = report();
     return make_model_expert_engine(std::move(config));
@@ -177,6 +183,50 @@ TEST_F(device_loss_test, of_a_step_of_experts) {
 TEST_F(device_loss_test, of_a_load) {
   EXPECT_EQ(after_a_load(out_of_memory), "");
   EXPECT_EQ(after_a_load(lost), told_once);
+}
+
+TEST_F(device_loss_test, memory_that_has_run_out_ends_an_order_and_leaves_what_was_there) {
+  struct device_is_full : kernels::kernel_error {
+    device_is_full() : kernel_error("allocate 12 bytes: out of memory") {}
+
+    bool is_out_of_memory() const noexcept override { return true; }
+  };
+
+  /// Has room for so many experts, and counts what it was asked for.
+  struct small_device : failing_experts {
+    small_device() : failing_experts(nullptr) {}
+
+    void load(std::size_t, std::size_t expert) override {
+      tried += std::to_string(expert) + " ";
+      if (here.contains(expert))
+        return;
+      if (here.size() == 3)
+        throw device_is_full{};
+      here.insert(expert);
+    }
+
+    bool unload(std::size_t, std::size_t expert) override { return here.erase(expert) == 1; }
+
+    std::set<std::size_t> here;
+    std::string tried;
+  };
+
+  const auto device = std::make_shared<small_device>();
+  const auto engine = experts(device, 8);
+  const auto host = [&](const std::vector<expert_id>& wanted) {
+    told<expert_load_result> result;
+    engine->host(wanted, {}, [result](expert_load_result of_order) { result.set(std::move(of_order)); });
+    return result.get();
+  };
+  EXPECT_EQ(host({{0, 0}, {0, 7}}).hosted, (std::vector<expert_id>{{0, 0}, {0, 7}}));
+  device->tried.clear();
+  const auto second = host({{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {0, 7}});
+  EXPECT_EQ(second.hosted, (std::vector<expert_id>{{0, 0}, {0, 1}, {0, 7}}));
+  EXPECT_EQ(second.error, "layer 0, expert 2: allocate 12 bytes: out of memory");
+  EXPECT_EQ(device->tried, "0 1 2 7 ") << "3 and 4 are not read in vain";
+  EXPECT_EQ(device->here, (std::set<std::size_t>{0, 1, 7}));
+  EXPECT_EQ(host({{0, 4}}).error, "") << "there is memory again";
+  EXPECT_EQ(reported_, "") << "the device is not lost";
 }
 
 TEST_F(device_loss_test, of_a_step_of_attention) {
