@@ -11,28 +11,31 @@ namespace {
 
 constexpr unsigned split_warps = input_shares; // that share the inputs of a strip
 
-// Multiprocessors of H100 and H200: fewer blocks leave some without work.
-constexpr std::size_t multiprocessors = 132;
+// Blocks that give nearly all of the 132 multiprocessors of H100 and H200 work.
+constexpr std::size_t enough_blocks = 112;
 
-// Strips of weights that meet each piece of the rows once it is loaded. Rows come from L2 again for every
-// block, some 1.6 times as fast as weights come from memory: with 32 rows and one strip of 16 channels in
-// BF16 they would be twice the bytes of the weights, with int4 eight times.
-constexpr unsigned strips_for(weight_format format, unsigned tiles, unsigned matrices) {
-  const unsigned parts = format == weight_format::int4 || tiles == 4 ? 4 : 2;
+// Strips of weights that meet each piece of the rows once it is loaded, at most. Rows come from L2 again for
+// every block, some 1.6 times as fast as weights come from memory: with 32 rows and one strip of 16 channels
+// in BF16 they would be twice the bytes of the weights, with int4 eight times.
+constexpr unsigned most_strips(weight_format format, unsigned tiles, unsigned matrices) {
+  const unsigned parts = format != weight_format::int4 ? (tiles == 4 ? 4 : 2) : (tiles == 4 ? 8 : 4);
   return parts / matrices;
 }
 
-// Chunks that are loaded before the first is multiplied: some 2 KiB of weights in flight for each warp and
-// strip.
-constexpr unsigned chunks_in_flight(weight_format format) {
-  return format == weight_format::bf16 ? 1 : 2;
+// Chunks that are loaded before the first is multiplied: 2 KiB of weights in flight for each warp and strip,
+// or 1 KiB where strips are many.
+constexpr unsigned chunks_in_flight(weight_format format, unsigned parts) {
+  return format == weight_format::bf16 || parts >= 8 ? 1 : 2;
 }
+
+// Between the rows of partial sums in shared memory: lanes that store together meet all banks.
+constexpr std::size_t partial_stride = strip_channels + 4;
 
 // Adds the warps' sums of 16 channels, in order, and writes them: scale, bias, activation.
 template <unsigned Matrices, unsigned Rows>
 __device__ void finish_strip(const few_rows_args& args, const weight_matrix (&matrix)[Matrices],
                              const row_item& item, std::size_t strip,
-                             const float (&partial)[split_warps][Matrices][Rows][strip_channels]) {
+                             const float (&partial)[split_warps][Matrices][Rows][partial_stride]) {
   for (unsigned at = threadIdx.x; at < item.rows * strip_channels; at += blockDim.x) {
     const unsigned r = at / static_cast<unsigned>(strip_channels);
     const unsigned channel = at % static_cast<unsigned>(strip_channels);
@@ -55,8 +58,8 @@ template <weight_format Format, unsigned Tiles, unsigned Matrices, unsigned Stri
 __global__ void __launch_bounds__(split_warps * 32)
     few_rows_kernel(few_rows_args args, std::size_t first_item) {
   constexpr unsigned rows_of_block = Tiles * tile_rows;
-  constexpr unsigned depth = chunks_in_flight(Format);
-  __shared__ float partial[split_warps][Matrices][rows_of_block][strip_channels];
+  constexpr unsigned depth = chunks_in_flight(Format, Strips * Matrices);
+  __shared__ float partial[split_warps][Matrices][rows_of_block][partial_stride];
   const row_item item = args.items[first_item + blockIdx.y];
   if (item.rows == 0)
     return;
@@ -155,23 +158,27 @@ void start(const stream& on, const few_rows_args& args) {
   }
 }
 
-template <weight_format Format, unsigned Tiles, unsigned Matrices>
-void start(const stream& on, const few_rows_args& args) {
-  constexpr unsigned strips = strips_for(Format, Tiles, Matrices);
-  if (strips > 1 && args.shape.strips() / strips * args.num_items >= multiprocessors)
-    start<Format, Tiles, Matrices, strips>(on, args);
-  else
-    start<Format, Tiles, Matrices, 1>(on, args);
+// As many strips a block as leave enough blocks.
+template <weight_format Format, unsigned Tiles, unsigned Matrices,
+          unsigned Strips = most_strips(Format, Tiles, Matrices)>
+void start_strips(const stream& on, const few_rows_args& args) {
+  if constexpr (Strips > 1) {
+    if ((args.shape.strips() + Strips - 1) / Strips * args.num_items < enough_blocks) {
+      start_strips<Format, Tiles, Matrices, Strips / 2>(on, args);
+      return;
+    }
+  }
+  start<Format, Tiles, Matrices, Strips>(on, args);
 }
 
 template <weight_format Format, unsigned Matrices>
 void start(const stream& on, const few_rows_args& args) {
   if (args.most_rows <= tile_rows)
-    start<Format, 1, Matrices>(on, args);
+    start_strips<Format, 1, Matrices>(on, args);
   else if (args.most_rows <= 2 * tile_rows)
-    start<Format, 2, Matrices>(on, args);
+    start_strips<Format, 2, Matrices>(on, args);
   else
-    start<Format, 4, Matrices>(on, args);
+    start_strips<Format, 4, Matrices>(on, args);
 }
 
 template <weight_format Format>

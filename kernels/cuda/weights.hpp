@@ -61,7 +61,7 @@ struct weight_shape {
 struct weight_matrix {
   /// As `weight_format` says, 16-byte aligned.
   const void* weights = nullptr;
-  /// int4: group scales.
+  /// int4: group scales, 16-byte aligned.
   const std::uint32_t* group_scales = nullptr;
   /// [outputs]: multiplied with the sum; null: 1 (bf16).
   const float* channel_scales = nullptr;
