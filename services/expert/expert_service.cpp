@@ -1,5 +1,6 @@
 #include "services/expert/expert_service.hpp"
 
+#include <string>
 #include <utility>
 
 #include <caf/actor.hpp>
@@ -7,6 +8,7 @@
 
 #include "actors/engine/model_expert_engine.hpp"
 #include "kernels/model/error.hpp"
+#include "services/expert/expert_room.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/lost_device.hpp"
 #include "services/process/stop_signal.hpp"
@@ -23,6 +25,10 @@ expert_service::expert_service(const service_site& site, const model_source& sou
   engine.shape = shape_of(source);
   engine.backend =
       make_backend(source, queue->context(), {.expert_memory = options.gpu_expert_memory})->make_experts();
+  const auto memory = expert_room_of(*engine.backend, options.expert_memory, peers == expert_peers::none);
+  if (memory != options.expert_memory) {
+    site.log.line("expert-room", "the GPU has room for " + std::to_string(memory >> 20) + " MiB of experts");
+  }
   engine.queue = std::move(queue);
   const bool has_files = origin != weight_origin::peers;
   engine.has_files = has_files;
@@ -53,7 +59,7 @@ expert_service::expert_service(const service_site& site, const model_source& sou
   engine.device_lost = end_for_lost_device(site.log);
   expert_host_config host;
   host.address = site.address;
-  host.expert_memory_bytes = options.expert_memory;
+  host.expert_memory_bytes = memory;
   host.linger = std::chrono::microseconds{options.linger_us};
   host.engine = make_model_expert_engine(std::move(engine));
   host.weights = origin;

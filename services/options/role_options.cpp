@@ -254,8 +254,10 @@ void attention_options::declare(option_parser& parser) {
 }
 
 void expert_options::declare(option_parser& parser, bool has_peers) {
-  parser.bytes("expert-memory", "memory for expert weights on an expert worker; 0: as much as needed",
-               &expert_memory);
+  parser.bytes(
+      "expert-memory",
+      "memory for expert weights on an expert worker; 0: as much as needed, on a GPU what it has left",
+      &expert_memory);
   parser.bytes(
       "gpu-expert-memory",
       "GPU memory for expert weights. Where all experts of the model take more, an expert worker keeps those "

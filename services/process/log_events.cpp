@@ -22,6 +22,7 @@ constexpr auto events = std::to_array<log_event>({
     {"context", info},
     {"device-lost", error},
     {"environment", warning},
+    {"expert-room", info},
     {"experts-not-fetched", warning},
     {"experts-unusable", error},
     {"failed", error},

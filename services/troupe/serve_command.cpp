@@ -120,12 +120,13 @@ int serve_command(const std::vector<std::string>& arguments) {
   scheduler_service scheduler(
       system, scheduler_flags, std::make_shared<metrics::scheduler_families>(families, events, requests),
       std::make_shared<metrics::rebalancer_families>(families, events), std::move(from));
-  expert_service expert(site(worker_role::expert, "expert-0"), source, queue, expert_flags,
-                        expert_peers::none, weight_origin::files,
-                        std::make_shared<metrics::expert_families>(families));
   attention_service attention(site(worker_role::attention, "attention-0"), source, queue, model,
                               attention_flags,
                               std::make_shared<metrics::attention_families>(families, requests));
+  // After the attention side: experts have what it leaves of a GPU.
+  expert_service expert(site(worker_role::expert, "expert-0"), source, queue, expert_flags,
+                        expert_peers::none, weight_origin::files,
+                        std::make_shared<metrics::expert_families>(families));
   gateway_service gateway(site(worker_role::gateway, "gateway-0"), source, model, gateway_flags,
                           kernels::name_of(queue->instruction_set()), families, reload);
   directory.publish("history", scheduler.history());
