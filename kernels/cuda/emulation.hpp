@@ -3,9 +3,9 @@
 //
 // What a GPU does not say is an error here: threads of a warp that meet in different collectives, and
 // barriers that not all threads reach. So are grids and blocks that no GPU takes; shared memory that a kernel
-// declares is not counted. Fibers run in a chosen order between barriers, so a missing barrier
-// shows as a result that depends on the order. Built with the address sanitizer, reads and writes out of
-// bounds show too.
+// declares is not counted. Fibers run in a chosen order between barriers, so a missing barrier shows as a
+// result that depends on the order. Built with the address sanitizer, reads and writes out of bounds show
+// too.
 #pragma once
 
 #include <cstddef>

@@ -159,8 +159,7 @@ void start(const stream& on, const few_rows_args& args) {
 }
 
 // As many strips a block as leave enough blocks.
-template <weight_format Format, unsigned Tiles, unsigned Matrices,
-          unsigned Strips = most_strips(Format, Tiles, Matrices)>
+template <weight_format Format, unsigned Tiles, unsigned Matrices, unsigned Strips>
 void start_strips(const stream& on, const few_rows_args& args) {
   if constexpr (Strips > 1) {
     if ((args.shape.strips() + Strips - 1) / Strips * args.num_items < enough_blocks) {
@@ -174,11 +173,11 @@ void start_strips(const stream& on, const few_rows_args& args) {
 template <weight_format Format, unsigned Matrices>
 void start(const stream& on, const few_rows_args& args) {
   if (args.most_rows <= tile_rows)
-    start_strips<Format, 1, Matrices>(on, args);
+    start_strips<Format, 1, Matrices, most_strips(Format, 1, Matrices)>(on, args);
   else if (args.most_rows <= 2 * tile_rows)
-    start_strips<Format, 2, Matrices>(on, args);
+    start_strips<Format, 2, Matrices, most_strips(Format, 2, Matrices)>(on, args);
   else
-    start_strips<Format, 4, Matrices>(on, args);
+    start_strips<Format, 4, Matrices, most_strips(Format, 4, Matrices)>(on, args);
 }
 
 template <weight_format Format>

@@ -1,7 +1,5 @@
 #include "services/expert/expert_service.hpp"
 
-#include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,41 +8,12 @@
 
 #include "actors/engine/model_expert_engine.hpp"
 #include "kernels/model/error.hpp"
+#include "services/expert/expert_room.hpp"
 #include "services/process/compute.hpp"
 #include "services/process/lost_device.hpp"
 #include "services/process/stop_signal.hpp"
 
 namespace troupe {
-
-namespace {
-
-/// What --expert-memory says, or else what the device has room for; 0: as much as needed.
-/// @throws model::model_error where it has no room for all experts, and nobody else has
-uint64_t expert_memory_of(const model::expert_backend& backend, const expert_options& options,
-                          expert_peers peers, const process_log& log) {
-  const auto room = options.expert_memory == 0 ? backend.room() : std::nullopt;
-  if (!room) {
-    return options.expert_memory;
-  }
-  uint64_t count = 0;
-  uint64_t largest = 0;
-  const auto& layers = backend.config().layers;
-  for (size_t layer = 0; layer < layers.size(); ++layer) {
-    count += layers[layer].moe() == nullptr ? 0 : layers[layer].moe()->num_experts;
-    largest = std::max<uint64_t>(largest, backend.expert_bytes(layer));
-  }
-  const auto text = [](uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; };
-  if (peers == expert_peers::none && count * largest > *room) {
-    throw model::model_error("the GPU has room for " + text(*room) + " of experts, and all "
-                             + std::to_string(count) + " take " + text(count * largest)
-                             + "; choose --gpu-expert-memory, so that some wait in the host's memory, or "
-                               "--expert-quant");
-  }
-  log.line("expert-room", "the GPU has room for " + text(*room) + " of experts");
-  return *room;
-}
-
-} // namespace
 
 expert_service::expert_service(const service_site& site, const model_source& source,
                                std::shared_ptr<compute_queue> queue, const expert_options& options,
@@ -56,7 +25,10 @@ expert_service::expert_service(const service_site& site, const model_source& sou
   engine.shape = shape_of(source);
   engine.backend =
       make_backend(source, queue->context(), {.expert_memory = options.gpu_expert_memory})->make_experts();
-  const auto memory = expert_memory_of(*engine.backend, options, peers, site.log);
+  const auto memory = expert_room_of(*engine.backend, options.expert_memory, peers == expert_peers::none);
+  if (memory != options.expert_memory) {
+    site.log.line("expert-room", "the GPU has room for " + std::to_string(memory >> 20) + " MiB of experts");
+  }
   engine.queue = std::move(queue);
   const bool has_files = origin != weight_origin::peers;
   engine.has_files = has_files;

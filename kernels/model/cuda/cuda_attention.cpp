@@ -30,7 +30,7 @@ constexpr std::size_t most_workspace_floats = std::size_t{16} << 20;
 constexpr std::size_t most_graph_rows = 64;
 
 // Of all layers, passes and shapes; each takes some of the device's memory.
-constexpr std::size_t most_graphs = 1024;
+constexpr std::size_t most_graphs = 2048;
 
 std::size_t query_width(const attention_spec& spec) {
   return spec.num_heads * spec.head_dim;
