@@ -67,10 +67,11 @@ class cuda_pass final : public attention_pass {
   std::size_t num_items() const { return num_items_; }
 
   // Activations in device memory.
-  growing_device residual;   // f32 [rows, hidden]
-  growing_device normed;     // bf16 [rows, hidden]
-  growing_device mlp_output; // bf16 [rows, hidden]: dense MLP or shared expert
-  growing_device chosen;     // [rows, top_k]
+  growing_device residual;      // f32 [rows, hidden]
+  growing_device normed;        // bf16 [rows, hidden]
+  growing_device mlp_output;    // bf16 [rows, hidden]: dense MLP or shared expert
+  growing_device router_logits; // f32 [rows, experts]
+  growing_device chosen;        // [rows, top_k]
   growing_device weights;    // f32 [rows, top_k]
   growing_device offsets;    // [experts + 1]
   growing_device entries;    // [rows · top_k]
