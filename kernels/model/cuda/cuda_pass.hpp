@@ -72,11 +72,11 @@ class cuda_pass final : public attention_pass {
   growing_device mlp_output;    // bf16 [rows, hidden]: dense MLP or shared expert
   growing_device router_logits; // f32 [rows, experts]
   growing_device chosen;        // [rows, top_k]
-  growing_device weights;    // f32 [rows, top_k]
-  growing_device offsets;    // [experts + 1]
-  growing_device entries;    // [rows · top_k]
-  growing_device answers;    // bf16 [rows · top_k, hidden]
-  growing_pinned given;      // what `answers` is copied from
+  growing_device weights;       // f32 [rows, top_k]
+  growing_device offsets;       // [experts + 1]
+  growing_device entries;       // [rows · top_k]
+  growing_device answers;       // bf16 [rows · top_k, hidden]
+  growing_pinned given;         // what `answers` is copied from
 
   pass_progress progress;
 
