@@ -1,10 +1,10 @@
-// The experts' feed-forward networks over rows that lie in order of experts: few rows, many rows, all
-// formats.
+// The experts' feed-forward networks over rows that lie in order of experts, in all formats. What is faster
+// with many rows is in many_row_experts.hpp.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -12,7 +12,6 @@
 #include "kernels/bfloat16.hpp"
 #include "kernels/cuda/device.hpp"
 #include "kernels/cuda/few_rows.hpp"
-#include "kernels/cuda/many_rows.hpp"
 #include "kernels/cuda/weights.hpp"
 
 namespace troupe::kernels::cuda {
@@ -55,11 +54,37 @@ struct expert_pass_limits {
   std::size_t dequantized_matrices = 8;
 };
 
+/// Experts that have many rows each.
+struct many_row_work {
+  expert_set experts;
+  /// Their rows, an item an expert: host memory, and a copy of it on the device.
+  std::span<const row_item> items;
+  const row_item* items_on_device = nullptr;
+  /// [rows, hidden], [rows, ffn], [rows, hidden], device memory.
+  const bfloat16* input = nullptr;
+  bfloat16* between = nullptr;
+  bfloat16* output = nullptr;
+};
+
+/// How they may be computed faster than by `few_rows`, if not batch-invariantly. The one there is needs
+/// cuBLAS, so whoever wants it brings it: `make_many_row_experts`.
+class many_row_experts {
+ public:
+  many_row_experts() = default;
+  virtual ~many_row_experts() = default;
+  many_row_experts(const many_row_experts&) = delete;
+  many_row_experts& operator=(const many_row_experts&) = delete;
+
+  /// @errors device_error
+  virtual void run(const stream& on, const many_row_work& work) = 0;
+};
+
 /// Memory for passes of one after the other, and how they are made.
 class expert_pass {
  public:
+  /// @param many  null: all passes are batch-invariant
   /// @errors device_error
-  explicit expert_pass(const expert_pass_limits& limits);
+  explicit expert_pass(const expert_pass_limits& limits, std::unique_ptr<many_row_experts> many = nullptr);
 
   struct arguments {
     expert_set experts;
@@ -73,36 +98,20 @@ class expert_pass {
     bool batch_invariant = false;
   };
 
-  /// For every row: down(act(gate x) · (up x)). Experts with up to 32 rows stream their weights once
-  /// (`few_rows`), others go through cuBLAS in groups, quantized ones made BF16 first; with the latter, gate
-  /// and up are rounded to BF16 before they are multiplied.
+  /// For every row: down(act(gate x) · (up x)). Rows go through `few_rows`, up to 32 of an expert at a time;
+  /// those of experts with more through `many_row_experts`, where that is allowed and there is one.
   /// @errors device_error; kernel_error when a limit is exceeded
   void run(const stream& on, const arguments& args);
 
  private:
   void run_few(const stream& on, const arguments& args, std::size_t num_items, std::size_t most_rows);
-  void run_many(const stream& on, const arguments& args, std::span<const row_item> items);
-  const bfloat16* weights_of(const stream& on, const weight_shape& shape, const weight_matrix* on_device,
-                             std::span<const weight_matrix> on_host, std::size_t first, std::size_t place);
-  void multiply(const stream& on, const many_rows_args& args, std::span<const row_item> items,
-                std::span<const bfloat16* const> weights);
-
-  // What experts with many rows take besides: taken when the first of them comes.
-  struct many_rows_memory {
-    explicit many_rows_memory(const expert_pass_limits& limits);
-
-    many_rows products;
-    device_memory gates;       // [most_rows, ffn]
-    device_memory ups;         // [most_rows, ffn]
-    device_memory dequantized; // [dequantized_matrices, ffn · hidden]; where weights are quantized
-  };
 
   expert_pass_limits limits_;
   pinned_memory host_items_;
   device_memory items_;
   event copied_;         // the pinned items are free again
   device_memory hidden_; // [most_rows, ffn]
-  std::optional<many_rows_memory> many_;
+  std::unique_ptr<many_row_experts> many_;
   std::vector<row_item> many_items_;
 };
 

@@ -56,6 +56,14 @@ namespace troupe::kernels::cuda {
 /// CUDA's limit for the second and third dimension of a grid.
 inline constexpr std::size_t most_grid_yz = 65535;
 
+/// What static and dynamic shared memory of a block may come to together without more being asked for.
+inline constexpr std::size_t shared_bytes_always_allowed = std::size_t{48} << 10;
+
+/// Whether a kernel's blocks take more than that; static memory alone never does.
+constexpr bool needs_more_shared(std::size_t static_bytes, std::size_t dynamic_bytes) {
+  return dynamic_bytes != 0 && static_bytes + dynamic_bytes > shared_bytes_always_allowed;
+}
+
 /// Blocks (x grows without limit; y and z up to `most_grid_yz`), threads of a block, dynamic shared memory.
 struct launch_shape {
   std::size_t blocks_x = 1;
@@ -77,12 +85,15 @@ void launch(const char* name, const stream& on, const launch_shape& shape, void 
   const auto y = static_cast<unsigned>(shape.blocks_y);
   const auto z = static_cast<unsigned>(shape.blocks_z);
 #if defined(__CUDACC__)
-  constexpr std::size_t always_allowed = std::size_t{48} << 10;
   cudaError_t status = cudaSuccess;
-  if (shape.shared_bytes > always_allowed)
-    status = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(shape.shared_bytes));
+  if (shape.shared_bytes != 0) {
+    const auto* function = reinterpret_cast<const void*>(kernel);
+    cudaFuncAttributes attributes{};
+    status = cudaFuncGetAttributes(&attributes, function);
+    if (status == cudaSuccess && needs_more_shared(attributes.sharedSizeBytes, shape.shared_bytes))
+      status = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(shape.shared_bytes));
+  }
   if (status == cudaSuccess) {
     kernel<<<dim3(x, y, z), dim3(shape.threads), shape.shared_bytes,
              static_cast<cudaStream_t>(on.native())>>>(arguments...);

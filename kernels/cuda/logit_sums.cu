@@ -1,5 +1,6 @@
 #include "kernels/cuda/logit_sums.hpp"
 
+#include "kernels/cuda/ahead.cuh"
 #include "kernels/cuda/shares.cuh"
 #include "kernels/cuda/warp.cuh"
 
@@ -13,12 +14,15 @@ constexpr unsigned sum_warps = sum_threads / warp_lanes;
 // Tokens that are summed in FP32 before they are added in double: 16 lanes, each every 16th of them.
 constexpr std::size_t group_tokens = 256;
 constexpr unsigned group_lanes = 16;
+constexpr unsigned group_steps = group_tokens / group_lanes;
+
+constexpr unsigned best_ahead = 16;
 
 __device__ float best_of(const float* row, std::size_t vocab) {
   __shared__ float of_warps[sum_warps];
   float best = -INFINITY;
-  for (std::size_t i = threadIdx.x; i < vocab; i += sum_threads)
-    best = row[i] > best ? row[i] : best;
+  for_each_loaded<best_ahead>(row, vocab, threadIdx.x, sum_threads,
+                              [&](std::size_t, float logit) { best = logit > best ? logit : best; });
   best = warp_max(best);
   if (lane_index() == 0)
     of_warps[warp_index()] = best;
@@ -38,9 +42,12 @@ __global__ void __launch_bounds__(sum_threads) logit_sums_kernel(logit_sums_args
   // Two groups a warp at a time.
   for (std::size_t first = warp_index() * 2; first < groups; first += std::size_t{sum_warps} * 2) {
     const std::size_t group = first + half;
+    float logits[group_steps];
+    load_logits(row, args.vocab, group * group_tokens + lane, group_lanes, logits);
     float sum = 0.0F;
-    for (std::size_t i = 0; i < group_tokens; i += group_lanes)
-      sum += share_of(logit_or_none(row, args.vocab, group * group_tokens + i + lane) - best);
+    TROUPE_UNROLL
+    for (unsigned i = 0; i < group_steps; ++i)
+      sum += share_of(logits[i] - best);
     for (unsigned apart = group_lanes / 2; apart > 0; apart /= 2)
       sum += shuffle_xor(sum, apart);
     if (lane == 0 && group < groups)

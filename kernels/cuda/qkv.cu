@@ -1,5 +1,6 @@
 #include "kernels/cuda/qkv.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cuda/bits.hpp"
@@ -74,6 +75,12 @@ __device__ void store_head(const kv_layer& cache, std::size_t offset, std::size_
     *reinterpret_cast<float*>(cache.data + scale_offset) = finite ? most / 127.0F : NAN;
 }
 
+bool has_whole_norm(const qkv_args& args) {
+  const auto is_whole = [](const head_norm& norm) { return norm.weight != nullptr && !norm.per_head; };
+  return is_whole(args.query_norm) || is_whole(args.key_norm);
+}
+
+// x = row, y = a share of its heads, one a warp at a time.
 __global__ void __launch_bounds__(qkv_warps * 32) qkv_kernel(qkv_args args) {
   __shared__ float heads[qkv_warps][most_head_dim];
   __shared__ float scratch[2][warp_lanes];
@@ -96,7 +103,8 @@ __global__ void __launch_bounds__(qkv_warps * 32) qkv_kernel(qkv_args args) {
     key_factor = row_factor(args, row, key_column, value_column, scratch[1]);
 
   float* head = heads[warp_index()];
-  for (std::size_t h = warp_index(); h < args.heads + 2 * kv_heads; h += qkv_warps) {
+  for (std::size_t h = std::size_t{blockIdx.y} * qkv_warps + warp_index(); h < args.heads + 2 * kv_heads;
+       h += std::size_t{gridDim.y} * qkv_warps) {
     const bool is_query = h < args.heads;
     const bool is_value = h >= args.heads + kv_heads;
     const head_norm norm = is_query ? args.query_norm : is_value ? head_norm{} : args.key_norm;
@@ -140,7 +148,12 @@ void finish_qkv(const stream& on, const qkv_args& args) {
          "cuda finish_qkv: head_dim is above 256 or rotary_dim above head_dim or odd");
   expect(args.cache.type == dtype::bf16 || args.cache.type == dtype::int8,
          "cuda finish_qkv: the cache is not bf16 or int8");
-  launch("finish_qkv", on, {.blocks_x = args.rows, .threads = qkv_warps * 32}, qkv_kernel, args);
+  // A norm over a whole row is computed once: one block has all heads.
+  const std::size_t heads = args.heads + 2 * args.cache.kv_heads;
+  const std::size_t shares =
+      has_whole_norm(args) ? 1 : std::min((heads + qkv_warps - 1) / qkv_warps, most_grid_yz);
+  launch("finish_qkv", on, {.blocks_x = args.rows, .blocks_y = shares, .threads = qkv_warps * 32}, qkv_kernel,
+         args);
 }
 
 } // namespace troupe::kernels::cuda

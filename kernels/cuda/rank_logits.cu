@@ -1,5 +1,6 @@
 #include "kernels/cuda/rank_logits.hpp"
 
+#include "kernels/cuda/ahead.cuh"
 #include "kernels/cuda/warp.cuh"
 
 namespace troupe::kernels::cuda {
@@ -7,6 +8,7 @@ namespace troupe::kernels::cuda {
 namespace {
 
 constexpr unsigned rank_threads = 512;
+constexpr unsigned rank_ahead = 16;
 
 __global__ void __launch_bounds__(rank_threads) rank_logits_kernel(rank_logits_args args) {
   __shared__ std::uint32_t total;
@@ -17,8 +19,8 @@ __global__ void __launch_bounds__(rank_threads) rank_logits_kernel(rank_logits_a
     total = 0;
   block_barrier();
   std::uint32_t count = 0;
-  for (std::size_t i = threadIdx.x; i < args.vocab; i += rank_threads)
-    count += row[i] >= wanted.logit ? 1U : 0U;
+  for_each_loaded<rank_ahead>(row, args.vocab, threadIdx.x, rank_threads,
+                              [&](std::size_t, float logit) { count += logit >= wanted.logit ? 1U : 0U; });
   count = warp_sum(count);
   if (lane_index() == 0)
     count_shared(&total, count);

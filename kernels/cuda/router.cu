@@ -12,10 +12,20 @@ namespace troupe::kernels::cuda {
 namespace {
 
 constexpr unsigned router_threads = 256;
+constexpr unsigned router_warps = router_threads / warp_lanes;
 constexpr std::uint32_t none = 0xffffffffU;
+
+// Inputs that a lane loads at a time, and a warp.
+constexpr std::size_t lane_inputs = 8;
+constexpr std::size_t step_inputs = warp_lanes * lane_inputs;
+
+// With so many rows there are blocks enough, and several rows share each load of the weights.
+constexpr std::size_t rows_to_share = 64;
+constexpr unsigned shared_rows = 8;
 
 // Σ of 8 products in order.
 __device__ float dot8(const bits128& a, const bits128& b, float sum) {
+  TROUPE_UNROLL
   for (unsigned i = 0; i < 4; ++i) {
     sum = fmaf(lower_float(a.word[i]), lower_float(b.word[i]), sum);
     sum = fmaf(upper_float(a.word[i]), upper_float(b.word[i]), sum);
@@ -23,20 +33,54 @@ __device__ float dot8(const bits128& a, const bits128& b, float sum) {
   return sum;
 }
 
-// Logits of a row: an expert a warp in turn.
-__device__ void multiply_router(const router_args& args, std::size_t row, float* logits) {
-  const bfloat16* x = args.input + row * args.input_stride;
-  for (std::size_t e = warp_index(); e < args.experts; e += router_threads / warp_lanes) {
-    const bfloat16* w = args.weight + e * args.hidden;
-    float sum = 0.0F;
-    for (std::size_t i = lane_index() * 8; i < args.hidden; i += warp_lanes * 8)
-      sum = dot8(load_again(x + i), load_again(w + i), sum);
-    sum = warp_sum(sum);
-    if (lane_index() == 0) {
-      logits[e] = sum;
-      if (args.logits != nullptr)
-        args.logits[row * args.experts + e] = sum;
+// Logits of `Rows` rows: x = rows, y = experts, one a warp. `Ahead` steps are loaded before the first is
+// multiplied: a warp waits for memory much longer than it computes. ptxas leaves the loads in front only
+// where it may take registers as for one block a multiprocessor, and where no branch lies around the
+// products.
+template <unsigned Rows, unsigned Ahead>
+__global__ void __launch_bounds__(router_threads, 1) router_logits_kernel(router_args args) {
+  const std::size_t expert = std::size_t{blockIdx.y} * router_warps + warp_index();
+  if (expert >= args.experts)
+    return;
+  const bfloat16* w = args.weight + expert * args.hidden;
+  const std::size_t first_row = std::size_t{blockIdx.x} * Rows;
+  const bfloat16* x[Rows];
+  TROUPE_UNROLL
+  for (unsigned r = 0; r < Rows; ++r) // in place of rows behind the last one: that one again
+    x[r] = args.input + (first_row + r < args.rows ? first_row + r : args.rows - 1) * args.input_stride;
+  float sums[Rows] = {};
+  for (std::size_t begin = 0; begin < args.hidden; begin += Ahead * step_inputs) {
+    const std::size_t first = begin + lane_index() * lane_inputs;
+    bits128 weights[Ahead];
+    bits128 inputs[Ahead][Rows];
+    TROUPE_UNROLL
+    for (unsigned s = 0; s < Ahead; ++s) {
+      const std::size_t i = first + s * step_inputs;
+      weights[s] = {};
+      if (i < args.hidden)
+        weights[s] = load_again(w + i);
+      TROUPE_UNROLL
+      for (unsigned r = 0; r < Rows; ++r) {
+        inputs[s][r] = {};
+        if (i < args.hidden)
+          inputs[s][r] = load_again(x[r] + i);
+      }
     }
+    TROUPE_UNROLL
+    for (unsigned s = 0; s < Ahead; ++s) {
+      const bool is_there = first + s * step_inputs < args.hidden;
+      TROUPE_UNROLL
+      for (unsigned r = 0; r < Rows; ++r) {
+        const float sum = dot8(inputs[s][r], weights[s], sums[r]);
+        sums[r] = is_there ? sum : sums[r];
+      }
+    }
+  }
+  TROUPE_UNROLL
+  for (unsigned r = 0; r < Rows; ++r) {
+    const float sum = warp_sum(sums[r]);
+    if (lane_index() == 0 && first_row + r < args.rows)
+      args.logits[(first_row + r) * args.experts + expert] = sum;
   }
 }
 
@@ -121,17 +165,14 @@ __device__ void weigh(const router_args& args, float* weights) {
     weights[i] *= args.scale;
 }
 
-__global__ void __launch_bounds__(router_threads) router_kernel(router_args args) {
+__global__ void __launch_bounds__(router_threads) choose_experts_kernel(router_args args) {
   __shared__ float scores[most_experts];
   __shared__ float keys[most_experts];
   __shared__ unsigned char taken[most_experts];
   __shared__ float weights[most_top_k];
   const std::size_t row = blockIdx.x;
-  if (args.weight != nullptr)
-    multiply_router(args, row, scores);
-  else
-    for (std::size_t e = threadIdx.x; e < args.experts; e += router_threads)
-      scores[e] = args.logits[row * args.experts + e];
+  for (std::size_t e = threadIdx.x; e < args.experts; e += router_threads)
+    scores[e] = args.logits[row * args.experts + e];
   block_barrier();
   if (warp_index() != 0)
     return;
@@ -144,6 +185,7 @@ __global__ void __launch_bounds__(router_threads) router_kernel(router_args args
   for (std::size_t i = 0; i < args.top_k; ++i) {
     const std::uint32_t best = best_left(keys, taken, args.experts);
     TROUPE_DEVICE_CHECK(best < args.experts);
+    warp_barrier(); // all have read `taken` before it changes: shuffles order no memory
     if (lane_index() == 0) {
       taken[best] = 1;
       weights[i] = scores[best];
@@ -158,6 +200,15 @@ __global__ void __launch_bounds__(router_threads) router_kernel(router_args args
     args.weights[row * args.top_k + i] = weights[i];
 }
 
+template <unsigned Rows, unsigned Ahead>
+void multiply_router(const stream& on, const router_args& args) {
+  launch("route", on,
+         {.blocks_x = (args.rows + Rows - 1) / Rows,
+          .blocks_y = (args.experts + router_warps - 1) / router_warps,
+          .threads = router_threads},
+         router_logits_kernel<Rows, Ahead>, args);
+}
+
 } // namespace
 
 void route(const stream& on, const router_args& args) {
@@ -165,10 +216,14 @@ void route(const stream& on, const router_args& args) {
          "cuda route: top_k is above 64 or the experts, or these above 1024");
   expect(args.weight == nullptr || (args.hidden % 8 == 0 && args.input_stride % 8 == 0),
          "cuda route: hidden is not a multiple of 8");
-  expect(args.weight != nullptr || args.logits != nullptr, "cuda route: neither weights nor logits");
+  expect(args.logits != nullptr, "cuda route: no logits, and no room for them");
+  if (args.weight != nullptr && args.rows < rows_to_share)
+    multiply_router<1, 8>(on, args);
+  else if (args.weight != nullptr)
+    multiply_router<shared_rows, 2>(on, args);
   if (args.top_k == 0)
     return;
-  launch("route", on, {.blocks_x = args.rows, .threads = router_threads}, router_kernel, args);
+  launch("route", on, {.blocks_x = args.rows, .threads = router_threads}, choose_experts_kernel, args);
 }
 
 } // namespace troupe::kernels::cuda

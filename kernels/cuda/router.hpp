@@ -1,4 +1,4 @@
-// From normalised rows, or from logits, to the chosen experts and their weights, in one kernel.
+// From normalised rows, or from logits, to the chosen experts and their weights.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,9 @@ struct router_args {
   std::size_t input_stride = 0;
   /// A multiple of 8.
   std::size_t hidden = 0;
-  /// [experts, hidden], bf16, 16-byte aligned; null: `logits` are given. For few rows: each reads all of it.
+  /// [experts, hidden], bf16, 16-byte aligned; null: `logits` are given.
   const bfloat16* weight = nullptr;
-  /// [rows, experts], f32: read, or with `weight` written; then null: not wanted.
+  /// [rows, experts], f32: read, and with `weight` written before.
   float* logits = nullptr;
   std::size_t top_k = 0;
   router_score score = router_score::softmax;
@@ -39,8 +39,10 @@ struct router_args {
   float* weights = nullptr;
 };
 
-/// A block a row. A logit's bits depend on its row and the expert's weights alone.
-/// @source DeepSpeed-Inference § V.C: the gate as one kernel instead of a chain of sparse products
+/// Logits first, an expert a warp; then a block a row chooses. A logit's bits depend on its row and the
+/// expert's weights alone.
+/// @source DeepSpeed-Inference § V.C: the gate without a chain of sparse products; but a single kernel would
+///         leave all experts of a row to one multiprocessor
 void route(const stream& on, const router_args& args);
 
 } // namespace troupe::kernels::cuda

@@ -10,6 +10,10 @@ namespace {
 
 constexpr unsigned share_threads = 512;
 
+// Of a block's tokens, so many a lane at a time.
+constexpr unsigned share_ahead = 16;
+static_assert(share_block % (share_ahead * warp_lanes) == 0);
+
 // One thread: where the draw falls.
 __device__ std::size_t block_of(const double* sums, std::size_t blocks, double uniform) {
   double total = 0.0;
@@ -34,10 +38,14 @@ __global__ void __launch_bounds__(share_threads) share_sums_kernel(share_sums_ar
   const float best = args.best[draw.row];
   for (std::size_t b = warp_index(); b < blocks; b += share_threads / warp_lanes) {
     double sum = 0.0;
-    for (std::size_t i = lane_index(); i < share_block; i += warp_lanes) {
-      const float share =
-          share_of((logit_or_none(row, args.vocab, b * share_block + i) - best) * draw.factor);
-      sum += share >= draw.least ? static_cast<double>(share) : 0.0;
+    for (std::size_t i = lane_index(); i < share_block; i += std::size_t{share_ahead} * warp_lanes) {
+      float logits[share_ahead];
+      load_logits(row, args.vocab, b * share_block + i, warp_lanes, logits);
+      TROUPE_UNROLL
+      for (unsigned a = 0; a < share_ahead; ++a) {
+        const float share = share_of((logits[a] - best) * draw.factor);
+        sum += share >= draw.least ? static_cast<double>(share) : 0.0;
+      }
     }
     sum = warp_sum(sum);
     if (lane_index() == 0) {

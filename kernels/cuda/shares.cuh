@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/memory.cuh"
 
 namespace troupe::kernels::cuda {
 
@@ -31,6 +31,15 @@ __device__ inline float share_of(float x) {
 /// A logit of a row, −infinity behind its end.
 __device__ inline float logit_or_none(const float* row, std::size_t vocab, std::size_t token) {
   return token < vocab ? row[token] : -INFINITY;
+}
+
+/// The same for tokens first, first + step, …: all loads are given before the first is waited for.
+template <unsigned Count>
+__device__ void load_logits(const float* row, std::size_t vocab, std::size_t first, std::size_t step,
+                            float (&logits)[Count]) {
+  TROUPE_UNROLL
+  for (unsigned i = 0; i < Count; ++i)
+    logits[i] = logit_or_none(row, vocab, first + i * step);
 }
 
 } // namespace troupe::kernels::cuda

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "kernels/cuda/ahead.cuh"
 #include "kernels/cuda/warp.cuh"
 #include "kernels/error.hpp"
 
@@ -10,6 +11,7 @@ namespace troupe::kernels::cuda {
 namespace {
 
 constexpr unsigned top_threads = 512;
+constexpr unsigned top_ahead = 16;
 
 // The least key wanted is found digit by digit, from the highest on: 11, 11 and 10 bits.
 constexpr unsigned digit_bits = 11;
@@ -36,14 +38,20 @@ struct search {
 // One thread: the digit of the last one that is wanted.
 __device__ void take_digit(const std::uint32_t* counts, const std::uint32_t* sums, unsigned shift,
                            search& found) {
+  std::uint32_t left = found.left;
   unsigned part = summing_threads - 1;
-  while (part > 0 && sums[part] < found.left)
-    found.left -= sums[part--];
+  std::uint32_t sum = sums[part];
+  while (part > 0 && sum < left) {
+    left -= sum;
+    sum = sums[--part];
+  }
   unsigned digit = part * bins_a_thread + bins_a_thread - 1;
-  while (digit > part * bins_a_thread && counts[digit] < found.left)
-    found.left -= counts[digit--];
-  found.prefix |= digit << shift;
-  found.equal = counts[digit];
+  std::uint32_t count = counts[digit];
+  while (digit > part * bins_a_thread && count < left) {
+    left -= count;
+    count = counts[--digit];
+  }
+  found = {found.prefix | digit << shift, left, count};
 }
 
 __global__ void __launch_bounds__(top_threads) top_logits_kernel(top_logits_args args) {
@@ -66,13 +74,12 @@ __global__ void __launch_bounds__(top_threads) top_logits_kernel(top_logits_args
     block_barrier();
     const std::uint32_t prefix = found.prefix;
     bool has_nan = false;
-    for (std::size_t i = threadIdx.x; i < args.vocab; i += top_threads) {
-      const float logit = row[i];
+    for_each_loaded<top_ahead>(row, args.vocab, threadIdx.x, top_threads, [&](std::size_t, float logit) {
       const std::uint32_t key = ascending(logit);
       has_nan = has_nan || is_nan(logit);
       if (digit == 0 || key >> (shift + width) == prefix >> (shift + width))
         count_shared(&counts[key >> shift & ((1U << width) - 1U)], 1);
-    }
+    });
     if (digit == 0 && has_nan)
       count_shared(&threads_with_nan, 1);
     block_barrier();
@@ -96,15 +103,16 @@ __global__ void __launch_bounds__(top_threads) top_logits_kernel(top_logits_args
   const std::size_t above = args.wanted - found.left;
   // Where there is no room for all that equal the last one, none of them is taken.
   const bool takes_equal = above + found.equal <= args.room;
-  for (std::size_t i = threadIdx.x; i < args.vocab; i += top_threads) {
-    const std::uint32_t key = ascending(row[i]);
-    if (key < found.prefix || (key == found.prefix && !takes_equal))
-      continue;
+  const std::uint32_t least = found.prefix;
+  for_each_loaded<top_ahead>(row, args.vocab, threadIdx.x, top_threads, [&](std::size_t i, float logit) {
+    const std::uint32_t key = ascending(logit);
+    if (key < least || (key == least && !takes_equal))
+      return;
     const std::uint32_t place = count_shared(&taken, 1);
     TROUPE_DEVICE_CHECK(place < args.room);
     if (place < args.room)
-      args.entries[blockIdx.x * args.room + place] = {static_cast<std::uint32_t>(i), row[i]};
-  }
+      args.entries[blockIdx.x * args.room + place] = {static_cast<std::uint32_t>(i), logit};
+  });
   block_barrier();
   if (threadIdx.x == 0)
     args.counts[blockIdx.x] = taken < args.room ? taken : static_cast<std::uint32_t>(args.room);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include <caf/actor_system_config.hpp>
 
@@ -14,23 +15,36 @@
 
 namespace troupe {
 
-model::device choose_device(const model_options& options,
-                            const std::function<std::optional<std::string>(uint32_t)>& problem) {
+namespace {
+
+/// The first GPU where it can be used.
+chosen_device device_by_itself(const model_options& options, const gpu_questions& gpus) {
+  std::error_code unreadable; // whoever opens the folder says what is wrong with it
+  if (std::filesystem::exists(std::filesystem::path(options.model_dir) / model::packed_file_name,
+                              unreadable)) {
+    return {};
+  }
+  auto why = gpus.problem(0);
+  if (!why) {
+    return {{model::device_kind::cuda, 0}, {}};
+  }
+  return {{}, gpus.is_there() ? std::move(*why) : std::string{}};
+}
+
+} // namespace
+
+chosen_device choose_device(const model_options& options, const gpu_questions& gpus) {
   const auto choice = parse_device(options.device);
   switch (choice.kind) {
-  case device_choice::kind_type::automatic: {
-    std::error_code unreadable; // whoever opens the folder says what is wrong with it
-    const bool is_packed = std::filesystem::exists(
-        std::filesystem::path(options.model_dir) / model::packed_file_name, unreadable);
-    return {is_packed || problem(0) ? model::device_kind::cpu : model::device_kind::cuda, 0};
-  }
+  case device_choice::kind_type::automatic:
+    return device_by_itself(options, gpus);
   case device_choice::kind_type::cpu:
     break;
   case device_choice::kind_type::cuda:
-    if (auto why = problem(choice.number)) {
+    if (auto why = gpus.problem(choice.number)) {
       throw option_error("--device: '" + options.device + "': " + *why);
     }
-    return {model::device_kind::cuda, choice.number};
+    return {{model::device_kind::cuda, choice.number}, {}};
   }
   return {};
 }

@@ -14,19 +14,31 @@
 #include "kernels/model/cuda/cuda_backend.hpp"
 #include "kernels/model/device.hpp"
 #include "services/options/role_options.hpp"
+#include "services/process/gpu_presence.hpp"
 #include "services/process/kernel_choice.hpp"
 #include "services/process/model_source.hpp"
 #include "services/process/process_log.hpp"
 
 namespace troupe {
 
+/// What is asked about this machine's GPUs.
+struct gpu_questions {
+  /// As model::cuda_problem.
+  std::function<std::optional<std::string>(uint32_t)> problem = model::cuda_problem;
+  /// Whether there is one that this build is for, if it can be used or not.
+  std::function<bool()> is_there = could_use_gpu;
+};
+
+struct chosen_device {
+  model::device device;
+  /// Why a GPU that is there was not chosen by itself, as a sentence's end; empty: there is none, or it was.
+  std::string gpu_refused;
+};
+
 /// The device that --device asks for; auto: the first GPU where it can be used, unless the folder's weights
 /// are packed for the CPU.
-/// @param problem  as model::cuda_problem
 /// @throws option_error for a CUDA device that cannot be used, which says why and what to do
-model::device
-choose_device(const model_options& options,
-              const std::function<std::optional<std::string>(uint32_t)>& problem = model::cuda_problem);
+chosen_device choose_device(const model_options& options, const gpu_questions& gpus = {});
 
 /// The model on the device that it was opened for.
 /// @param ctx  computes where that is the CPU: a compute queue's; outlives what the backend makes

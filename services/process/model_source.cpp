@@ -41,6 +41,11 @@ void add_names(const char* what, const std::vector<std::string>& names, std::str
   }
 }
 
+void take_device(const chosen_device& chosen, model_source& source) {
+  source.device = chosen.device;
+  source.gpu_refused = chosen.gpu_refused;
+}
+
 /// The checkpoint for a GPU; where there are no kernels for the model, and nobody asked for that GPU, the
 /// device becomes the CPU.
 /// @throws option_error where somebody did
@@ -140,7 +145,7 @@ kernel_demand demand_of(const model_options& options, const model::model_config&
 model_source open_model(const model_options& options, plan_use use) {
   options.check();
   model_source source;
-  source.device = choose_device(options);
+  take_device(choose_device(options), source);
   kernels::isa set = choose_isa(options).chosen;
   source.config = model::load_config(options.model_dir);
   source.generation = model::load_generation_config(options.model_dir, source.config);
@@ -201,7 +206,7 @@ model_source open_model_of_peers(const model_options& options, const std::string
                                  const std::string& numerics_class) {
   options.check();
   model_source source;
-  source.device = choose_device(options);
+  take_device(choose_device(options), source);
   if (source.device.kind != model::device_kind::cpu) {
     throw option_error(
         "--weights-from: only workers that compute on the CPU take weights from others; choose "

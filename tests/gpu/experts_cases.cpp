@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/cuda/many_row_experts.hpp"
 #include "tests/gpu/cases.hpp"
 #include "tests/gpu/matrices.hpp"
 
@@ -41,11 +42,12 @@ void check(session& s, stored_as how, const expert_shape& shape,
   std::iota(from.begin(), from.end(), 0U);
   const auto want = experts.expected(s, input, from, rows_of_experts);
   const device_array<bfloat16> x(s.on(), input);
-  cuda::expert_pass pass({.most_rows = rows,
-                          .most_experts = rows_of_experts.size(),
-                          .hidden = shape.hidden,
-                          .ffn = shape.ffn,
-                          .dequantized_matrices = 4});
+  const cuda::expert_pass_limits limits{.most_rows = rows,
+                                        .most_experts = rows_of_experts.size(),
+                                        .hidden = shape.hidden,
+                                        .ffn = shape.ffn,
+                                        .dequantized_matrices = 4};
+  cuda::expert_pass pass(limits, cuda::make_many_row_experts(limits));
   const auto listed = rows_of(rows_of_experts);
   std::vector<bfloat16> invariant;
   for (const bool batch_invariant : {false, true}) {
@@ -64,6 +66,11 @@ void check(session& s, stored_as how, const expert_shape& shape,
                   + (batch_invariant ? ", batch-invariant" : ", fast"),
               invariant, want, allowed);
   }
+  // A pass that has nothing for many rows is batch-invariant whatever it is asked for.
+  cuda::expert_pass plain(limits);
+  const device_array<bfloat16> y(s.on(), rows * shape.hidden);
+  plain.run(s.on(), {.experts = set_of(experts), .rows = listed, .input = x.data(), .output = y.data()});
+  s.compare_exact(std::string(name_of(how)) + ", without many rows", y.download(s.on()), invariant);
   const std::uint32_t last = static_cast<std::uint32_t>(rows_of_experts.size() - 1);
   const device_array<bfloat16> alone(s.on(), shape.hidden);
   const std::vector<cuda::expert_rows> one = {{last, 1}};
@@ -121,8 +128,9 @@ void time_pass(session& s, const random_experts& experts, const std::vector<std:
                                                            [](std::uint32_t count) { return count != 0; }));
   const device_array<bfloat16> x(s.on(), s.normal_bf16(rows * set.hidden));
   const device_array<bfloat16> y(s.on(), rows * set.hidden);
-  cuda::expert_pass pass(
-      {.most_rows = rows, .most_experts = rows_of_experts.size(), .hidden = set.hidden, .ffn = set.ffn});
+  const cuda::expert_pass_limits limits{
+      .most_rows = rows, .most_experts = rows_of_experts.size(), .hidden = set.hidden, .ffn = set.ffn};
+  cuda::expert_pass pass(limits, cuda::make_many_row_experts(limits));
   const auto listed = rows_of(rows_of_experts);
   s.time_eagerly(
       "experts " + std::string(name_of(set.format)) + " " + what,

@@ -52,6 +52,29 @@ void check(session& s, bool rms, std::size_t rows, std::size_t cols, dtype input
             y.download(s.on()), want, tolerance_bf16(cols));
 }
 
+// Rows that are their own output: the same bits as into other memory.
+void check_in_place(session& s, bool rms, std::size_t rows, std::size_t cols) {
+  const auto input = s.normal(rows * cols, 3.0F);
+  const device_array<float> x(s.on(), input);
+  const device_array<float> w(s.on(), s.normal(cols));
+  const device_array<float> y(s.on(), input.size());
+  cuda::norm_args args{.input = x.data(),
+                       .input_stride = cols,
+                       .rows = rows,
+                       .cols = cols,
+                       .weight = w.data(),
+                       .output = y.data(),
+                       .output_type = dtype::f32,
+                       .output_stride = cols};
+  for (void* output : {static_cast<void*>(y.data()), static_cast<void*>(x.data())}) {
+    args.output = output;
+    rms ? cuda::rms_norm(s.on(), args) : cuda::layer_norm(s.on(), args);
+  }
+  s.compare_exact(std::string(rms ? "rms " : "layer ") + std::to_string(rows) + " x " + std::to_string(cols)
+                      + " in place",
+                  x.download(s.on()), y.download(s.on()));
+}
+
 void time_norm(session& s, std::size_t rows, std::size_t cols) {
   const device_array<float> x(s.on(), s.normal(rows * cols));
   const device_array<float> w(s.on(), s.normal(cols));
@@ -73,15 +96,21 @@ void time_norm(session& s, std::size_t rows, std::size_t cols) {
 void check_norm(session& s) {
   if (!s.begin("norm"))
     return;
-  for (const bool rms : {true, false})
+  // Up to 2048, 4096 and 8192 columns, threads keep their part of a row.
+  for (const bool rms : {true, false}) {
+    for (const std::size_t cols : {5, 2049, 4097, 8192, 8193})
+      check_in_place(s, rms, 2, cols);
     for (const dtype type : {dtype::f32, dtype::bf16}) {
-      check(s, rms, 1, 1, type);
+      for (const std::size_t cols : {1, 2048, 4096, 8192})
+        check(s, rms, 1, cols, type);
       check(s, rms, 3, 257, type);
+      check(s, rms, 2, 8200, type);
       if (!s.options().small) {
         check(s, rms, 65, 4096, type);
         check(s, rms, 7, 12289, type);
       }
     }
+  }
   time_norm(s, 1, s.options().small ? 64 : 4096);
   time_norm(s, s.options().small ? 2 : 4096, s.options().small ? 64 : 4096);
 }

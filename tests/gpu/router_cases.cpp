@@ -1,8 +1,11 @@
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernels/cuda/router.hpp"
 #include "kernels/router.hpp"
 #include "tests/gpu/cases.hpp"
+#include "tests/gpu/expert_choice.hpp"
 
 namespace troupe::gpu_check {
 
@@ -31,7 +34,7 @@ const char* text(router_score score) {
   return "?";
 }
 
-// From logits, which both sides share: the same experts, weights up to the last bits of exp.
+// From logits, which both sides share: the same experts and weights, up to the last bits of exp.
 void compare_choice(session& s, const variant& v, const std::vector<float>& logits, const float* choice_bias,
                     const device_array<std::uint32_t>& chosen, const device_array<float>& weights,
                     const std::string& what) {
@@ -45,7 +48,26 @@ void compare_choice(session& s, const variant& v, const std::vector<float>& logi
                   .choice_bias = choice_bias,
                   .experts = want,
                   .weights = want_weights});
-  s.compare_exact(what + ", experts", chosen.download(s.on()), want);
+  const auto got = chosen.download(s.on());
+  std::size_t others = 0;
+  for (std::size_t r = 0; r < v.rows; ++r) {
+    const auto of_row = [&](const auto& all, std::size_t width) {
+      return std::span(all).subspan(r * width, width);
+    };
+    const auto mine = of_row(got, v.top_k);
+    if (std::ranges::equal(mine, of_row(want, v.top_k)))
+      continue;
+    const auto scores = expert_scores(of_row(logits, v.experts), v.score);
+    auto keys = scores;
+    for (std::size_t e = 0; choice_bias != nullptr && e < v.experts; ++e)
+      keys[e] += static_cast<double>(choice_bias[e]);
+    if (is_same_choice(mine, of_row(want, v.top_k), keys, nearness_of(v.score)))
+      std::ranges::copy(weights_of(mine, scores, v.renormalise, 1.5),
+                        want_weights.begin() + static_cast<std::ptrdiff_t>(r * v.top_k));
+    else
+      ++others;
+  }
+  s.note(what + ", experts", others == 0, std::to_string(others) + " rows have others");
   s.compare(what + ", weights", weights.download(s.on()), want_weights, tolerance_f32(v.experts));
 }
 
@@ -98,6 +120,54 @@ void check(session& s, const variant& v, bool from_logits) {
   compare_choice(s, v, logits, v.biased ? bias.data() : nullptr, chosen, weights, what);
 }
 
+// Many rows at once, which share loads of weights, and the same a few at a time: the same bits; and nothing
+// behind the last row is written.
+void check_batches(session& s, std::size_t rows, std::size_t experts, std::size_t hidden) {
+  constexpr std::size_t top_k = 3;
+  const std::size_t stride = hidden + 8;
+  const device_array<bfloat16> x(s.on(), s.normal_bf16(rows * stride));
+  const device_array<bfloat16> w(s.on(), s.normal_bf16(experts * hidden, 0.05F));
+
+  struct output {
+    std::vector<float> logits;
+    std::vector<std::uint32_t> chosen;
+    std::vector<float> weights;
+  };
+
+  const auto run = [&](std::size_t at_once) {
+    const device_array<float> logits(s.on(), (rows + 1) * experts);
+    const device_array<std::uint32_t> chosen(s.on(), (rows + 1) * top_k);
+    const device_array<float> weights(s.on(), (rows + 1) * top_k);
+    for (std::size_t first = 0; first < rows; first += at_once)
+      cuda::route(s.on(), {.rows = std::min(at_once, rows - first),
+                           .experts = experts,
+                           .input = x.data() + first * stride,
+                           .input_stride = stride,
+                           .hidden = hidden,
+                           .weight = w.data(),
+                           .logits = logits.data() + first * experts,
+                           .top_k = top_k,
+                           .chosen = chosen.data() + first * top_k,
+                           .weights = weights.data() + first * top_k});
+    return output{logits.download(s.on()), chosen.download(s.on()), weights.download(s.on())};
+  };
+  const auto bits_of = [](const std::vector<float>& values) {
+    std::vector<std::uint32_t> bits(values.size());
+    std::ranges::transform(values, bits.begin(),
+                           [](float value) { return std::bit_cast<std::uint32_t>(value); });
+    return bits;
+  };
+  const output together = run(rows);
+  const output apart = run(5);
+  const std::string what = std::to_string(rows) + " rows together and apart";
+  s.compare_exact(what + ", logits", bits_of(together.logits), bits_of(apart.logits));
+  s.compare_exact(what + ", experts", together.chosen, apart.chosen);
+  s.compare_exact(what + ", weights", bits_of(together.weights), bits_of(apart.weights));
+  const auto is_untouched = [](float value) { return std::bit_cast<std::uint32_t>(value) == 0xffffffffU; };
+  const std::span behind = std::span(together.logits).subspan(rows * experts);
+  s.note(what + ", behind the last row", std::ranges::all_of(behind, is_untouched), "logits were written");
+}
+
 void time_router(session& s, std::size_t rows) {
   const std::size_t hidden = s.options().small ? 64 : 2048;
   const std::size_t experts = s.options().small ? 8 : 64;
@@ -105,6 +175,7 @@ void time_router(session& s, std::size_t rows) {
   const device_array<bfloat16> w(s.on(), s.normal_bf16(experts * hidden));
   const device_array<std::uint32_t> chosen(s.on(), rows * 8);
   const device_array<float> weights(s.on(), rows * 8);
+  const device_array<float> logits(s.on(), rows * experts);
   s.time("route, fused, " + std::to_string(rows) + " x " + std::to_string(hidden) + ", 8 of "
              + std::to_string(experts),
          {.bytes = static_cast<double>(2 * hidden * (rows + experts)), .flops = 0.0}, 1, [&](std::size_t) {
@@ -114,6 +185,7 @@ void time_router(session& s, std::size_t rows) {
                                 .input_stride = hidden,
                                 .hidden = hidden,
                                 .weight = w.data(),
+                                .logits = logits.data(),
                                 .top_k = 8,
                                 .chosen = chosen.data(),
                                 .weights = weights.data()});
@@ -138,6 +210,10 @@ void check_router(session& s) {
   for (const variant& v : variants)
     for (const bool from_logits : {true, false})
       check(s, v, from_logits);
+  check_batches(s, 67, 13, 264);
+  check_batches(s, 64, 8, 512);
+  if (!s.options().small)
+    check_batches(s, 301, 64, 2880);
   time_router(s, 1);
   time_router(s, s.options().small ? 3 : 64);
 }

@@ -324,6 +324,7 @@ void cuda_attention::route(std::size_t layer, cuda_pass& pass) {
                     .input_stride = config().hidden,
                     .hidden = config().hidden,
                     .weight = router,
+                    .logits = pass.router_logits.reserve<float>(n * moe.num_experts),
                     .top_k = moe.num_topk,
                     .renormalise = moe.normalize_topk,
                     .chosen = pass.chosen.reserve<std::uint32_t>(pairs),

@@ -28,8 +28,8 @@ std::uint64_t cuda_pass::next_number() {
 }
 
 void cuda_pass::add_addresses(std::vector<const std::byte*>& to) const {
-  for (const auto* memory : {&residual, &normed, &mlp_output, &chosen, &weights, &offsets, &entries, &answers,
-                             &inputs_, &items_, &device_runs_})
+  for (const auto* memory : {&residual, &normed, &mlp_output, &router_logits, &chosen, &weights, &offsets,
+                             &entries, &answers, &inputs_, &items_, &device_runs_})
     to.push_back(memory->address());
   for (const auto* memory : {&given, &host_rows_, &host_table_})
     to.push_back(memory->address());

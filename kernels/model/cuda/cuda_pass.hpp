@@ -72,15 +72,16 @@ class cuda_pass final : public attention_pass {
   std::span<const kernels::cuda::row_run> runs() const { return runs_; }
 
   // Activations in device memory.
-  growing_device residual;   // f32 [rows, hidden]
-  growing_device normed;     // bf16 [rows, hidden]
-  growing_device mlp_output; // bf16 [rows, hidden]: dense MLP or shared expert
-  growing_device chosen;     // [rows, top_k]
-  growing_device weights;    // f32 [rows, top_k]
-  growing_device offsets;    // [experts + 1]
-  growing_device entries;    // [rows · top_k]
-  growing_device answers;    // bf16 [rows · top_k, hidden]
-  growing_pinned given;      // what `answers` is copied from
+  growing_device residual;      // f32 [rows, hidden]
+  growing_device normed;        // bf16 [rows, hidden]
+  growing_device mlp_output;    // bf16 [rows, hidden]: dense MLP or shared expert
+  growing_device router_logits; // f32 [rows, experts]
+  growing_device chosen;        // [rows, top_k]
+  growing_device weights;       // f32 [rows, top_k]
+  growing_device offsets;       // [experts + 1]
+  growing_device entries;       // [rows · top_k]
+  growing_device answers;       // bf16 [rows · top_k, hidden]
+  growing_pinned given;         // what `answers` is copied from
 
   pass_progress progress;
 

@@ -148,4 +148,14 @@ TEST(emulation_death, a_check_that_fails_names_kernel_and_thread) {
                "emulated kernel kernel: out of bounds.*block 0,0,0 thread 8,0,0");
 }
 
+// The emulation has no such limit: what a launch on a GPU asks for is decided here.
+TEST(launch, static_and_dynamic_shared_memory_count_together) {
+  constexpr std::size_t limit = shared_bytes_always_allowed;
+  EXPECT_FALSE(needs_more_shared(0, limit));
+  EXPECT_TRUE(needs_more_shared(0, limit + 1));
+  EXPECT_FALSE(needs_more_shared(64, limit - 64));
+  EXPECT_TRUE(needs_more_shared(64, limit - 63));
+  EXPECT_FALSE(needs_more_shared(limit, 0));
+}
+
 } // namespace troupe::kernels::cuda
