@@ -40,68 +40,75 @@ expert_pass::expert_pass(const expert_pass_limits& limits, std::unique_ptr<many_
 void expert_pass::run(const stream& on, const arguments& args) {
   check(limits_, args);
   copied_.synchronize();
-  // Items for `few_rows` from the front, whole experts for `many_row_experts` behind them.
-  auto* few = host_items_.as<row_item>();
-  std::size_t num_few = 0;
-  std::size_t most_rows = 0;
+  few_items_.clear();
+  tiled_items_.clear();
   many_items_.clear();
   std::uint32_t row = 0;
   for (const expert_rows& of : args.rows) {
-    if (of.rows > most_few_rows && !args.batch_invariant && many_ != nullptr) {
+    const bool has_many = of.rows > most_few_rows;
+    if (has_many && !args.batch_invariant && many_ != nullptr) {
       many_items_.push_back({of.expert, row, of.rows});
     } else {
-      for (std::uint32_t done = 0; done < of.rows; done += most_few_rows) {
-        const auto count = std::min<std::uint32_t>(most_few_rows, of.rows - done);
-        few[num_few++] = {of.expert, row + done, count};
-        most_rows = std::max<std::size_t>(most_rows, count);
-      }
+      const auto at_once = static_cast<std::uint32_t>(item_rows_for(of.rows));
+      auto& items = has_many ? tiled_items_ : few_items_; // apart, so that few rows never go by tiles
+      for (std::uint32_t done = 0; done < of.rows; done += at_once)
+        items.push_back({of.expert, row + done, std::min(at_once, of.rows - done)});
     }
     row += of.rows;
   }
-  std::copy(many_items_.begin(), many_items_.end(), few + most_items_of(limits_));
-  on.copy_to_device(items_.data(), host_items_.data(), host_items_.size());
+  auto* next = host_items_.as<row_item>();
+  for (const auto* items : {&few_items_, &tiled_items_, &many_items_})
+    next = std::copy(items->begin(), items->end(), next);
+  on.copy_to_device(items_.data(), host_items_.data(),
+                    static_cast<std::size_t>(next - host_items_.as<row_item>()) * sizeof(row_item));
   copied_.record(on);
-  if (num_few != 0)
-    run_few(on, args, num_few, most_rows);
+  const auto* on_device = items_.as<row_item>();
+  run_items(on, args, few_items_, on_device);
+  run_items(on, args, tiled_items_, on_device + few_items_.size());
   if (!many_items_.empty())
     many_->run(on, {.experts = args.experts,
                     .items = many_items_,
-                    .items_on_device = items_.as<row_item>() + most_items_of(limits_),
+                    .items_on_device = on_device + few_items_.size() + tiled_items_.size(),
                     .input = args.input,
                     .between = hidden_.as<bfloat16>(),
                     .output = args.output});
 }
 
-void expert_pass::run_few(const stream& on, const arguments& args, std::size_t num_items,
-                          std::size_t most_rows) {
+void expert_pass::run_items(const stream& on, const arguments& args, std::span<const row_item> items,
+                            const row_item* on_device) {
+  std::size_t most_rows = 0;
+  for (const row_item& item : items)
+    most_rows = std::max<std::size_t>(most_rows, item.rows);
+  if (most_rows == 0)
+    return;
   const expert_set& e = args.experts;
   const std::size_t matrices = e.gated ? 2 : 1;
-  few_rows(on, {.shape = e.first_shape(),
-                .matrices = e.first,
-                .num_matrices = e.first_on_host.size() / matrices * matrices,
-                .items = items_.as<row_item>(),
-                .num_items = num_items,
-                .most_rows = most_rows,
-                .input = args.input,
-                .input_stride = e.hidden,
-                .num_input_rows = limits_.most_rows,
-                .output = hidden_.data(),
-                .output_stride = e.ffn,
-                .num_output_rows = limits_.most_rows,
-                .result = e.gated ? few_rows_result::activate_gated : few_rows_result::activate,
-                .act = e.act});
-  few_rows(on, {.shape = e.second_shape(),
-                .matrices = e.second,
-                .num_matrices = e.second_on_host.size(),
-                .items = items_.as<row_item>(),
-                .num_items = num_items,
-                .most_rows = most_rows,
-                .input = hidden_.as<bfloat16>(),
-                .input_stride = e.ffn,
-                .num_input_rows = limits_.most_rows,
-                .output = args.output,
-                .output_stride = e.hidden,
-                .num_output_rows = limits_.most_rows});
+  multiply_rows(on, {.shape = e.first_shape(),
+                     .matrices = e.first,
+                     .num_matrices = e.first_on_host.size() / matrices * matrices,
+                     .items = on_device,
+                     .num_items = items.size(),
+                     .most_rows = most_rows,
+                     .input = args.input,
+                     .input_stride = e.hidden,
+                     .num_input_rows = limits_.most_rows,
+                     .output = hidden_.data(),
+                     .output_stride = e.ffn,
+                     .num_output_rows = limits_.most_rows,
+                     .result = e.gated ? few_rows_result::activate_gated : few_rows_result::activate,
+                     .act = e.act});
+  multiply_rows(on, {.shape = e.second_shape(),
+                     .matrices = e.second,
+                     .num_matrices = e.second_on_host.size(),
+                     .items = on_device,
+                     .num_items = items.size(),
+                     .most_rows = most_rows,
+                     .input = hidden_.as<bfloat16>(),
+                     .input_stride = e.ffn,
+                     .num_input_rows = limits_.most_rows,
+                     .output = args.output,
+                     .output_stride = e.hidden,
+                     .num_output_rows = limits_.most_rows});
 }
 
 } // namespace troupe::kernels::cuda

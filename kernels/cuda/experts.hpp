@@ -11,7 +11,7 @@
 #include "kernels/activation.hpp"
 #include "kernels/bfloat16.hpp"
 #include "kernels/cuda/device.hpp"
-#include "kernels/cuda/few_rows.hpp"
+#include "kernels/cuda/tiled_rows.hpp"
 #include "kernels/cuda/weights.hpp"
 
 namespace troupe::kernels::cuda {
@@ -66,7 +66,7 @@ struct many_row_work {
   bfloat16* output = nullptr;
 };
 
-/// How they may be computed faster than by `few_rows`, if not batch-invariantly. The one there is needs
+/// How they may be computed faster than by `tiled_rows`, if not batch-invariantly. The one there is needs
 /// cuBLAS, so whoever wants it brings it: `make_many_row_experts`.
 class many_row_experts {
  public:
@@ -94,17 +94,18 @@ class expert_pass {
     const bfloat16* input = nullptr;
     /// [rows, hidden], device memory, dense.
     bfloat16* output = nullptr;
-    /// All rows by `few_rows`: a row's bits depend on the row and the expert alone.
+    /// All rows by `few_rows` and `tiled_rows`: a row's bits depend on the row and the expert alone.
     bool batch_invariant = false;
   };
 
-  /// For every row: down(act(gate x) · (up x)). Rows go through `few_rows`, up to 32 of an expert at a time;
-  /// those of experts with more through `many_row_experts`, where that is allowed and there is one.
+  /// For every row: down(act(gate x) · (up x)). Rows of experts with up to 32 go through `few_rows`; those of
+  /// experts with more through `many_row_experts`, where that is allowed and there is one, or `tiled_rows`.
   /// @errors device_error; kernel_error when a limit is exceeded
   void run(const stream& on, const arguments& args);
 
  private:
-  void run_few(const stream& on, const arguments& args, std::size_t num_items, std::size_t most_rows);
+  void run_items(const stream& on, const arguments& args, std::span<const row_item> items,
+                 const row_item* on_device);
 
   expert_pass_limits limits_;
   pinned_memory host_items_;
@@ -112,7 +113,9 @@ class expert_pass {
   event copied_;         // the pinned items are free again
   device_memory hidden_; // [most_rows, ffn]
   std::unique_ptr<many_row_experts> many_;
-  std::vector<row_item> many_items_;
+  std::vector<row_item> few_items_;
+  std::vector<row_item> tiled_items_;
+  std::vector<row_item> many_items_; // whole experts
 };
 
 } // namespace troupe::kernels::cuda

@@ -69,6 +69,12 @@ struct many_rows::state {
         alphas(groups, 1.0F),
         betas(groups, 0.0F) {
     check(cublasCreate(&handle), "create a cuBLAS handle");
+    // Parts of a sum that is split are added in FP32, too.
+    check(cublasSetMathMode(handle,
+                            static_cast<cublasMath_t>(
+                                static_cast<unsigned>(CUBLAS_DEFAULT_MATH)
+                                | static_cast<unsigned>(CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION))),
+          "set cuBLAS's math mode");
   }
 
   ~state() {

@@ -29,7 +29,7 @@ TEST(cuda_pass_test, tables_of_long_sequences_have_few_widths) {
     const std::span<const std::uint32_t> tables[]{table};
     const auto last = static_cast<std::uint32_t>(blocks * block_tokens - 1);
     const batch_row row{.token = 1, .position = last, .sequence = 0, .kv_slot = last};
-    pass.assign(on, {{&row, 1}, tables}, block_tokens, 500 * block_tokens);
+    pass.assign(on, {{&row, 1}, tables}, block_tokens, 500 * block_tokens, 1);
     on.synchronize();
     EXPECT_GE(pass.table_width(), blocks);
     EXPECT_EQ(pass.block_tables()[blocks - 1], blocks - 1);
