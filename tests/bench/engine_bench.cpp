@@ -50,12 +50,12 @@ class own_engine final : public workload_engine {
                        ->load_attention({.max_positions = max_tokens, .kv_type = source_.kv_type})),
         experts_(make_backend(source_, *ctx_)->make_experts()),
         pass_(attention_->make_pass()) {
+    const std::size_t blocks = (max_tokens + block_tokens - 1) / block_tokens;
+    attention_->reserve_kv(block_tokens, blocks * max_batch);
     for (std::size_t layer = 0; layer < source_.config.num_layers(); ++layer)
       if (const auto* moe = source_.config.layers[layer].moe())
         for (std::size_t expert = 0; expert < moe->num_experts; ++expert)
           experts_->load(layer, expert);
-    const std::size_t blocks = (max_tokens + block_tokens - 1) / block_tokens;
-    attention_->reserve_kv(block_tokens, blocks * max_batch);
     tables_.resize(max_batch, std::vector<std::uint32_t>(blocks));
     for (std::size_t s = 0; s < tables_.size(); ++s)
       std::iota(tables_[s].begin(), tables_[s].end(), static_cast<std::uint32_t>(s * blocks));

@@ -26,6 +26,7 @@ import subprocess
 import sys
 import time
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # folders are all that is read
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import torch_stacks  # noqa: E402
 from torch_model import WARM_UP_STEPS, TorchModel, median  # noqa: E402
@@ -356,7 +357,7 @@ def main():
     parser.add_argument("--layers", type=int, help="at most so many")
     parser.add_argument("--zipf", type=float, default=0.5, help="exponent of the experts' popularity; 0: none")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 16))
-    parser.add_argument("--reference-seconds", type=float, default=60, help="time that must be left for a model in float32")
+    parser.add_argument("--reference-seconds", type=float, default=45, help="time that must be left for a model in float32")
     parser.add_argument("--tiny", action="store_true", help="few small layers")
     args = parser.parse_args()
     if unknown := [name for name in args.stacks if name not in torch_stacks.STACKS]:

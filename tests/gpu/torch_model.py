@@ -3,6 +3,7 @@
 Whatever fails is an exception with one line of text, so that the caller can go on with the next way. A decode step ends when
 the most probable tokens are in the host's memory, as a server has it.
 """
+import gc
 import statistics
 import time
 
@@ -32,6 +33,7 @@ class TorchModel:
 
     def close(self):
         self.model, self.caches = None, {}
+        gc.collect()  # modules know one another
         if self.device != "cpu":
             self.torch.cuda.empty_cache()
 

@@ -127,6 +127,8 @@ def write_folder(folder, config, seed, zipf, device):
         for name, shape in tensors:
             values = tensor_of(name, shape, config, seed, zipf, device)
             file.write(values.view(torch.int16).cpu().numpy().data)
+    if device != "cpu":
+        torch.cuda.empty_cache()  # the other side runs on the same card
 
 
 def place_for(num_bytes, places=("/dev/shm", tempfile.gettempdir())):
