@@ -1,9 +1,9 @@
 // The workload of peer_workload.hpp in our engine without actors: the same weights, kernels and threads that
 // `troupe serve` computes with, so that what actors and HTTP cost is the difference. Takes the model flags of
-// serve.
+// serve, and computes on its devices; a GPU chooses the most probable tokens itself, as it does for serve.
 //
-//   engine_bench MODEL_DIR [--limits-only] [--plans DIR] [--threads N] [--dtype …] [--expert-quant …]
-//   [--dense-quant …] [--activation-quant …]
+//   engine_bench MODEL_DIR [--batch N] [--tokens N] [--limits-only] [--plans DIR] [--device …] [--threads N]
+//   [--dtype …] [--expert-quant …] [--dense-quant …] [--activation-quant …]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -31,36 +31,41 @@ using namespace troupe;
 using namespace troupe::bench;
 
 // A build whose best kernels are refused would be measured with others: it says so.
-const kernels::kernel_plan& plan_of(const model_options& options, const model_source& source) {
+kernels::kernel_plan plan_of(const model_options& options, const model_source& source) {
   for (const auto& refusal : choose_isa(options).refused)
     std::fprintf(stderr, "engine_bench: %s is refused, it gives other bits than the reference in %s\n",
                  kernels::name_of(refusal.set), refusal.op.c_str());
-  return *source.plan;
+  return source.plan ? *source.plan : plan_without_model(options);
 }
 
 class own_engine final : public workload_engine {
  public:
-  explicit own_engine(const model_options& options)
+  own_engine(const model_options& options, std::uint32_t max_batch, std::uint32_t max_tokens)
       : source_(open_model(options)),
+        max_batch_(max_batch),
+        max_tokens_(max_tokens),
         pool_({.threads = options.num_threads()}),
         ctx_(std::in_place, pool_, plan_of(options, source_)),
-        attention_(
-            make_backend(source_, *ctx_)
-                ->load_attention({.max_positions = workload_limits::max_tokens, .kv_type = source_.kv_type})),
+        attention_(make_backend(source_, *ctx_)
+                       ->load_attention({.max_positions = max_tokens, .kv_type = source_.kv_type})),
         experts_(make_backend(source_, *ctx_)->make_experts()),
         pass_(attention_->make_pass()) {
+    const std::size_t blocks = (max_tokens + block_tokens - 1) / block_tokens;
+    attention_->reserve_kv(block_tokens, blocks * max_batch);
     for (std::size_t layer = 0; layer < source_.config.num_layers(); ++layer)
       if (const auto* moe = source_.config.layers[layer].moe())
         for (std::size_t expert = 0; expert < moe->num_experts; ++expert)
           experts_->load(layer, expert);
-    const std::size_t blocks = workload_limits::max_tokens / block_tokens;
-    attention_->reserve_kv(block_tokens, blocks * workload_limits::max_batch);
-    tables_.resize(workload_limits::max_batch, std::vector<std::uint32_t>(blocks));
+    tables_.resize(max_batch, std::vector<std::uint32_t>(blocks));
     for (std::size_t s = 0; s < tables_.size(); ++s)
       std::iota(tables_[s].begin(), tables_[s].end(), static_cast<std::uint32_t>(s * blocks));
   }
 
   std::uint32_t vocab_size() const override { return static_cast<std::uint32_t>(source_.config.vocab_size); }
+
+  std::uint32_t max_batch() const override { return max_batch_; }
+
+  std::uint32_t max_tokens() const override { return max_tokens_; }
 
   void clear() override {} // a sequence that starts again overwrites its blocks
 
@@ -81,29 +86,28 @@ class own_engine final : public workload_engine {
   }
 
   void step(const std::vector<workload_row>& rows) override {
-    std::vector<model::batch_row> batch;
-    std::vector<std::uint32_t> wanted;
-    for (const auto& row : rows) {
-      const auto slot =
-          tables_[row.sequence][row.position / block_tokens] * block_tokens + row.position % block_tokens;
-      if (row.wants_logits)
-        wanted.push_back(static_cast<std::uint32_t>(batch.size()));
-      batch.push_back({row.token, row.position, row.sequence, static_cast<std::uint32_t>(slot)});
-    }
-    const std::vector<std::span<const std::uint32_t>> sequences(tables_.begin(), tables_.end());
-    auto why = attention_->begin({batch, sequences}, *pass_);
-    while (why == model::pause::experts)
-      why = run_experts();
-    logits_.reserve(kernels::dtype::f32, wanted.size(), vocab_size());
-    logits_row_.assign(rows.size(), 0);
+    const auto wanted = run(rows);
+    answer_of_.assign(rows.size(), 0);
     for (std::size_t i = 0; i < wanted.size(); ++i)
-      logits_row_[wanted[i]] = i;
-    attention_->logits(*pass_, wanted, logits_.rows(wanted.size()));
+      answer_of_[wanted[i]] = i;
+    if (source_.device.kind == model::device_kind::cpu)
+      read_logits(wanted);
+    else
+      choose(wanted);
   }
 
   std::uint32_t best(std::size_t index) override {
-    const float* logits = logits_.rows(logits_row_[index] + 1).row_as<float>(logits_row_[index]);
+    const std::size_t answer = answer_of_[index];
+    if (source_.device.kind != model::device_kind::cpu)
+      return chosen_[answer].token;
+    const float* logits = logits_.rows(answer + 1).row_as<float>(answer);
     return static_cast<std::uint32_t>(std::max_element(logits, logits + vocab_size()) - logits);
+  }
+
+  std::vector<float> logits(const std::vector<workload_row>& rows) override {
+    read_logits(run(rows));
+    const float* logits = logits_.rows(1).row_as<float>(0);
+    return {logits, logits + vocab_size()};
   }
 
   std::string description() const {
@@ -115,6 +119,54 @@ class own_engine final : public workload_engine {
 
  private:
   static constexpr std::size_t block_tokens = 16;
+  static constexpr std::uint32_t no_place = 0xffffffff;
+
+  /// Runs rows through the layers. @returns those of them whose logits are wanted
+  std::vector<std::uint32_t> run(const std::vector<workload_row>& rows) {
+    std::vector<model::batch_row> batch;
+    std::vector<std::uint32_t> wanted;
+    // As serve has it: sequences of this step alone, each with the blocks that it fills. A GPU takes what has
+    // one row a sequence for a decode step.
+    std::vector<std::span<const std::uint32_t>> sequences;
+    place_of_.assign(tables_.size(), no_place);
+    for (const auto& row : rows) {
+      const auto& table = tables_[row.sequence];
+      const std::size_t block = row.position / block_tokens;
+      auto& place = place_of_[row.sequence];
+      if (place == no_place) {
+        place = static_cast<std::uint32_t>(sequences.size());
+        sequences.emplace_back();
+      }
+      if (sequences[place].size() <= block)
+        sequences[place] = std::span{table}.first(block + 1);
+      if (row.wants_logits)
+        wanted.push_back(static_cast<std::uint32_t>(batch.size()));
+      batch.push_back(
+          {row.token, row.position, place,
+           static_cast<std::uint32_t>(table[block] * block_tokens + row.position % block_tokens)});
+    }
+    auto why = attention_->begin({batch, sequences}, *pass_);
+    while (why == model::pause::experts)
+      why = run_experts();
+    return wanted;
+  }
+
+  void read_logits(const std::vector<std::uint32_t>& wanted) {
+    logits_.reserve(kernels::dtype::f32, wanted.size(), vocab_size());
+    attention_->logits(*pass_, wanted, logits_.rows(wanted.size()));
+  }
+
+  void choose(const std::vector<std::uint32_t>& wanted) {
+    std::vector<kernels::sampling_row> drawn(wanted.size());
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+      drawn[i].logits_row = i;
+      drawn[i].params.temperature = 0.0F;
+    }
+    chosen_.resize(wanted.size());
+    if (!wanted.empty())
+      attention_->sample(
+          *pass_, {.rows = wanted, .drawn = drawn, .drawn_tokens = chosen_, .known = {}, .known_tokens = {}});
+  }
 
   model::pause run_experts() {
     const auto routed = pass_->routed();
@@ -143,12 +195,15 @@ class own_engine final : public workload_engine {
   }
 
   model_source source_;
+  std::uint32_t max_batch_;
+  std::uint32_t max_tokens_;
   kernels::thread_pool pool_;
   std::optional<kernels::context> ctx_;
   std::unique_ptr<model::attention_backend> attention_;
   std::unique_ptr<model::expert_backend> experts_;
   std::unique_ptr<model::attention_pass> pass_;
   std::vector<std::vector<std::uint32_t>> tables_; // KV blocks of each sequence
+  std::vector<std::uint32_t> place_of_;            // of each sequence among those of the step
   kernels::buffer inputs_;                         // [rows, hidden], as read_rows gives them
   kernels::tensor outputs_;                        // [rows · top_k, hidden]
   std::vector<const std::byte*> inputs_of_;
@@ -156,7 +211,8 @@ class own_engine final : public workload_engine {
   std::vector<const std::byte*> slot_rows_;
   std::vector<model::expert_rows> batch_;
   kernels::growing_rows logits_;
-  std::vector<std::size_t> logits_row_; // of each row of the step
+  std::vector<kernels::sampled_token> chosen_; // by a GPU
+  std::vector<std::size_t> answer_of_;         // of each row of the step, among the logits or the chosen
 };
 
 std::string limits_of(kernels::thread_pool& pool) {
@@ -223,6 +279,10 @@ int main(int argc, char** argv) {
   options.declare(parser);
   bool limits_only = false;
   std::string plans;
+  std::uint32_t max_batch = workload_limits::max_batch;
+  std::uint32_t max_tokens = workload_limits::max_tokens;
+  parser.number("batch", "sequences at once that the KV cache has room for", &max_batch, 1, 1024);
+  parser.number("tokens", "tokens of each of them", &max_tokens, 16, 1U << 20U);
   parser.toggle("limits-only", "load nothing: answer every line with the machine's limits", &limits_only);
   parser.text("plans", "DIR", "load nothing: write plans that force each kernel into DIR, and end", &plans);
   try {
@@ -235,7 +295,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     const auto begin = std::chrono::steady_clock::now();
-    own_engine engine(options);
+    own_engine engine(options, max_batch, max_tokens);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     std::printf("{\"ready\": true, \"engine\": \"%s\", \"load_seconds\": %.3f, \"weight_bytes\": %zu}\n",
                 engine.description().c_str(), seconds, engine.num_bytes());

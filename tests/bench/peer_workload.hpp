@@ -6,6 +6,7 @@
 //   decode BATCH STEPS    so many sequences, one token each a step, from an empty cache; logits of every row
 //   decode BATCH STEPS CONTEXT  the same behind so many tokens each, which stay there for the next of these
 //   greedy PROMPT TOKENS  the most probable continuation of a prompt
+//   logits PROMPT FILE    writes the logits behind a prompt, as f32, for an engine that shows them
 //   plan FILE             another plan of kernels from now on, for an engine that has such plans
 #pragma once
 
@@ -14,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -38,6 +40,14 @@ struct workload_row {
   bool wants_logits = false;
 };
 
+/// Sizes that an engine is ready for unless it says otherwise, and how it is asked.
+struct workload_limits {
+  static constexpr std::uint32_t max_batch = 32;
+  static constexpr std::uint32_t max_tokens = 4096; ///< of a sequence
+  static constexpr std::uint32_t prompt_rows = 512; ///< of a step that fills a context
+  static constexpr std::uint32_t warm_up_steps = 2; ///< of a decode, not timed
+};
+
 /// One model in one engine.
 class workload_engine {
  public:
@@ -56,16 +66,16 @@ class workload_engine {
   /// The most probable token behind row `index` of the last step.
   virtual std::uint32_t best(std::size_t index) = 0;
 
+  /// Sizes that it is ready for: sequences at once, and tokens of each.
+  virtual std::uint32_t max_batch() const { return workload_limits::max_batch; }
+
+  virtual std::uint32_t max_tokens() const { return workload_limits::max_tokens; }
+
+  /// The logits behind a step's only row that wants some; empty: this engine does not show them.
+  virtual std::vector<float> logits(const std::vector<workload_row>& /*rows*/) { return {}; }
+
   /// Computes with another plan of kernels from now on. @returns why it does not; empty: it does
   virtual std::string follow_plan(const std::string& /*file*/) { return "this engine has no plans"; }
-};
-
-/// Sizes that an engine must be ready for.
-struct workload_limits {
-  static constexpr std::uint32_t max_batch = 32;
-  static constexpr std::uint32_t max_tokens = 4096; ///< of a sequence
-  static constexpr std::uint32_t prompt_rows = 512; ///< of a step that fills a context
-  static constexpr std::uint32_t warm_up_steps = 2; ///< of a decode, not timed
 };
 
 inline double timed(workload_engine& engine, const std::vector<workload_row>& rows) {
@@ -146,6 +156,15 @@ inline std::string run_greedy(workload_engine& engine, std::uint32_t prompt, std
   return out.str();
 }
 
+inline std::string run_logits(workload_engine& engine, std::uint32_t prompt, const std::string& file) {
+  engine.clear();
+  const std::vector<float> logits = engine.logits(prompt_rows(engine, prompt));
+  std::ofstream out(file, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(logits.data()),
+            static_cast<std::streamsize>(logits.size() * sizeof(float)));
+  return out.flush() ? R"({"logits": )" + std::to_string(logits.size()) + "}" : std::string();
+}
+
 /// Answers commands until stdin ends. @returns the exit status
 inline int serve_workload(workload_engine& engine) {
   std::string line;
@@ -167,17 +186,24 @@ inline int serve_workload(workload_engine& engine) {
     std::uint32_t a = 0;
     std::uint32_t b = 0;
     std::uint32_t context = 0;
-    words >> a >> b >> context;
+    std::string file;
+    words >> a;
+    if (command == "logits")
+      std::getline(words >> std::ws, file);
+    else
+      words >> b >> context;
     if (command != "decode")
       filled = {};
+    const std::uint32_t max_tokens = engine.max_tokens();
     std::string answer;
-    if (command == "prefill" && a > 0 && a <= workload_limits::max_tokens)
+    if (command == "logits" && a > 0 && a <= max_tokens)
+      answer = run_logits(engine, a, file);
+    else if (command == "prefill" && a > 0 && a <= max_tokens)
       answer = run_prefill(engine, a);
-    else if (command == "decode" && a > 0 && a <= workload_limits::max_batch && b > 0
-             && context <= workload_limits::max_tokens
-             && b + workload_limits::warm_up_steps <= workload_limits::max_tokens - context)
+    else if (command == "decode" && a > 0 && a <= engine.max_batch() && b > 0 && context <= max_tokens
+             && b + workload_limits::warm_up_steps <= max_tokens - context)
       answer = run_decode(engine, a, b, context, filled);
-    else if (command == "greedy" && a > 0 && b > 0 && a + b <= workload_limits::max_tokens)
+    else if (command == "greedy" && a > 0 && b > 0 && a + b <= max_tokens)
       answer = run_greedy(engine, a, b);
     if (answer.empty()) {
       std::fprintf(stderr, "not a command, or beyond the sizes prepared for: %s\n", line.c_str());

@@ -5,6 +5,7 @@
 #                               build/cuda/gpu.tar.gz, and prints what that and the sources weigh (at most 64 MiB)
 #   tests/gpu/run.sh            there, with build/cuda/gpu.tar.gz carried along with the sources: at most 7 minutes; logs
 #                               go to $OUT or build/gpu-logs, and a short table is printed last
+#   tests/gpu/run.sh compare    there, a second call: two stacks of layers against PyTorch, at most 5 minutes
 #   tests/gpu/run.sh emulated   here, after `build`: the same steps with an emulated GPU, kernels included
 #   tests/gpu/run.sh quick      the same in less than a minute: one model, one prompt (CI)
 #
@@ -20,6 +21,7 @@ program=$carried/gpu_check
 checked=$carried/gpu_check_checked # with bounds checks in the kernels
 models=$carried/gpu_model_check
 troupe=$carried/troupe
+engine_bench=$carried/engine_bench
 device=cuda
 logs=${OUT:-build/gpu-logs}
 seed=${TROUPE_GPU_SEED:-$RANDOM}
@@ -42,7 +44,7 @@ is_of_every_machine() {
 carry_libraries() {
   local name path
   mkdir -p "$carried/lib" "$carried/lib-of-compiler"
-  ldd "$troupe" "$carried/troupe-template" "$models" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name path; do
+  ldd "$troupe" "$carried/troupe-template" "$models" "$engine_bench" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name path; do
     is_of_every_machine "$name" && continue
     case $name in
     libstdc++* | libgcc_s*) cp -L "$path" "$carried/lib-of-compiler/$name" ;; # where there are none
@@ -56,10 +58,10 @@ build() {
   local variant kib
   rm -rf "$carried"
   cmake --preset release -DTROUPE_CUDA=ON -B build/cuda || return 1
-  cmake --build build/cuda --target gpu_check gpu_check_checked gpu_model_check troupe || return 1
+  cmake --build build/cuda --target gpu_check gpu_check_checked gpu_model_check troupe engine_bench || return 1
   cmake --build build/cuda --target gpu_check_emulated cuda_model_emulated_test troupe_emulated || return 1
-  cp build/cuda/bin/troupe build/cuda/bin/troupe-template "$carried" || return 1
-  strip "$program" "$checked" "$models" "$troupe" "$carried/troupe-template" || return 1
+  cp build/cuda/bin/troupe build/cuda/bin/troupe-template build/cuda/tests/engine_bench "$carried" || return 1
+  strip "$program" "$checked" "$models" "$troupe" "$engine_bench" "$carried/troupe-template" || return 1
   carry_libraries || return 1
   for variant in $variants; do
     /usr/bin/python3 -B tests/reference/make_model.py --variant "$variant" --seed 1 --out "$carried/models/$variant" >/dev/null || return 1
@@ -178,6 +180,7 @@ finish() {
   sed -n '/^device /p; /^copy /p; /^op  /,/^$/p' "$logs/check.log" 2>/dev/null
   echo
   grep -ahE '^(cuda|cpu)[^:]*: [0-9]+ tokens|greedy answers' "$logs/serve.log" "$logs/serve-modes.log" 2>/dev/null
+  [ ! -e "$logs/compare.log" ] || tail -n 60 "$logs/compare.log"
   printf '%s\n' "${summary[@]}"
   # Few files come back from there.
   [ -z "${OUT:-}" ] || { (cd "$logs" && tar -czf logs.tar.gz ./*.log && rm -f ./*.log); }
@@ -217,6 +220,25 @@ check() {
   step check-again 60 "$program" --seed "$((seed + 1))" --seconds 50
 }
 
+# Against PyTorch on the same card: the second call. It ends by itself before its time is over, and prints its table.
+compare() {
+  deadline=${TROUPE_GPU_SECONDS:-285} # and the time that a step takes to die
+  begin
+  if [ -e "$carried.tar.gz" ]; then
+    rm -rf "$carried"
+    mkdir -p "$carried"
+    tar -C "$carried" -xzf "$carried.tar.gz" || status=1
+  fi
+  # For engine_bench alone: Python needs the machine's own.
+  local libraries
+  libraries=$PWD/$carried/lib:$(cublas_folders)${LD_LIBRARY_PATH:-}
+  ldconfig -p | grep -q 'libstdc++\.so\.6' || libraries+=:$PWD/$carried/lib-of-compiler
+  step gpu 20 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu --format=csv,noheader
+  cat "$logs/gpu.log" 2>/dev/null
+  step compare "$deadline" env "TROUPE_LIBRARIES=$libraries" PYTHONUNBUFFERED=1 python3 tests/gpu/torch_compare_gpu.py \
+    "$engine_bench" --json "$logs/compare.json" --seconds "$((deadline - SECONDS - 15))"
+}
+
 use_emulation() {
   program=build/cuda/tests/gpu_check_emulated
   models=build/cuda/tests/cuda_model_emulated_test
@@ -254,8 +276,9 @@ build) build ;;
 emulated) emulated ;;
 quick) quick ;;
 check) check ;;
+compare) compare ;;
 *)
-  sed -n '2,16p' "$0" >&2
+  sed -n '2,17p' "$0" >&2
   exit 2
   ;;
 esac
