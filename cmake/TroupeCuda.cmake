@@ -15,6 +15,7 @@ endif()
 set(troupe_cuda_flags
     -std=c++20
     -O3
+    -lineinfo # compute-sanitizer and profilers name lines; the code stays the same
     --fmad=false # the order of floating-point operations is ours; fused ones are written as such
     --expt-relaxed-constexpr
     -gencode=arch=compute_90a,code=sm_90a

@@ -56,9 +56,10 @@ provided_elsewhere() {
 
 missing=()
 for package in "${wanted[@]}"; do
-  if ! dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' && ! provided_elsewhere "$package"; then
-    missing+=("$package")
-  fi
+  case $(dpkg-query -W -f='${Status}' "$package" 2>/dev/null) in
+    *'ok installed'*) ;;
+    *) provided_elsewhere "$package" || missing+=("$package") ;;
+  esac
 done
 if [ ${#missing[@]} -eq 0 ]; then
   exit 0

@@ -1,8 +1,10 @@
 #include "tests/gpu/check.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <thread>
 
 #include "kernels/cuda/many_rows.hpp"
@@ -18,14 +20,28 @@ constexpr double f32_unit = 0x1p-24;
 constexpr double bf16_unit = 0x1p-8;
 
 constexpr std::size_t most_repetitions = 7;
+// Between two events: so many, or as many as there are sets of inputs.
+constexpr std::size_t usual_launches = 20;
+constexpr std::size_t most_launches = 1000;
+
+// A GPU that had nothing to do takes as long to leave its low clocks.
+constexpr std::chrono::milliseconds warm_up{50};
+
+// What an H100 was seen to do.
+constexpr card_limits h100_limits{.bytes_per_second = 3.0e12, .flops_per_second = 0.8e15};
 
 // The emulation knows no time.
 std::size_t repetitions() {
   return kernels::cuda::is_real_device() ? most_repetitions : 1;
 }
 
+std::size_t launches_of(std::size_t sets) {
+  return kernels::cuda::is_real_device() ? std::clamp(sets, usual_launches, most_launches) : 1;
+}
+
 bool is_wanted(const check_options& options, const std::string& op) {
-  return options.only.empty() || op.rfind(options.only, 0) == 0;
+  return options.only.empty()
+         || std::find(options.only.begin(), options.only.end(), op) != options.only.end();
 }
 
 std::vector<float> widened(std::span<const kernels::bfloat16> values) {
@@ -56,16 +72,30 @@ session::session(const check_options& options)
       "device %d: %s, compute capability %d.%d, %u multiprocessors, %zu MiB of L2, %zu MiB; seed %llu\n",
       device_.ordinal, device_.name.c_str(), device_.major, device_.minor, device_.multiprocessors,
       device_.l2_bytes >> 20, device_.memory_bytes >> 20, static_cast<unsigned long long>(options.seed));
-  if (options.times)
+  if (options.limits)
+    limits_ = *options.limits;
+  else if (options.times)
     measure_limits();
 }
 
-void session::measure_limits() {
-  if (!kernels::cuda::is_real_device()) {
-    bytes_per_second_ = 1e12;
-    flops_per_second_ = 1e12;
-    return;
+bool session::measure_limits() {
+  bool right = true;
+  try {
+    limits_ = measured_limits();
+  } catch (const std::exception& error) {
+    std::printf("WRONG limits, not measured, so an H100's are taken: %s\n", error.what());
+    limits_ = h100_limits;
+    right = false;
   }
+  std::printf("copy on the device: %.0f GB/s read and written; dense BF16 product: %.0f TFLOP/s\n",
+              limits_.bytes_per_second * 1e-9, limits_.flops_per_second * 1e-12);
+  return right;
+}
+
+card_limits session::measured_limits() {
+  if (!kernels::cuda::is_real_device())
+    return {.bytes_per_second = 1e12, .flops_per_second = 1e12};
+  card_limits limits;
   double spread = 0.0;
   {
     const std::size_t num_bytes = std::size_t{2} << 30;
@@ -74,7 +104,7 @@ void session::measure_limits() {
     on_.fill(from.data(), 1, num_bytes);
     const double seconds = seconds_of(
         2, 1, [&](std::size_t) { on_.copy_on_device(to.data(), from.data(), num_bytes); }, spread);
-    bytes_per_second_ = 2.0 * static_cast<double>(num_bytes) / seconds;
+    limits.bytes_per_second = 2.0 * static_cast<double>(num_bytes) / seconds;
   }
   // A product of random numbers, which is slower than one of zeros.
   const std::size_t side = 8192;
@@ -94,10 +124,9 @@ void session::measure_limits() {
                         w.data(), side, false);
       },
       spread);
-  flops_per_second_ =
+  limits.flops_per_second =
       2.0 * static_cast<double>(side) * static_cast<double>(side) * static_cast<double>(side) / seconds;
-  std::printf("copy on the device: %.0f GB/s read and written; dense BF16 product: %.0f TFLOP/s\n",
-              bytes_per_second_ * 1e-9, flops_per_second_ * 1e-12);
+  return limits;
 }
 
 std::vector<float> session::normal(std::size_t count, float scale) {
@@ -190,8 +219,11 @@ std::size_t session::sets_of(std::size_t set_bytes) const {
 }
 
 double session::median_of(std::size_t launches, const std::function<void()>& work, double& spread) const {
-  work();
-  on_.synchronize();
+  const auto warm = std::chrono::steady_clock::now() + warm_up;
+  do {
+    work();
+    on_.synchronize();
+  } while (kernels::cuda::is_real_device() && std::chrono::steady_clock::now() < warm);
   std::vector<double> seconds;
   for (std::size_t i = 0; i < repetitions(); ++i) {
     kernels::cuda::event begin;
@@ -221,7 +253,8 @@ double session::seconds_of(std::size_t launches, std::size_t sets,
 void session::add_timing(const std::string& what, const work_floor& floor, double seconds, double spread) {
   const std::lock_guard lock{mutex_};
   timings_.push_back(
-      {what, seconds, std::max(floor.bytes / bytes_per_second_, floor.flops / flops_per_second_), spread});
+      {what, seconds,
+       std::max(floor.bytes / limits_.bytes_per_second, floor.flops / limits_.flops_per_second), spread});
 }
 
 void session::time(const std::string& what, work_floor floor, std::size_t sets,
@@ -229,16 +262,31 @@ void session::time(const std::string& what, work_floor floor, std::size_t sets,
   if (!options_.times)
     return;
   double spread = 0.0;
-  const double seconds = seconds_of(kernels::cuda::is_real_device() ? 20 : 1, sets, launch, spread);
+  const double seconds = seconds_of(launches_of(sets), sets, launch, spread);
   add_timing(what, floor, seconds, spread);
 }
 
-void session::time_eagerly(const std::string& what, work_floor floor, const std::function<void()>& work) {
+double session::time_eagerly(const std::string& what, work_floor floor,
+                             const std::function<void(std::size_t)>& pass) {
   if (!options_.times)
-    return;
+    return 0.0;
   double spread = 0.0;
-  const double seconds = median_of(1, work, spread);
+  std::size_t number = 0;
+  const std::size_t passes = launches_of(1);
+  const double seconds = median_of(
+      passes,
+      [&] {
+        for (std::size_t i = 0; i < passes; ++i)
+          pass(number++);
+      },
+      spread);
   add_timing(what, floor, seconds, spread);
+  return seconds;
+}
+
+void session::remark(const std::string& text) {
+  const std::lock_guard lock{mutex_};
+  remarks_.push_back(text);
 }
 
 std::string session::current_op() const {
@@ -257,6 +305,8 @@ void session::print_table() const {
   for (const timing& t : timings_)
     std::printf("%-52s %10.2f %10.2f %6.0f%% %7.2f\n", t.what.c_str(), t.seconds * 1e6, t.floor_seconds * 1e6,
                 t.seconds > 0.0 ? t.floor_seconds / t.seconds * 100.0 : 0.0, t.spread);
+  for (const std::string& remark : remarks_)
+    std::printf("%s\n", remark.c_str());
 }
 
 bool session::all_right() const {

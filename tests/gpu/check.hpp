@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -17,13 +18,21 @@
 
 namespace troupe::gpu_check {
 
+/// What the card can do at most: measured times are compared with it.
+struct card_limits {
+  double bytes_per_second = 0.0;
+  double flops_per_second = 0.0;
+};
+
 struct check_options {
-  /// Only this op; empty: all.
-  std::string only;
+  /// Only these ops; empty: all.
+  std::vector<std::string> only;
   /// Small shapes: for the emulation, and for compute-sanitizer, which is some 50 times slower.
   bool small = false;
   /// Measure too.
   bool times = false;
+  /// Measured before; without: measured when they are needed.
+  std::optional<card_limits> limits;
   std::uint64_t seed = 0;
   /// After so many seconds the table of what was checked is printed, and the process ends; 0: whenever it is
   /// done.
@@ -131,9 +140,13 @@ class session {
   void time(const std::string& what, work_floor floor, std::size_t sets,
             const std::function<void(std::size_t)>& launch);
 
-  /// The same for work that cannot be recorded into a graph, on one set of inputs: larger than the L2 cache,
-  /// or said so.
-  void time_eagerly(const std::string& what, work_floor floor, const std::function<void()>& work);
+  /// The same for work that cannot be recorded into a graph: some passes are given one behind the other, each
+  /// with its number, by which it chooses its inputs. Returns seconds a pass; 0 where nothing is measured.
+  double time_eagerly(const std::string& what, work_floor floor,
+                      const std::function<void(std::size_t)>& pass);
+
+  /// A line behind the measurements.
+  void remark(const std::string& text);
 
   /// Sets of `set_bytes` that together are four times the L2 cache.
   std::size_t sets_of(std::size_t set_bytes) const;
@@ -143,6 +156,9 @@ class session {
 
   /// The last thing to print: a line an op, a line a measurement; from any thread.
   void print_table() const;
+
+  /// Measures what the card can do and prints it. False: that failed, and an H100's are taken and printed.
+  bool measure_limits();
 
   bool all_right() const;
 
@@ -165,7 +181,7 @@ class session {
                     double& spread) const;
   double median_of(std::size_t launches, const std::function<void()>& work, double& spread) const;
   void add_timing(const std::string& what, const work_floor& floor, double seconds, double spread);
-  void measure_limits();
+  card_limits measured_limits();
 
   check_options options_;
   kernels::cuda::device_info device_;
@@ -173,11 +189,11 @@ class session {
   kernels::thread_pool pool_;
   kernels::context cpu_;
   std::mt19937_64 random_;
-  double bytes_per_second_ = 0.0;
-  double flops_per_second_ = 0.0;
+  card_limits limits_;
   mutable std::mutex mutex_; // of what the table has
   std::vector<op_result> ops_;
   std::vector<timing> timings_;
+  std::vector<std::string> remarks_;
 };
 
 } // namespace troupe::gpu_check

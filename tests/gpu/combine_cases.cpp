@@ -5,6 +5,7 @@
 #include "kernels/cuda/combine.hpp"
 #include "kernels/cuda/expert_table.hpp"
 #include "tests/gpu/cases.hpp"
+#include "tests/gpu/matrices.hpp"
 
 namespace troupe::gpu_check {
 
@@ -90,6 +91,31 @@ void check_shared(session& s, std::size_t rows, std::size_t hidden, bool gated) 
             tolerance_f32(hidden));
 }
 
+// `rows` rows, 8 outputs each.
+void time_combine(session& s, std::size_t rows, std::size_t hidden) {
+  const std::size_t pairs = rows * 8;
+  std::vector<std::uint32_t> order(pairs);
+  std::iota(order.begin(), order.end(), 0U);
+  std::shuffle(order.begin(), order.end(), s.random());
+  const device_matrix outputs(s, stored_as::bf16, pairs, hidden);
+  const device_array<std::uint32_t> positions(s.on(), order);
+  const device_array<float> weights(s.on(), std::vector<float>(pairs, 0.125F));
+  const device_array<float> residual(s.on(), std::vector<float>(rows * hidden, 1.0F));
+  s.time("combine " + std::to_string(rows) + " rows of " + std::to_string(hidden) + ", 8 each",
+         {.bytes = static_cast<double>(2 * pairs * hidden + 8 * rows * hidden), .flops = 0.0}, 1,
+         [&](std::size_t) {
+           cuda::combine(s.on(), {.outputs = outputs.ref().weights,
+                                  .num_outputs = pairs,
+                                  .positions = positions.data(),
+                                  .weights = weights.data(),
+                                  .top_k = 8,
+                                  .rows = rows,
+                                  .hidden = hidden,
+                                  .residual = residual.data(),
+                                  .residual_stride = hidden});
+         });
+}
+
 } // namespace
 
 void check_combine(session& s) {
@@ -104,6 +130,10 @@ void check_combine(session& s) {
   }
   check_shared(s, rows, 300, true);
   check_shared(s, rows, 300, false);
+  if (!s.options().times)
+    return;
+  for (const std::size_t timed : {64U, 4096U})
+    time_combine(s, s.options().small ? 2 : timed, s.options().small ? 64 : 2048);
 }
 
 } // namespace troupe::gpu_check

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/embedding.hpp"
 #include "tests/gpu/cases.hpp"
+#include "tests/gpu/matrices.hpp"
 
 namespace troupe::gpu_check {
 
@@ -38,6 +39,27 @@ void check(session& s, const std::vector<T>& table, dtype type, std::size_t voca
   s.compare_exact(name_of(type), y.download(s.on()), want);
 }
 
+// Rows of a table that the L2 cache does not hold; other tokens each time.
+void time_embedding(session& s, std::size_t rows) {
+  const std::size_t vocab = s.options().small ? 100 : 65536;
+  const std::size_t hidden = s.options().small ? 64 : 2048;
+  const std::size_t sets = s.sets_of(rows * hidden * sizeof(bfloat16));
+  const device_matrix table(s, stored_as::bf16, vocab, hidden);
+  std::vector<std::uint32_t> ids(sets * rows);
+  std::generate(ids.begin(), ids.end(), [&] { return s.below(static_cast<std::uint32_t>(vocab)); });
+  const device_array<std::uint32_t> tokens(s.on(), ids);
+  const device_array<float> y(s.on(), rows * hidden);
+  s.time("embedding " + std::to_string(rows) + " rows of " + std::to_string(hidden),
+         {.bytes = static_cast<double>(6 * rows * hidden), .flops = 0.0}, sets, [&](std::size_t set) {
+           cuda::embed(s.on(), {.table = table.ref().weights,
+                                .vocab = vocab,
+                                .hidden = hidden,
+                                .tokens = tokens.data() + set * rows,
+                                .rows = rows,
+                                .output = y.data()});
+         });
+}
+
 } // namespace
 
 void check_embedding(session& s) {
@@ -51,6 +73,10 @@ void check_embedding(session& s) {
   std::generate(integers.begin(), integers.end(),
                 [&] { return static_cast<std::int8_t>(static_cast<int>(s.below(255)) - 127); });
   check(s, integers, dtype::int8, vocab, hidden, s.normal(vocab, 0.01F));
+  if (!s.options().times)
+    return;
+  for (const std::size_t timed : {64U, 4096U})
+    time_embedding(s, s.options().small ? 2 : timed);
 }
 
 } // namespace troupe::gpu_check

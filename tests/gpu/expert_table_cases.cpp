@@ -75,6 +75,37 @@ std::vector<std::uint32_t> drawn(session& s, std::size_t pairs, std::uint32_t ex
   return ids;
 }
 
+// The table of `rows` rows that go to 8 of 64 experts each, and these rows in its order.
+void time_table(session& s, std::size_t rows, std::size_t hidden) {
+  const std::size_t pairs = rows * 8;
+  const device_array<std::uint32_t> experts(s.on(), drawn(s, pairs, 64, 0));
+  const device_array<std::uint32_t> offsets(s.on(), 65);
+  const device_array<std::uint32_t> entries(s.on(), pairs);
+  s.time("expert_table " + std::to_string(rows) + " rows, 8 of 64",
+         {.bytes = static_cast<double>(pairs * 8), .flops = 0.0}, 1, [&](std::size_t) {
+           cuda::build_expert_table(s.on(), {.experts = experts.data(),
+                                             .pairs = pairs,
+                                             .num_experts = 64,
+                                             .offsets = offsets.data(),
+                                             .entries = entries.data()});
+         });
+  const std::size_t row_bytes = hidden * sizeof(bfloat16);
+  const device_array<bfloat16> x(s.on(), s.normal_bf16(rows * hidden));
+  const device_array<bfloat16> y(s.on(), pairs * hidden);
+  s.time("permute " + std::to_string(rows) + " rows of " + std::to_string(hidden) + ", 8 times each",
+         {.bytes = static_cast<double>((rows + pairs) * row_bytes), .flops = 0.0}, 1, [&](std::size_t) {
+           cuda::permute(s.on(), {.input = x.data(),
+                                  .input_stride = row_bytes,
+                                  .num_input_rows = rows,
+                                  .row_bytes = row_bytes,
+                                  .entries = entries.data(),
+                                  .divisor = 8,
+                                  .rows = pairs,
+                                  .num_valid = offsets.data() + 64,
+                                  .output = y.data()});
+         });
+}
+
 } // namespace
 
 void check_expert_table(session& s) {
@@ -91,17 +122,8 @@ void check_expert_table(session& s) {
     check(s, drawn(s, rows * 8, 64, 0), 64, 8, "4096 rows, 8 of 64");
     check(s, drawn(s, 8 * 257, 256, 5), 256, 8, "257 rows, 8 of 256, some left out");
   }
-  const device_array<std::uint32_t> experts(s.on(), drawn(s, rows * 8, 64, 0));
-  const device_array<std::uint32_t> offsets(s.on(), 65);
-  const device_array<std::uint32_t> entries(s.on(), rows * 8);
-  s.time("expert_table " + std::to_string(rows) + " rows, 8 of 64",
-         {.bytes = static_cast<double>(rows * 8 * 8), .flops = 0.0}, 1, [&](std::size_t) {
-           cuda::build_expert_table(s.on(), {.experts = experts.data(),
-                                             .pairs = rows * 8,
-                                             .num_experts = 64,
-                                             .offsets = offsets.data(),
-                                             .entries = entries.data()});
-         });
+  if (s.options().times)
+    time_table(s, rows, s.options().small ? 64 : 2048);
 }
 
 } // namespace troupe::gpu_check

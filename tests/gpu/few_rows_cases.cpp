@@ -223,10 +223,16 @@ void check_few_rows(session& s) {
   for (const stored_as how : {stored_as::bf16, stored_as::int8, stored_as::int4})
     for (const std::size_t rows : {1U, 12U, 18U})
       check_product(s, how, {rows, 8500, 72}, {few_rows_result::replace});
+  if (!s.options().times)
+    return;
   for (const stored_as how : {stored_as::bf16, stored_as::int8, stored_as::int4, stored_as::int4_group32})
     for (const std::size_t rows : {1U, 8U, 32U})
       time_product(s, how,
                    s.options().small ? product_shape{rows, 64, 64} : product_shape{rows, 14336, 4096});
+  // A head of logits.
+  for (const std::size_t rows : {1U, 32U})
+    time_product(s, stored_as::bf16,
+                 s.options().small ? product_shape{rows, 500, 64} : product_shape{rows, 151936, 2048});
 }
 
 } // namespace troupe::gpu_check

@@ -75,19 +75,20 @@ void check_in_place(session& s, bool rms, std::size_t rows, std::size_t cols) {
                   x.download(s.on()), y.download(s.on()));
 }
 
-void time_norm(session& s, std::size_t rows, std::size_t cols) {
+void time_norm(session& s, bool rms, std::size_t rows, std::size_t cols) {
   const device_array<float> x(s.on(), s.normal(rows * cols));
   const device_array<float> w(s.on(), s.normal(cols));
   const device_array<bfloat16> y(s.on(), rows * cols);
-  s.time("rms_norm " + std::to_string(rows) + " x " + std::to_string(cols),
+  const auto norm = rms ? cuda::rms_norm : cuda::layer_norm;
+  s.time((rms ? "rms_norm " : "layer_norm ") + std::to_string(rows) + " x " + std::to_string(cols),
          {.bytes = static_cast<double>(rows * cols * 6), .flops = 0.0}, 1, [&](std::size_t) {
-           cuda::rms_norm(s.on(), {.input = x.data(),
-                                   .input_stride = cols,
-                                   .rows = rows,
-                                   .cols = cols,
-                                   .weight = w.data(),
-                                   .output = y.data(),
-                                   .output_stride = cols});
+           norm(s.on(), {.input = x.data(),
+                         .input_stride = cols,
+                         .rows = rows,
+                         .cols = cols,
+                         .weight = w.data(),
+                         .output = y.data(),
+                         .output_stride = cols});
          });
 }
 
@@ -111,8 +112,12 @@ void check_norm(session& s) {
       }
     }
   }
-  time_norm(s, 1, s.options().small ? 64 : 4096);
-  time_norm(s, s.options().small ? 2 : 4096, s.options().small ? 64 : 4096);
+  if (!s.options().times)
+    return;
+  for (const bool rms : {true, false}) {
+    time_norm(s, rms, 1, s.options().small ? 64 : 4096);
+    time_norm(s, rms, s.options().small ? 2 : 4096, s.options().small ? 64 : 4096);
+  }
 }
 
 } // namespace troupe::gpu_check

@@ -128,6 +128,55 @@ void check(session& s, const variant& v) {
                                         : tolerance_bf16(v.head_dim));
 }
 
+// Rotated queries and keys with a norm on each head: 32 heads, 8 of keys and values, of 128.
+void time_qkv(session& s, std::size_t rows, dtype cache_type) {
+  const std::size_t heads = s.options().small ? 4 : 32;
+  const std::size_t kv_heads = heads / 4;
+  const std::size_t head_dim = s.options().small ? 16 : 128;
+  const std::size_t width = (heads + 2 * kv_heads) * head_dim;
+  const std::size_t positions = 64;
+  cuda::kv_layer cache{.blocks = (rows + 15) / 16,
+                       .block_tokens = 16,
+                       .kv_heads = kv_heads,
+                       .head_dim = head_dim,
+                       .type = cache_type};
+  const device_array<std::byte> memory(s.on(), cache.block_bytes() * cache.blocks);
+  cache.data = memory.data();
+  const rope_table table({.rotary_dim = head_dim}, positions);
+  const std::size_t pairs = positions * head_dim / 2;
+  const device_array<float> cosines(s.on(), std::span(table.cos_at(0), pairs));
+  const device_array<float> sines(s.on(), std::span(table.sin_at(0), pairs));
+  std::vector<std::uint32_t> places(rows);
+  std::iota(places.begin(), places.end(), 0U);
+  const device_array<std::uint32_t> slots(s.on(), places);
+  for (std::uint32_t& place : places)
+    place %= positions;
+  const device_array<std::uint32_t> row_positions(s.on(), places);
+  const device_array<float> x(s.on(), s.normal(rows * width));
+  const device_array<float> weight(s.on(), s.normal(head_dim));
+  const device_array<bfloat16> query(s.on(), rows * heads * head_dim);
+  s.time("finish_qkv " + std::to_string(rows) + " rows, " + name_of(cache_type),
+         {.bytes = static_cast<double>(rows * (4 * width + 2 * heads * head_dim)
+                                       + cache.block_bytes() / cache.block_tokens * rows),
+          .flops = 0.0},
+         1, [&](std::size_t) {
+           cuda::finish_qkv(s.on(), {.qkv = x.data(),
+                                     .stride = width,
+                                     .rows = rows,
+                                     .heads = heads,
+                                     .query_norm = {weight.data(), true},
+                                     .key_norm = {weight.data(), true},
+                                     .cosines = cosines.data(),
+                                     .sines = sines.data(),
+                                     .num_positions = positions,
+                                     .rotary_dim = head_dim,
+                                     .positions = row_positions.data(),
+                                     .slots = slots.data(),
+                                     .cache = cache,
+                                     .query = query.data()});
+         });
+}
+
 } // namespace
 
 void check_qkv(session& s) {
@@ -146,6 +195,11 @@ void check_qkv(session& s) {
                      {33, 28, 4, 128, 64, rope_style::rotate_half, norms::per_head, true, dtype::int8}});
   for (const variant& v : variants)
     check(s, v);
+  if (!s.options().times)
+    return;
+  for (const dtype type : {dtype::bf16, dtype::int8})
+    for (const std::size_t rows : {64U, 4096U})
+      time_qkv(s, s.options().small ? 3 : rows, type);
 }
 
 } // namespace troupe::gpu_check

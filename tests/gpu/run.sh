@@ -4,17 +4,19 @@
 #   tests/gpu/run.sh build      here: builds what the other machine needs, with the libraries that it may lack, packs it as
 #                               build/cuda/gpu.tar.gz, and prints what that and the sources weigh (at most 64 MiB)
 #   tests/gpu/run.sh            there, with build/cuda/gpu.tar.gz carried along with the sources: at most 7 minutes; logs
-#                               go to $OUT or build/gpu-logs, and a short table is printed last
+#                               go to build/gpu-logs and, packed anew after each step, to $OUT/logs.tar.gz; each step's
+#                               end is printed at once, and a short table last
 #   tests/gpu/run.sh compare    there, a second call: two stacks of layers against PyTorch, at most 5 minutes
 #   tests/gpu/run.sh emulated   here, after `build`: the same steps with an emulated GPU, kernels included
 #   tests/gpu/run.sh quick      the same in less than a minute: one model, one prompt (CI)
 #
 # The other machine needs its driver, cuBLAS 13 (of CUDA or of PyTorch), Python, and compute-sanitizer for some of the
-# steps. A step whose program is not there, or for which no time is left, is reported as such and fails. Each step has a
-# limit; what does not even end when it is killed is left behind. The table comes last in any case, also after a SIGTERM.
+# steps. Its own programs run with its own libraries, and only what was carried with those that were carried. A step whose
+# program is not there, or for which no time is left, is reported as such and fails. Each step has a limit; what does not
+# even end when it is killed is left behind. The table comes last in any case, also after a SIGTERM.
 set -uo pipefail
 SECONDS=0 # a shell may pass its own on
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 carried=${TROUPE_GPU_CARRIED:-build/cuda/gpu} # run_script_test.py has its own
 most_carried_kib=$((64 << 10))
 program=$carried/gpu_check
@@ -23,7 +25,7 @@ models=$carried/gpu_model_check
 troupe=$carried/troupe
 engine_bench=$carried/engine_bench
 device=cuda
-logs=${OUT:-build/gpu-logs}
+logs=${TROUPE_GPU_LOGS:-build/gpu-logs}
 seed=${TROUPE_GPU_SEED:-$RANDOM}
 deadline=${TROUPE_GPU_SECONDS:-390} # from the start: all steps share them
 to_die=10                           # seconds between SIGTERM and SIGKILL, and again until a step is left behind
@@ -41,10 +43,11 @@ is_of_every_machine() {
   esac
 }
 
+# Not what troupe-template needs: it would look for all of Python, too, so the other machine serves without chat templates.
 carry_libraries() {
   local name path
   mkdir -p "$carried/lib" "$carried/lib-of-compiler"
-  ldd "$troupe" "$carried/troupe-template" "$models" "$engine_bench" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name path; do
+  ldd "$troupe" "$models" "$engine_bench" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u | while read -r name path; do
     is_of_every_machine "$name" && continue
     case $name in
     libstdc++* | libgcc_s*) cp -L "$path" "$carried/lib-of-compiler/$name" ;; # where there are none
@@ -60,8 +63,8 @@ build() {
   cmake --preset release -DTROUPE_CUDA=ON -B build/cuda || return 1
   cmake --build build/cuda --target gpu_check gpu_check_checked gpu_model_check troupe engine_bench || return 1
   cmake --build build/cuda --target gpu_check_emulated cuda_model_emulated_test troupe_emulated || return 1
-  cp build/cuda/bin/troupe build/cuda/bin/troupe-template build/cuda/tests/engine_bench "$carried" || return 1
-  strip "$program" "$checked" "$models" "$troupe" "$engine_bench" "$carried/troupe-template" || return 1
+  cp build/cuda/bin/troupe build/cuda/tests/engine_bench "$carried" || return 1
+  strip "$program" "$checked" "$models" "$troupe" "$engine_bench" || return 1
   carry_libraries || return 1
   for variant in $variants; do
     /usr/bin/python3 -B tests/reference/make_model.py --variant "$variant" --seed 1 --out "$carried/models/$variant" >/dev/null || return 1
@@ -74,21 +77,45 @@ build() {
   [ "$kib" -le "$most_carried_kib" ] || { echo "too large to be carried" >&2; return 1; }
 }
 
-# Folders with libcublas.so.13: of the system, of CUDA, of PyTorch.
-cublas_folders() {
+# The first folder with libcublas.so.13: of CUDA, of PyTorch. None: the system's loader has to know one.
+cublas_folder() {
   local folder
-  for folder in /usr/local/cuda/lib64 /usr/local/cuda-13*/lib64 \
+  for folder in /usr/local/cuda/lib64 /usr/local/cuda-13*/lib64 /usr/local/cuda/lib \
     "$(timeout 20 python3 -c 'import nvidia, pathlib; print(next(pathlib.Path(list(nvidia.__path__)[0]).rglob("libcublas.so.13")).parent)' 2>/dev/null)"; do
-    [ -n "$folder" ] && [ -e "$folder/libcublas.so.13" ] && printf '%s:' "$folder"
+    if [ -n "$folder" ] && [ -e "$folder/libcublas.so.13" ]; then
+      echo "$folder"
+      return
+    fi
   done
+}
+
+# compute-sanitizer, wherever CUDA or Nsight has put it; without: its name.
+find_sanitizer() {
+  local found
+  found=$(command -v compute-sanitizer || timeout 20 find -L /usr/local/cuda*/bin /usr/local/cuda*/compute-sanitizer /opt/nvidia \
+    -name compute-sanitizer -type f -perm -u+x -print -quit 2>/dev/null)
+  echo "${found:-compute-sanitizer}"
 }
 
 status=0
 summary=()
 
+# Printed at once, and again at the end.
 note() {
   summary+=("$(printf '%-14s %s' "$1" "$2")")
+  printf '[%3d s] %-14s %s\n' "$SECONDS" "$1" "$2"
+  pack_logs
 }
+
+# What comes back from there: few files, and what is under $OUT when a run is cut short.
+pack_logs() {
+  [ -z "${OUT:-}" ] || { tar -C "$logs" -czf "$OUT/logs.new" . 2>/dev/null; mv "$OUT/logs.new" "$OUT/logs.tar.gz"; }
+}
+
+ops=()    # all that gpu_check has
+groups=() # those that ops_step gives to one process each
+failed=() # what ops_step found wrong
+limits=() # of the card
 
 running="" # what run_limited waits for
 guard=""   # what ends when that should long have ended
@@ -113,33 +140,97 @@ run_limited() {
   return "$code"
 }
 
-# step NAME SECONDS COMMAND...: runs it with a limit and its output in a log; remembers how it ended.
-step() {
-  local name=$1 limit=$2 begin=$SECONDS code=0 left=$((deadline - SECONDS))
+# What a command line runs, without `env NAME=VALUE...` before it.
+program_of() {
+  [ "$1" != env ] || while shift && [[ $1 == *=* ]]; do :; done
+  echo "$1"
+}
+
+# can_run NAME COMMAND...: is its program there, and time left? If not, that is noted.
+can_run() {
+  local name=$1 needed why=""
+  shift
+  needed=$(program_of "$@")
+  if ! command -v "$needed" >/dev/null; then
+    why="there is no $needed"
+  elif [ $((deadline - SECONDS)) -lt 10 ]; then
+    why="no time was left"
+  else
+    return 0
+  fi
+  note "$name" "NOT RUN: $why"
+  status=1
+  return 1
+}
+
+# run_logged LOG SECONDS COMMAND...: with a limit and its output in a log; ended says how it ended.
+run_logged() {
+  local log=$1 limit=$2 begin=$SECONDS code=0 left=$((deadline - SECONDS))
   shift 2
-  if ! command -v "$1" >/dev/null; then
-    note "$name" "NOT RUN: there is no $1"
-    status=1
-    return
-  fi
-  if [ "$left" -lt 10 ]; then
-    note "$name" "NOT RUN: no time was left"
-    status=1
-    return
-  fi
   [ "$limit" -le "$left" ] || limit=$left
-  run_limited "$limit" "$@" >"$logs/$name.log" 2>&1 || code=$?
+  run_limited "$limit" "$@" >"$logs/$log.log" 2>&1 || code=$?
   if [ "$code" -eq 0 ]; then
+    ended="ok, $((SECONDS - begin)) s"
+    return 0
+  fi
+  case $code in
+  124 | 137) code="$code (its $limit s were over)" ;;
+  125) code="125 (it did not end when killed, and was left behind)" ;;
+  esac
+  ended="FAILED with status $code after $((SECONDS - begin)) s"
+  status=1
+  echo "---- $log"
+  grep -m 20 -aE 'WRONG|FAILED|failed|=========|out of bounds|not found' "$logs/$log.log" || tail -n 20 "$logs/$log.log"
+  return 1
+}
+
+# step NAME SECONDS COMMAND...: remembers how it ended.
+step() {
+  local name=$1 limit=$2
+  shift 2
+  can_run "$name" "$@" || return
+  run_logged "$name" "$limit" "$@"
+  note "$name" "$ended"
+}
+
+# ops_step NAME SECONDS SECONDS_EACH COMMAND...: runs COMMAND --only OPS for each of ${groups[@]}, one process after the
+# other: a kernel's access to a wrong address ends all of its process, and harms no other op so. Where several ops in one
+# process were not all right, each is run alone. failed gets those that were not right.
+ops_step() {
+  local name=$1 limit=$2 each=$3 begin=$SECONDS group log left worst="" i alone todo=("${groups[@]}")
+  shift 3
+  failed=()
+  can_run "$name" "$@" || return
+  for ((i = 0; i < ${#todo[@]}; i++)); do
+    group=${todo[i]}
+    left=$((limit - (SECONDS - begin)))
+    [ "$left" -le $((deadline - SECONDS)) ] || left=$((deadline - SECONDS))
+    log=$name
+    [[ $group == *,* ]] || log+=-$group
+    if [ "$left" -lt 5 ]; then
+      ended="NOT RUN: no time was left"
+      status=1
+    else
+      [ "$left" -le $((each + 5)) ] || left=$((each + 5))
+      # Its own limit is shorter: then it prints its table.
+      run_logged "$log" "$left" "$@" --only "$group" --seconds $((left > 10 ? left - 5 : left)) && continue
+    fi
+    if [[ $group == *,* ]]; then
+      IFS=, read -ra alone <<<"$group"
+      todo+=("${alone[@]}")
+      worst+="; all at once: $ended"
+    else
+      failed+=("$group")
+      worst+="; $group: $ended"
+    fi
+  done
+  if [ ${#todo[@]} -eq 0 ]; then
+    status=1
+    note "$name" "NOT RUN: $program lists no ops"
+  elif [ -z "$worst" ]; then
     note "$name" "ok, $((SECONDS - begin)) s"
   else
-    case $code in
-    124 | 137) code="$code (its $limit s were over)" ;;
-    125) code="125 (it did not end when killed, and was left behind)" ;;
-    esac
-    note "$name" "FAILED with status $code after $((SECONDS - begin)) s"
-    status=1
-    echo "---- $name"
-    grep -m 20 -aE 'WRONG|FAILED|failed|=========|out of bounds' "$logs/$name.log" || tail -n 20 "$logs/$name.log"
+    note "$name" "FAILED after $((SECONDS - begin)) s$worst"
   fi
 }
 
@@ -154,7 +245,7 @@ model_step() {
 }
 
 begin() {
-  mkdir -p "$logs"
+  mkdir -p "$logs" ${OUT:+"$OUT"}
   rm -f "$logs"/*.log
   exec 3>&1 # a signal may come while the output goes to a log
   trap finish EXIT
@@ -168,22 +259,33 @@ stop() {
   exit 1
 }
 
-# The tables of the first step, then a line a step; the end of the output is what comes back for sure.
+# The ops' tables as one, without what follows them: the part that begins with a line of this first word.
+tables() {
+  local op
+  for op in "${ops[@]}"; do
+    cat "$logs/check-$op.log" 2>/dev/null
+  done | awk -v part="$1" '
+    $1 == "op" || $1 == "time" { on = $1 == part; if (on && !begun++) print; next }
+    /^$/ || /^(ALL RIGHT|SOMETHING)/ { on = 0 }
+    on'
+}
+
+# The tables of the checks, then a line a step; the end of the output is what comes back for sure.
 finish() {
   local code=$?
   trap - EXIT
   exec >&3
   [ "$code" -eq 0 ] || status=1
   echo
-  sed -n '/^time  /,$p' "$logs/check.log" 2>/dev/null
+  tables time
   echo
-  sed -n '/^device /p; /^copy /p; /^op  /,/^$/p' "$logs/check.log" 2>/dev/null
+  sed -n '/^device /p; /^copy /p' "$logs/limits.log" 2>/dev/null
+  tables op
   echo
   grep -ahE '^(cuda|cpu)[^:]*: [0-9]+ tokens|greedy answers' "$logs/serve.log" "$logs/serve-modes.log" 2>/dev/null
   [ ! -e "$logs/compare.log" ] || tail -n 60 "$logs/compare.log"
   printf '%s\n' "${summary[@]}"
-  # Few files come back from there.
-  [ -z "${OUT:-}" ] || { (cd "$logs" && tar -czf logs.tar.gz ./*.log && rm -f ./*.log); }
+  pack_logs
   echo "all steps took $SECONDS s, $([ "$status" -eq 0 ] && echo "ALL RIGHT" || echo "SOMETHING IS WRONG")"
   exit "$status"
 }
@@ -194,45 +296,95 @@ whole_models='*cuda*:*graphs*:expert_slots*:*expert_memory*:*against_cpu.a_whole
 other_modes="--gpu-steps kernels --gpu-expert-memory 3M"
 mixed_models='*against_cpu.attention_there*:*cuda_cpu*:*cpu_cuda*'
 
-check() {
-  begin
+# What the loader does not find of what carried programs need.
+missing_libraries() {
+  local libraries=$1 one missing=0
+  shift
+  for one in "$@"; do
+    /lib64/ld-linux-x86-64.so.2 --library-path "$libraries" --list "$one" >"$logs/loaded" 2>&1 && ! grep 'not found' "$logs/loaded" && continue
+    echo "WRONG: $one does not find all of its libraries:"
+    cat "$logs/loaded"
+    missing=1
+  done
+  return "$missing"
+}
+
+# The ops, and what the card can do at most: measured once for all of them.
+begin_ops() {
+  local measured
+  mapfile -t ops < <("$@" --list)
+  groups=("${ops[@]}")
+  step limits 30 "$@" --measure
+  measured=$(sed -n 's|^copy on the device: \([1-9][0-9]*\) GB/s.* product: \([1-9][0-9]*\) TFLOP/s$|\1,\2|p' "$logs/limits.log" 2>/dev/null)
+  limits=(--limits "${measured:-3000,800}") # or an H100's
+}
+
+# Under a tool a process takes long to start: those that were right in the last step share one, the others have their own.
+group_ops() {
+  local op right=""
+  for op in "${ops[@]}"; do
+    [[ " ${failed[*]} " == *" $op "* ]] || right+=,$op
+  done
+  groups=(${right:+"${right#,}"} "${failed[@]}")
+}
+
+# What was carried, and where its programs find libraries: `cublas` for those that need nothing else, `libraries`.
+unpack() {
   if [ -e "$carried.tar.gz" ]; then
     rm -rf "$carried"
     mkdir -p "$carried"
     tar -C "$carried" -xzf "$carried.tar.gz" || status=1
   fi
   [ ! -d "$carried/models" ] || export TEST_MODELS_FOLDER=$PWD/$carried/models
-  LD_LIBRARY_PATH=$PWD/$carried/lib:$(cublas_folders)${LD_LIBRARY_PATH:-}
-  ldconfig -p | grep -q 'libstdc++\.so\.6' || LD_LIBRARY_PATH+=:$PWD/$carried/lib-of-compiler
-  export LD_LIBRARY_PATH PATH=$PATH:/usr/local/cuda/bin
+  # For the carried programs alone: others, Python above all, need the machine's own.
+  cublas=$(cublas_folder)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  libraries=$PWD/$carried/lib${cublas:+:${cublas#:}}
+  case $(ldconfig -p) in
+  *libstdc++.so.6*) ;;
+  *) libraries+=:$PWD/$carried/lib-of-compiler ;;
+  esac
+}
+
+check() {
+  local cublas libraries sanitizer with_cublas with_carried serve ours
+  begin
+  unpack
+  with_cublas=(env "LD_LIBRARY_PATH=${cublas#:}")
+  with_carried=(env "LD_LIBRARY_PATH=$libraries")
+  sanitizer=$(find_sanitizer)
   step gpu 20 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu --format=csv,noheader
   cat "$logs/gpu.log" 2>/dev/null
-  step check 100 "$program" --times --seed "$seed" --seconds 90
-  model_step models 70 "$models" --gtest_brief=1 --gtest_filter="$whole_models"
-  model_step mixed 40 "$models" --gtest_brief=1 --gtest_filter="$mixed_models"
-  step serve 60 python3 tests/gpu/serve_check.py "$troupe" deploy/demo-model/model "$device" cpu
-  step serve-modes 40 python3 tests/gpu/serve_check.py "$troupe" deploy/demo-model/model "$device $other_modes" "$device"
-  # Small shapes: these tools are slow.
-  step memcheck 60 compute-sanitizer --tool memcheck --error-exitcode 9 "$checked" --small --seed "$seed"
-  step racecheck 50 compute-sanitizer --tool racecheck --error-exitcode 9 "$checked" --small --seed "$seed"
-  step model-memcheck 40 compute-sanitizer --tool memcheck --error-exitcode 9 "$models" --gtest_brief=1 --gtest_filter='*against_cpu.a_whole_model/qwen2*'
-  step initcheck 30 compute-sanitizer --tool initcheck --error-exitcode 9 "$checked" --small --seed "$seed"
-  step check-again 60 "$program" --seed "$((seed + 1))" --seconds 50
+  export -f missing_libraries
+  export logs
+  step libraries 10 bash -c 'missing_libraries "$@"' - "$libraries" "$program" "$checked" "$models" "$troupe"
+  begin_ops "${with_cublas[@]}" "$program"
+  ops_step check 110 40 "${with_cublas[@]}" "$program" --times "${limits[@]}" --seed "$seed"
+  group_ops
+  model_step models 70 "${with_carried[@]}" "$models" --gtest_brief=1 --gtest_filter="$whole_models"
+  model_step mixed 40 "${with_carried[@]}" "$models" --gtest_brief=1 --gtest_filter="$mixed_models"
+  # The server gets the libraries, not Python.
+  serve=(env "TROUPE_LIBRARIES=$libraries" python3 tests/gpu/serve_check.py "$troupe" deploy/demo-model/model)
+  step serve 60 "${serve[@]}" "$device" cpu
+  # Small shapes: these tools are slow. Of cuBLAS, racecheck reports what is none.
+  sanitizer=("$sanitizer" --launch-timeout 60 --error-exitcode 9)
+  ours=(--kernel-name kns=troupe)
+  ops_step memcheck 60 60 "${with_cublas[@]}" "${sanitizer[@]}" --tool memcheck --report-api-errors no "$checked" --small --seed "$seed"
+  group_ops
+  ops_step racecheck 50 50 "${with_cublas[@]}" "${sanitizer[@]}" --tool racecheck "${ours[@]}" "$checked" --small --seed "$seed"
+  group_ops
+  step serve-modes 40 "${serve[@]}" "$device $other_modes" "$device"
+  step model-memcheck 40 "${with_carried[@]}" "${sanitizer[@]}" --tool memcheck --report-api-errors no "$models" --gtest_brief=1 \
+    --gtest_filter='*against_cpu.a_whole_model/qwen2*'
+  ops_step initcheck 30 30 "${with_cublas[@]}" "${sanitizer[@]}" --tool initcheck "${ours[@]}" "$checked" --small --seed "$seed"
+  groups=("${ops[@]}")
+  ops_step check-again 60 30 "${with_cublas[@]}" "$program" --seed "$((seed + 1))"
 }
 
 # Against PyTorch on the same card: the second call. It ends by itself before its time is over, and prints its table.
 compare() {
   deadline=${TROUPE_GPU_SECONDS:-285} # and the time that a step takes to die
   begin
-  if [ -e "$carried.tar.gz" ]; then
-    rm -rf "$carried"
-    mkdir -p "$carried"
-    tar -C "$carried" -xzf "$carried.tar.gz" || status=1
-  fi
-  # For engine_bench alone: Python needs the machine's own.
-  local libraries
-  libraries=$PWD/$carried/lib:$(cublas_folders)${LD_LIBRARY_PATH:-}
-  ldconfig -p | grep -q 'libstdc++\.so\.6' || libraries+=:$PWD/$carried/lib-of-compiler
+  unpack
   step gpu 20 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu --format=csv,noheader
   cat "$logs/gpu.log" 2>/dev/null
   step compare "$deadline" env "TROUPE_LIBRARIES=$libraries" PYTHONUNBUFFERED=1 python3 tests/gpu/torch_compare_gpu.py \
@@ -243,7 +395,7 @@ use_emulation() {
   program=build/cuda/tests/gpu_check_emulated
   models=build/cuda/tests/cuda_model_emulated_test
   troupe=build/cuda/tests/troupe_emulated
-  logs=${OUT:-build/gpu-logs-$1}
+  logs=${TROUPE_GPU_LOGS:-build/gpu-logs-$1}
   begin
   echo "no GPU is used: its kernels run on the host"
 }
@@ -252,20 +404,22 @@ use_emulation() {
 emulated() {
   deadline=3600
   use_emulation emulated
-  step check 900 "$program" --small --times --seed "$seed"
+  begin_ops "$program"
+  ops_step check 900 900 "$program" --small --times "${limits[@]}" --seed "$seed"
   model_step models 1200 "$models" --gtest_brief=1 --gtest_filter="$whole_models"
   model_step mixed 900 "$models" --gtest_brief=1 --gtest_filter="$mixed_models"
   step serve 600 python3 tests/gpu/serve_check.py "$troupe" deploy/demo-model/model "$device" cpu 2 4
   step serve-modes 600 python3 tests/gpu/serve_check.py "$troupe" deploy/demo-model/model "$device $other_modes" "$device" 2 4
-  step falling 900 "$program" --small --seed "$seed" --order falling
-  step mixed-order 900 "$program" --small --seed "$seed" --order mixed
-  step check-again 900 "$program" --small --seed "$((seed + 1))"
+  ops_step falling 900 900 "$program" --small --seed "$seed" --order falling
+  ops_step mixed-order 900 900 "$program" --small --seed "$seed" --order mixed
+  ops_step check-again 900 900 "$program" --small --seed "$((seed + 1))"
 }
 
 # Each kind of step once.
 quick() {
   use_emulation quick
-  step check 120 "$program" --small --times --seed "$seed"
+  begin_ops "$program"
+  ops_step check 120 120 "$program" --small --times "${limits[@]}" --seed "$seed"
   model_step models 60 "$models" --gtest_brief=1 --gtest_filter='*against_cpu.a_whole_model/mixtral_none'
   model_step mixed 60 "$models" --gtest_brief=1 --gtest_filter='*against_cpu.attention_there*/mixtral_none'
   step serve 120 python3 tests/gpu/serve_check.py "$troupe" deploy/demo-model/model "$device" cpu 1 2
@@ -278,7 +432,7 @@ quick) quick ;;
 check) check ;;
 compare) compare ;;
 *)
-  sed -n '2,17p' "$0" >&2
+  sed -n '2,16p' "$0" >&2
   exit 2
   ;;
 esac

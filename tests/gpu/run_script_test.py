@@ -14,9 +14,16 @@ import time
 import unittest
 
 SCRIPT = pathlib.Path(__file__).resolve().parent / "run.sh"
-# A failing first step that has a table, and a second one that never ends.
+# Two ops of which the first fails, both with a table, and a second step that never ends.
 PROGRAMS = {
-    "carried/gpu_check": "echo 'WRONG norm, 3 rows: far off'; echo 'device 0: a test'; echo 'op  checks'; echo 'norm  7'; exit 1",
+    "carried/gpu_check": """
+case "$*" in
+--list) printf 'norm\\nqkv\\n'; exit ;;
+--measure) echo 'device 0: a test'; echo 'copy on the device: 3100 GB/s read and written; dense BF16 product: 700 TFLOP/s'; exit ;;
+*"--limits 3100,700 "*" --only norm "*) echo 'WRONG norm, 3 rows: far off'; echo; echo 'op  checks'; echo 'norm  7'; exit 1 ;;
+*"--limits 3100,700 "*" --only qkv "*) echo; echo 'op  checks'; echo 'qkv  8'; echo; echo 'time  us'; echo 'finish_qkv  9'; exit ;;
+esac
+exit 5""",
     "carried/gpu_model_check": "echo begun > \"$TEST_BEGUN\"; exec sleep 600",
     "path/nvidia-smi": "echo 'a GPU that is none'",
 }
@@ -41,7 +48,7 @@ class Script:
         # Opened for both ends, which does not wait for the step.
         self.begun_file = os.open(self.begun, os.O_RDWR | os.O_NONBLOCK)
         environment = dict(os.environ, TROUPE_GPU_CARRIED=str(folder / "carried"), TROUPE_GPU_SECONDS=str(seconds),
-                           OUT=str(folder / "out"), TEST_BEGUN=str(self.begun),
+                           OUT=str(folder / "out"), TROUPE_GPU_LOGS=str(folder / "logs"), TEST_BEGUN=str(self.begun),
                            PATH=f"{folder / 'path'}:{os.environ['PATH']}")
         with open(self.log, "w") as log:
             self.process = subprocess.Popen([SCRIPT], env=environment, stdout=log, stderr=subprocess.STDOUT)
@@ -92,11 +99,16 @@ class RunScriptTest(unittest.TestCase):
         return found[0]
 
     def expect_table(self, lines):
-        """The first step's table, and the verdict as the very last line."""
-        self.assertIn("norm  7", lines[lines.index("op  checks"):])
-        self.assertIn("FAILED with status 1", self.line(lines, "check "))
+        """The tables of both ops as one, and the verdict as the very last line."""
+        at = lines.index("op  checks")
+        self.assertEqual(lines[at + 1:at + 3], ["norm  7", "qkv  8"])
+        self.assertIn("finish_qkv  9", lines[lines.index("time  us"):at])
+        self.assertIn("norm: FAILED with status 1", self.line(lines, "check "))
+        self.assertNotIn("qkv", self.line(lines, "check "))
         with tarfile.open(self.logs) as logs:
-            self.assertIn("./check.log", logs.getnames())
+            self.assertIn("./check-norm.log", logs.getnames())
+            self.assertIn("./check-qkv.log", logs.getnames())
+        self.assertEqual([path.name for path in self.logs.parent.iterdir()], [self.logs.name])
         self.assertRegex(lines[-1], r"^all steps took \d+ s, SOMETHING IS WRONG$")
 
     def test_a_failing_and_a_hanging_step_leave_the_table_last(self):
