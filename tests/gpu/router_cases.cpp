@@ -214,6 +214,8 @@ void check_router(session& s) {
   check_batches(s, 64, 8, 512);
   if (!s.options().small)
     check_batches(s, 301, 64, 2880);
+  if (!s.options().times)
+    return;
   time_router(s, 1);
   time_router(s, s.options().small ? 3 : 64);
 }
