@@ -99,10 +99,10 @@ void check_norm(session& s) {
     return;
   // Up to 2048, 4096 and 8192 columns, threads keep their part of a row.
   for (const bool rms : {true, false}) {
-    for (const std::size_t cols : {5, 2049, 4097, 8192, 8193})
+    for (const std::size_t cols : {5U, 2049U, 4097U, 8192U, 8193U})
       check_in_place(s, rms, 2, cols);
     for (const dtype type : {dtype::f32, dtype::bf16}) {
-      for (const std::size_t cols : {1, 2048, 4096, 8192})
+      for (const std::size_t cols : {1U, 2048U, 4096U, 8192U})
         check(s, rms, 1, cols, type);
       check(s, rms, 3, 257, type);
       check(s, rms, 2, 8200, type);
