@@ -162,6 +162,7 @@ std::vector<device_info> list_devices() {
     check(status, "look for devices");
   }
   std::vector<device_info> devices;
+  devices.reserve(static_cast<std::size_t>(count));
   for (int ordinal = 0; ordinal < count; ++ordinal)
     devices.push_back(describe(ordinal));
   return devices;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <list>
@@ -14,7 +15,6 @@
 #include <vector>
 
 #include <pthread.h>
-#include <signal.h>
 
 #include "services/process/process_log.hpp"
 
