@@ -46,7 +46,7 @@ void expert_pass::run(const stream& on, const arguments& args) {
   std::uint32_t row = 0;
   for (const expert_rows& of : args.rows) {
     const bool has_many = of.rows > most_few_rows;
-    if (has_many && !args.batch_invariant && many_ != nullptr) {
+    if (has_many && many_ != nullptr) {
       many_items_.push_back({of.expert, row, of.rows});
     } else {
       const auto at_once = static_cast<std::uint32_t>(item_rows_for(of.rows));

@@ -82,7 +82,9 @@ class many_row_experts {
 /// Memory for passes of one after the other, and how they are made.
 class expert_pass {
  public:
-  /// @param many  null: all passes are batch-invariant
+  /// @param many  takes the experts with more than 32 rows; null: passes are batch-invariant, a row's bits
+  /// depend
+  ///              on the row and the expert alone
   /// @errors device_error
   explicit expert_pass(const expert_pass_limits& limits, std::unique_ptr<many_row_experts> many = nullptr);
 
@@ -94,12 +96,10 @@ class expert_pass {
     const bfloat16* input = nullptr;
     /// [rows, hidden], device memory, dense.
     bfloat16* output = nullptr;
-    /// All rows by `few_rows` and `tiled_rows`: a row's bits depend on the row and the expert alone.
-    bool batch_invariant = false;
   };
 
   /// For every row: down(act(gate x) · (up x)). Rows of experts with up to 32 go through `few_rows`; those of
-  /// experts with more through `many_row_experts`, where that is allowed and there is one, or `tiled_rows`.
+  /// experts with more through `many_row_experts`, where there is one, or `tiled_rows`.
   /// @errors device_error; kernel_error when a limit is exceeded
   void run(const stream& on, const arguments& args);
 

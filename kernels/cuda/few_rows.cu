@@ -3,7 +3,7 @@
 #include "kernels/cuda/finish_output.cuh"
 #include "kernels/cuda/lane_weights.cuh"
 #include "kernels/cuda/mma.cuh"
-#include "kernels/error.hpp"
+#include "kernels/cuda/row_products.hpp"
 
 namespace troupe::kernels::cuda {
 
@@ -180,41 +180,11 @@ void start(const stream& on, const few_rows_args& args) {
     start_strips<Format, 4, Matrices, most_strips(Format, 4, Matrices)>(on, args);
 }
 
-template <weight_format Format>
-void start(const stream& on, const few_rows_args& args) {
-  if (args.result == few_rows_result::activate_gated)
-    start<Format, 2>(on, args);
-  else
-    start<Format, 1>(on, args);
-}
-
 } // namespace
-
-void check_row_products(const char* op, const few_rows_args& args, std::size_t most_rows) {
-  const auto require = [&](bool holds, const char* otherwise) {
-    if (!holds)
-      throw kernel_error(std::string("cuda ") + op + ": " + otherwise);
-  };
-  require(args.shape.inputs % lane_run == 0 && args.input_stride % lane_run == 0,
-          "inputs are not a multiple of 8");
-  require(args.most_rows <= most_rows, "an item has more rows than one item may have");
-  require(args.output_type == dtype::bf16 || args.output_type == dtype::f32, "output is not f32 or bf16");
-  require(args.result != few_rows_result::add || args.output_type == dtype::f32, "only f32 outputs add up");
-}
 
 void few_rows(const stream& on, const few_rows_args& args) {
   check_row_products("few_rows", args, most_few_rows);
-  switch (args.shape.format) {
-  case weight_format::bf16:
-    start<weight_format::bf16>(on, args);
-    break;
-  case weight_format::int8:
-    start<weight_format::int8>(on, args);
-    break;
-  case weight_format::int4:
-    start<weight_format::int4>(on, args);
-    break;
-  }
+  with_constants_of(args, [&](auto format, auto matrices) { start<format(), matrices()>(on, args); });
 }
 
 } // namespace troupe::kernels::cuda

@@ -71,8 +71,4 @@ struct few_rows_args {
 /// @errors kernel_error for sizes that it does not take
 void few_rows(const stream& on, const few_rows_args& args);
 
-/// What both ops ask of their arguments.
-/// @errors kernel_error, which names `op`
-void check_row_products(const char* op, const few_rows_args& args, std::size_t most_rows);
-
 } // namespace troupe::kernels::cuda

@@ -1,9 +1,9 @@
 // Keys and values of one KV head on their way through a block's shared memory, 32 tokens at a time.
 //
-// A ring of chunks: while one is multiplied, the next two are copied by cp.async, so that some 32 KiB a block
-// are under way and memory never waits for the arithmetic. Rows are padded by 16 bytes, so that the eight
-// rows of a matrix that ldmatrix loads lie in different banks. int8 chunks come as they are stored and are
-// widened to BF16, exactly, when their turn comes.
+// A ring of chunks: while one is multiplied, the next two are copied by cp.async, up to 32 KiB a block for
+// heads of 128 dimensions in BF16. Rows are padded by 16 bytes, so that the eight rows of a matrix that
+// ldmatrix loads lie in different banks. int8 chunks come as they are stored and are widened to BF16,
+// exactly, when their turn comes.
 #pragma once
 
 #include <cstddef>

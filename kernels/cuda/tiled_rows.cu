@@ -4,6 +4,7 @@
 #include "kernels/cuda/finish_output.cuh"
 #include "kernels/cuda/lane_weights.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/row_products.hpp"
 
 namespace troupe::kernels::cuda {
 
@@ -274,29 +275,11 @@ void start(const stream& on, const few_rows_args& args) {
          tiled_rows_kernel<Format, Matrices>, args);
 }
 
-template <weight_format Format>
-void start(const stream& on, const few_rows_args& args) {
-  if (args.result == few_rows_result::activate_gated)
-    start<Format, 2>(on, args);
-  else
-    start<Format, 1>(on, args);
-}
-
 } // namespace
 
 void tiled_rows(const stream& on, const few_rows_args& args) {
   check_row_products("tiled_rows", args, most_tiled_rows);
-  switch (args.shape.format) {
-  case weight_format::bf16:
-    start<weight_format::bf16>(on, args);
-    break;
-  case weight_format::int8:
-    start<weight_format::int8>(on, args);
-    break;
-  case weight_format::int4:
-    start<weight_format::int4>(on, args);
-    break;
-  }
+  with_constants_of(args, [&](auto format, auto matrices) { start<format(), matrices()>(on, args); });
 }
 
 } // namespace troupe::kernels::cuda

@@ -27,16 +27,7 @@ import time
 import numpy as np
 import torch
 
-WARM_UP_STEPS = 2  # as in peer_workload.hpp
-
-
-def token_at(sequence, position, vocab_size):
-    """The same token as peer_workload.hpp's (splitmix64)."""
-    mask = (1 << 64) - 1
-    x = ((sequence << 32 | position) + 0x9E3779B97F4A7C15) & mask
-    x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & mask
-    x = ((x ^ x >> 27) * 0x94D049BB133111EB) & mask
-    return (x ^ x >> 31) % vocab_size
+from peer_tokens import WARM_UP_STEPS, token_at
 
 
 def read_folder(path, dtype):

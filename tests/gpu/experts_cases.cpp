@@ -34,7 +34,7 @@ std::vector<cuda::expert_rows> rows_of(const std::vector<std::uint32_t>& rows_of
   return rows;
 }
 
-// A whole pass, fast and batch-invariant, against `expert_ffn`; invariant rows one by one give the same bits.
+// A whole pass, by cuBLAS and as served, against `expert_ffn`; a row that is served alone has the same bits.
 void check(session& s, stored_as how, const expert_shape& shape,
            const std::vector<std::uint32_t>& rows_of_experts) {
   const test_experts experts(s, how, shape, rows_of_experts.size());
@@ -49,38 +49,30 @@ void check(session& s, stored_as how, const expert_shape& shape,
                                         .hidden = shape.hidden,
                                         .ffn = shape.ffn,
                                         .dequantized_matrices = 4};
-  cuda::expert_pass pass(limits, cuda::make_many_row_experts(limits));
+  cuda::expert_pass fast(limits, cuda::make_many_row_experts(limits));
+  cuda::expert_pass served(limits);
   const auto listed = rows_of(rows_of_experts);
   std::vector<bfloat16> invariant;
-  for (const bool batch_invariant : {false, true}) {
+  for (const bool is_fast : {true, false}) {
     const device_array<bfloat16> y(s.on(), rows * shape.hidden);
-    pass.run(s.on(), {.experts = set_of(experts),
-                      .rows = listed,
-                      .input = x.data(),
-                      .output = y.data(),
-                      .batch_invariant = batch_invariant});
+    (is_fast ? fast : served)
+        .run(s.on(), {.experts = set_of(experts), .rows = listed, .input = x.data(), .output = y.data()});
     invariant = y.download(s.on());
     // With cuBLAS gates, ups and, of quantized weights, the last sums are rounded to BF16 once more.
     tolerance allowed = tolerance_bf16(shape.ffn);
-    if (!batch_invariant)
+    if (is_fast)
       allowed = {.relative = 0x1p-7, .element = 0x1p-5};
     s.compare(std::string(name_of(how)) + (shape.gated ? " gated" : " plain")
-                  + (batch_invariant ? ", batch-invariant" : ", fast"),
+                  + (is_fast ? ", by cuBLAS" : ", as served"),
               invariant, want, allowed);
   }
-  // A pass that has nothing for many rows is batch-invariant whatever it is asked for.
-  cuda::expert_pass plain(limits);
-  const device_array<bfloat16> y(s.on(), rows * shape.hidden);
-  plain.run(s.on(), {.experts = set_of(experts), .rows = listed, .input = x.data(), .output = y.data()});
-  s.compare_exact(std::string(name_of(how)) + ", without many rows", y.download(s.on()), invariant);
   const std::uint32_t last = static_cast<std::uint32_t>(rows_of_experts.size() - 1);
   const device_array<bfloat16> alone(s.on(), shape.hidden);
   const std::vector<cuda::expert_rows> one = {{last, 1}};
-  pass.run(s.on(), {.experts = set_of(experts),
-                    .rows = one,
-                    .input = x.data() + (rows - 1) * shape.hidden,
-                    .output = alone.data(),
-                    .batch_invariant = true});
+  served.run(s.on(), {.experts = set_of(experts),
+                      .rows = one,
+                      .input = x.data() + (rows - 1) * shape.hidden,
+                      .output = alone.data()});
   s.compare_exact(std::string(name_of(how)) + ", the last row alone", alone.download(s.on()),
                   std::vector(invariant.end() - static_cast<std::ptrdiff_t>(shape.hidden), invariant.end()));
 }
@@ -125,7 +117,7 @@ class random_experts {
 // the experts that follow those of the one before, so that the L2 cache does not hold them. Returns its
 // seconds.
 double time_pass(session& s, const random_experts& experts, const std::vector<std::uint32_t>& rows_of_experts,
-                 const std::string& what) {
+                 const std::string& what, bool by_cublas = false) {
   const cuda::expert_set& set = experts.set();
   const std::size_t rows = std::accumulate(rows_of_experts.begin(), rows_of_experts.end(), std::size_t{0});
   const auto used = static_cast<std::size_t>(std::count_if(rows_of_experts.begin(), rows_of_experts.end(),
@@ -134,7 +126,7 @@ double time_pass(session& s, const random_experts& experts, const std::vector<st
   const device_array<bfloat16> y(s.on(), rows * set.hidden);
   const cuda::expert_pass_limits limits{
       .most_rows = rows, .most_experts = rows_of_experts.size(), .hidden = set.hidden, .ffn = set.ffn};
-  cuda::expert_pass pass(limits, cuda::make_many_row_experts(limits));
+  cuda::expert_pass pass(limits, by_cublas ? cuda::make_many_row_experts(limits) : nullptr);
   const auto listed = rows_of(rows_of_experts);
   std::vector<std::vector<cuda::expert_rows>> turns;
   for (std::size_t first = 0; first < listed.size(); first += std::max<std::size_t>(used, 1)) {
@@ -142,15 +134,15 @@ double time_pass(session& s, const random_experts& experts, const std::vector<st
     for (cuda::expert_rows& of : turns.back())
       of.expert = static_cast<std::uint32_t>((of.expert + first) % listed.size());
   }
-  return s.time_eagerly("experts " + std::string(name_of(set.format)) + " " + what,
-                        {.bytes = static_cast<double>(used * experts.expert_bytes() + 4 * rows * set.hidden),
-                         .flops = 6.0 * static_cast<double>(rows * set.hidden * set.ffn)},
-                        [&](std::size_t number) {
-                          pass.run(s.on(), {.experts = set,
-                                            .rows = turns[number % turns.size()],
-                                            .input = x.data(),
-                                            .output = y.data()});
-                        });
+  return s.time_eagerly(
+      "experts " + std::string(name_of(set.format)) + " " + what + (by_cublas ? ", cuBLAS" : ""),
+      {.bytes = static_cast<double>(used * experts.expert_bytes() + 4 * rows * set.hidden),
+       .flops = 6.0 * static_cast<double>(rows * set.hidden * set.ffn)},
+      [&](std::size_t number) {
+        pass.run(
+            s.on(),
+            {.experts = set, .rows = turns[number % turns.size()], .input = x.data(), .output = y.data()});
+      });
 }
 
 // `rows` dealt out at random over `experts`, of which `active` get some.
@@ -217,6 +209,9 @@ void check_experts(session& s) {
   for (const std::uint32_t rows : {8U, 512U, small ? 40U : 32768U})
     time_pass(s, olmoe, dealt(s, small ? rows % 64 : rows, count, count),
               std::to_string(count) + " experts, " + std::to_string(rows) + " rows");
+  const std::uint32_t rows = small ? 40 : 32768;
+  time_pass(s, olmoe, dealt(s, rows, count, count),
+            std::to_string(count) + " experts, " + std::to_string(rows) + " rows", true);
 }
 
 } // namespace troupe::gpu_check

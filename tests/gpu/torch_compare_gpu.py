@@ -27,9 +27,11 @@ import sys
 import time
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # folders are all that is read
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+FOLDER = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "bench")]
 import torch_stacks  # noqa: E402
-from torch_model import WARM_UP_STEPS, TorchModel, median  # noqa: E402
+from peer_tokens import WARM_UP_STEPS, token_at  # noqa: E402
+from torch_model import TorchModel, median  # noqa: E402
 
 NO_TIME = "NOT RUN: no time was left"
 LEAST_SECONDS = 5  # without which a stack, or its model in PyTorch, does not begin
@@ -46,15 +48,6 @@ WAYS = [EAGER, ("grouped_mm", "dynamic", False), ("batched_mm", "dynamic", False
 
 def name_of(way):
     return way[0] + (", static cache" if way[1] == "static" else "") + (", graph" if way[2] else "")
-
-
-def token_at(sequence, position, vocab_size):
-    """The same token as tests/bench/peer_workload.hpp's (splitmix64)."""
-    mask = (1 << 64) - 1
-    x = ((sequence << 32 | position) + 0x9E3779B97F4A7C15) & mask
-    x = ((x ^ x >> 30) * 0xBF58476D1CE4E5B9) & mask
-    x = ((x ^ x >> 27) * 0x94D049BB133111EB) & mask
-    return (x ^ x >> 31) % vocab_size
 
 
 class Deadline:

@@ -7,7 +7,8 @@ import gc
 import statistics
 import time
 
-WARM_UP_STEPS = 2  # as in tests/bench/peer_workload.hpp
+from peer_tokens import WARM_UP_STEPS  # in tests/bench
+
 LONG_ROUND_SECONDS = 3.0  # a second one tells little more
 MOST_COPIED_BYTES = 16 << 30
 

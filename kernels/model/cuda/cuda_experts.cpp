@@ -217,8 +217,7 @@ std::size_t cuda_experts::run_wave(const moe_spec& moe, std::span<const batch_pa
                                .second_on_host = {first + 2 * count, count}},
                    .rows = counts,
                    .input = inputs_.as<bfloat16>() + first_row * config().hidden,
-                   .output = outputs_.as<bfloat16>() + first_row * config().hidden,
-                   .batch_invariant = true});
+                   .output = outputs_.as<bfloat16>() + first_row * config().hidden});
   if (slots_)
     slots_->end_use(on_);
   return count;
