@@ -24,7 +24,9 @@ __global__ void __launch_bounds__(dequantize_warps * 32) dequantize_kernel(dequa
   const std::size_t block = std::size_t{blockIdx.x} * dequantize_warps + warp_index();
   if (block >= args.shape.strips() * args.shape.chunks())
     return;
-  const weight_matrix matrix = args.matrices[args.wanted != nullptr ? args.wanted[blockIdx.y] : blockIdx.y];
+  const std::uint32_t index = args.wanted != nullptr ? args.wanted[blockIdx.y] : blockIdx.y;
+  TROUPE_DEVICE_CHECK(index < args.num_matrices);
+  const weight_matrix matrix = args.matrices[index];
   bfloat16* to = args.output + blockIdx.y * args.shape.outputs * args.shape.inputs;
   const unsigned lane = lane_index();
   const std::size_t output = block / args.shape.chunks() * strip_channels + lane_channel(lane, 0);

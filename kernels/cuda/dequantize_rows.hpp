@@ -12,6 +12,7 @@ struct dequantize_args {
   /// int8 or int4, of every matrix.
   weight_shape shape;
   const weight_matrix* matrices = nullptr;
+  std::size_t num_matrices = 0;
   /// [num_wanted]: indices into `matrices`; null: 0 to num_wanted − 1.
   const std::uint32_t* wanted = nullptr;
   std::size_t num_wanted = 0;

@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(finish_threads) finish_rows_kernel(finish_rows
   const std::uint32_t index = matrix_of(args, row);
   if (index == no_matrix)
     return;
+  TROUPE_DEVICE_CHECK(row < args.rows && (index + 1) * (gated ? 2U : 1U) <= args.num_matrices);
   const weight_matrix* matrix = args.matrices + std::size_t{index} * (gated ? 2U : 1U);
   const std::size_t at = row * args.cols + column;
   float y = finished(matrix[0], number_at(args.sums, args.sums_type, at), column);

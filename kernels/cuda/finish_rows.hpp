@@ -21,6 +21,7 @@ struct finish_rows_args {
   std::size_t cols = 0;
   /// Whose scales and biases: as in `few_rows`, in pairs for `activate_gated`.
   const weight_matrix* matrices = nullptr;
+  std::size_t num_matrices = 0;
   /// [num_items], in order of their rows, of any number; rows that no item has are left alone. Null: all rows
   /// are matrix 0's.
   const row_item* items = nullptr;

@@ -34,6 +34,7 @@ __device__ float best_of(const float* row, std::size_t vocab) {
 
 __global__ void __launch_bounds__(sum_threads) logit_sums_kernel(logit_sums_args args) {
   auto* group_sums = dynamic_shared<float>();
+  TROUPE_DEVICE_CHECK(blockIdx.x < args.rows);
   const float* row = args.logits + blockIdx.x * args.vocab;
   const float best = best_of(row, args.vocab);
   const std::size_t groups = (args.vocab + group_tokens - 1) / group_tokens;

@@ -70,7 +70,8 @@ const bfloat16* grouped_products::weights_of(const stream& on, const weight_shap
     dequantized = device_memory(std::max<std::size_t>(limits_.dequantized_matrices, 2) * limits_.ffn
                                 * limits_.hidden * sizeof(bfloat16));
   bfloat16* to = dequantized.as<bfloat16>() + place * limits_.ffn * limits_.hidden;
-  dequantize(on, {.shape = shape, .matrices = on_device + first, .num_wanted = 1, .output = to});
+  dequantize(
+      on, {.shape = shape, .matrices = on_device + first, .num_matrices = 1, .num_wanted = 1, .output = to});
   return to;
 }
 
@@ -96,6 +97,7 @@ void grouped_products::run_part(const stream& on, const many_row_work& work) {
   finish_rows_args finish{.rows = items.back().first_row + items.back().rows,
                           .cols = e.ffn,
                           .matrices = e.first,
+                          .num_matrices = e.first_on_host.size(),
                           .items = work.items_on_device,
                           .num_items = items.size(),
                           .result = e.gated ? few_rows_result::activate_gated : few_rows_result::activate,
@@ -128,6 +130,7 @@ void grouped_products::run_part(const stream& on, const many_row_work& work) {
     return;
   finish.cols = e.hidden;
   finish.matrices = e.second;
+  finish.num_matrices = e.second_on_host.size();
   finish.result = few_rows_result::replace;
   finish.sums = work.output;
   finish.output = work.output;

@@ -55,6 +55,8 @@ template <unsigned Kept>
 __global__ void __launch_bounds__(norm_threads) rms_norm_kernel(norm_args args) {
   __shared__ float scratch[warp_lanes];
   constexpr std::size_t columns = row_piece<Kept>::columns;
+  TROUPE_DEVICE_CHECK(blockIdx.x < args.rows && args.cols <= args.input_stride
+                      && args.cols <= args.output_stride);
   const void* in = row_at(args.input, args.input_type, args.input_stride, blockIdx.x);
   void* out = row_at(args.output, args.output_type, args.output_stride, blockIdx.x);
   row_piece<Kept> weight;
@@ -82,7 +84,11 @@ __global__ void __launch_bounds__(norm_threads) rms_norm_kernel(norm_args args) 
 template <unsigned Kept>
 __global__ void __launch_bounds__(norm_threads) layer_norm_kernel(norm_args args) {
   __shared__ float scratch[2][warp_lanes];
+  TROUPE_DEVICE_CHECK(blockIdx.x < args.rows && args.cols <= args.input_stride
+                      && args.cols <= args.output_stride);
   constexpr std::size_t columns = row_piece<Kept>::columns;
+  TROUPE_DEVICE_CHECK(blockIdx.x < args.rows && args.cols <= args.input_stride
+                      && args.cols <= args.output_stride);
   const void* in = row_at(args.input, args.input_type, args.input_stride, blockIdx.x);
   void* out = row_at(args.output, args.output_type, args.output_stride, blockIdx.x);
   const bool is_one_piece = args.cols <= columns;

@@ -68,6 +68,7 @@ void check_dequantized(session& s, stored_as how) {
   const device_array<bfloat16> y(s.on(), outputs * inputs);
   cuda::dequantize(s.on(), {.shape = matrix.shape(),
                             .matrices = matrices.data(),
+                            .num_matrices = matrices.size(),
                             .wanted = wanted.data(),
                             .num_wanted = 1,
                             .output = y.data()});

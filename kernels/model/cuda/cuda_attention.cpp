@@ -8,6 +8,7 @@
 #include "kernels/cuda/qkv.hpp"
 #include "kernels/cuda/router.hpp"
 #include "kernels/error.hpp"
+#include "kernels/model/cuda/decode_buckets.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -25,9 +26,6 @@ using kernels::expect;
 
 // Rows of a long prefill go through attention in pieces whose partial results fit this: 64 MiB.
 constexpr std::size_t most_workspace_floats = std::size_t{16} << 20;
-
-// Decode steps of more rows are given kernel by kernel: launching costs little beside what they compute.
-constexpr std::size_t most_graph_rows = 64;
 
 // Of all layers, passes and shapes; each takes some of the device's memory.
 constexpr std::size_t most_graphs = 2048;
@@ -79,12 +77,14 @@ void cuda_attention::reserve_kv(std::size_t block_tokens, std::size_t blocks) {
   cuda::select_device(device_);
   block_tokens_ = block_tokens;
   blocks_ = blocks;
-  cache_ = cuda::device_memory(kv_block_bytes(block_tokens) * blocks);
+  const auto blocks_with_padding = blocks + (uses_graphs_ ? 1 : 0);
+  cache_ = cuda::device_memory(kv_block_bytes(block_tokens) * blocks_with_padding);
   auto* next = cache_.data();
   for (std::size_t i = 0; i < config().num_layers(); ++i) {
     layers_.push_back(cache_of(i));
     layers_.back().data = next;
-    next += layers_.back().block_bytes() * blocks;
+    layers_.back().blocks = blocks_with_padding;
+    next += layers_.back().block_bytes() * blocks_with_padding;
   }
   layer_table_ = cuda::device_memory(layers_.size() * sizeof(cuda::kv_layer));
   on_.copy_to_device(layer_table_.data(), layers_.data(), layer_table_.size());
@@ -104,7 +104,7 @@ pause cuda_attention::begin(const micro_batch& batch, attention_pass& pass) {
     expect(row.token < config().vocab_size, "cuda attention: token within the vocabulary");
     expect(row.position < max_positions(), "cuda attention: position within the context");
   }
-  p.assign(on_, batch, block_tokens_, blocks_ * block_tokens_, most_run_rows());
+  p.assign(on_, batch, block_tokens_, blocks_ * block_tokens_, most_run_rows(), uses_graphs_);
   return run_piece(p, true, [&] {
     const auto n = p.num_rows();
     const auto hidden = config().hidden;
@@ -132,10 +132,7 @@ pause cuda_attention::run_piece(cuda_pass& pass, bool begins, const std::functio
     const auto stopped = work();
     return {stopped, pass.progress};
   };
-  // As many runs as rows: with the number of rows, a graph knows what attention is given.
-  const bool is_decode = pass.num_rows() == pass.num_sequences() && pass.num_rows() == pass.runs().size()
-                         && pass.num_rows() <= most_graph_rows;
-  if (!uses_graphs_ || !is_decode) {
+  if (!uses_graphs_ || !pass.is_decode_step()) {
     const auto result = piece(false);
     wait_for_piece(pass);
     return result.stopped;
@@ -145,7 +142,6 @@ pause cuda_attention::run_piece(cuda_pass& pass, bool begins, const std::functio
                    .begins = begins,
                    .has_mlp_output = before.has_mlp_output,
                    .rows = pass.num_rows(),
-                   .sequences = pass.num_sequences(),
                    .table_width = pass.table_width(),
                    .most_position = pass.most_position(),
                    .addresses = {}};
@@ -161,6 +157,8 @@ pause cuda_attention::run_piece(cuda_pass& pass, bool begins, const std::functio
 
 void cuda_attention::wait_for_piece(cuda_pass& pass) {
   on_.synchronize();
+  if (pass.progress.waits)
+    pass.forget_padding();
   pass.progress.router_ns =
       router_is_measured_
           ? static_cast<std::uint64_t>(cuda::seconds_between(router_begin_, router_end_) * 1e9)
@@ -384,16 +382,15 @@ pause cuda_attention::resume(std::span<const std::byte* const> slot_rows, attent
   const step_graphs::forgotten_on_error graphs_guard(graphs_); // ends when no graph runs any more
   const work_ends_here idle_again(on_);
   auto& p = pass_of(pass);
-  const auto pairs = p.num_rows() * p.progress.num_topk;
   expect(std::exchange(p.progress.waits, false), "cuda attention: resume after a pause for experts");
-  expect(slot_rows.size() == pairs, "cuda attention: an output for every row and place");
-  const auto row_bytes = config().hidden * sizeof(bfloat16);
-  auto* given = p.given.reserve<std::byte>(pairs * row_bytes);
-  for (std::size_t i = 0; i < pairs; ++i)
-    std::memcpy(given + i * row_bytes, slot_rows[i], row_bytes);
+  expect(slot_rows.size() == p.num_given_rows() * p.progress.num_topk,
+         "cuda attention: an output for every row and place");
+  const auto pairs = p.num_rows() * p.progress.num_topk;
+  const auto num_bytes = pairs * p.progress.row_bytes;
+  const auto* given = p.gather_answers(slot_rows);
   return run_piece(p, false, [&] {
     const auto layer = p.progress.layer;
-    on_.copy_to_device(p.answers.reserve<std::byte>(pairs * row_bytes), given, pairs * row_bytes);
+    on_.copy_to_device(p.answers.reserve<std::byte>(num_bytes), given, num_bytes);
     cuda::combine(on_, {.outputs = p.answers.as<bfloat16>(),
                         .num_outputs = pairs,
                         .weights = p.weights.as<float>(),

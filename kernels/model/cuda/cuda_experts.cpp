@@ -21,11 +21,25 @@ constexpr std::size_t reserve_bytes = std::size_t{1} << 30;
 // Rows of a large prefill that one call computes, each counted for each expert that sees it.
 constexpr std::size_t usual_most_rows = 16384;
 
+/// Waits at the end of a scope for rows that are copied.
+class copies_end_here {
+ public:
+  explicit copies_end_here(const row_copies& rows) : rows_(rows) {}
+
+  ~copies_end_here() { rows_.wait(); }
+
+  copies_end_here(const copies_end_here&) = delete;
+  copies_end_here& operator=(const copies_end_here&) = delete;
+
+ private:
+  const row_copies& rows_;
+};
+
 } // namespace
 
 cuda_experts::cuda_experts(int device, std::shared_ptr<const tensor_source> tensors, kernels::isa set,
-                           std::size_t memory)
-    : device_(device), tensors_(std::move(tensors)), set_(set) {
+                           std::size_t memory, std::size_t piece_bytes)
+    : device_(device), tensors_(std::move(tensors)), set_(set), rows_(piece_bytes) {
   limits_.hidden = config().hidden;
   for (const auto& layer : config().layers) {
     experts_.emplace_back(layer.moe() == nullptr ? 0 : layer.moe()->num_experts);
@@ -178,79 +192,96 @@ bool cuda_experts::add_to_table(const loaded_expert& expert, cuda::weight_matrix
   return true;
 }
 
-/// Computes the first of some parts: all, or those for which there are slots.
+/// Chooses the first of some parts: all, those for which there are slots, or a piece's rows. Says on the host
+/// where their matrices are, and has those copied that are not there.
 /// @param first_part  how many came before them: their tables are in use
 /// @returns how many
-std::size_t cuda_experts::run_wave(const moe_spec& moe, std::span<const batch_part> parts,
-                                   std::size_t first_part, std::size_t first_row) {
+std::size_t cuda_experts::begin_wave(std::span<const batch_part> parts, std::size_t first_part,
+                                     std::size_t most_rows) {
   auto* first = host_tables_.as<cuda::weight_matrix>() + 3 * first_part;
   std::vector<cuda::weight_matrix> second; // behind all of `first` once their number is known
-  std::vector<cuda::expert_rows> counts;
   // All that are there already; or as many as half of the slots hold, so that the next wave is copied into
   // the others meanwhile.
   const bool are_there = slots_ && slots_->has(parts.front().expert->id);
   const std::size_t most =
       slots_ && !are_there ? std::max<std::size_t>(slots_->count() / 2, 1) : parts.size();
+  std::size_t rows = 0;
   for (const auto& part : parts.first(std::min(most, parts.size()))) {
+    rows += part.rows->inputs.size();
+    if (!second.empty() && rows > most_rows)
+      break;
     if (slots_ && slots_->has(part.expert->id) != are_there)
       break;
-    if (!add_to_table(*part.expert, first + 2 * counts.size(), &second.emplace_back()))
+    cuda::weight_matrix down;
+    if (!add_to_table(*part.expert, first + 2 * second.size(), &down))
       break;
+    second.push_back(down);
+  }
+  kernels::expect(!second.empty(), "cuda experts: a wave computes something");
+  std::copy(second.begin(), second.end(), first + 2 * second.size());
+  return second.size();
+}
+
+/// @param first_part, first_row  as many came before the wave
+void cuda_experts::run_wave(const moe_spec& moe, std::span<const batch_part> wave, std::size_t first_part,
+                            std::size_t first_row) {
+  const auto count = wave.size();
+  std::vector<cuda::expert_rows> counts;
+  for (const auto& part : wave)
     counts.push_back(
         {static_cast<std::uint32_t>(counts.size()), static_cast<std::uint32_t>(part.rows->inputs.size())});
-  }
-  const auto count = counts.size();
-  kernels::expect(count > 0, "cuda experts: a wave computes something");
-  std::copy_n(second.begin(), count, first + 2 * count);
+  const auto* on_host = host_tables_.as<cuda::weight_matrix>() + 3 * first_part;
   auto* on_device = tables_.as<cuda::weight_matrix>() + 3 * first_part;
-  on_.copy_to_device(on_device, first, 3 * count * sizeof(cuda::weight_matrix));
+  on_.copy_to_device(on_device, on_host, 3 * count * sizeof(cuda::weight_matrix));
   if (slots_)
     slots_->begin_use(on_);
+  const auto at = first_row * config().hidden * sizeof(bfloat16);
   pass_->run(on_, {.experts = {.format = expert_storage(tensors_->quant()).format,
                                .hidden = config().hidden,
                                .ffn = moe.intermediate,
                                .gated = true,
                                .act = config().activation,
                                .first = on_device,
-                               .first_on_host = {first, 2 * count},
+                               .first_on_host = {on_host, 2 * count},
                                .second = on_device + 2 * count,
-                               .second_on_host = {first + 2 * count, count}},
+                               .second_on_host = {on_host + 2 * count, count}},
                    .rows = counts,
-                   .input = inputs_.as<bfloat16>() + first_row * config().hidden,
-                   .output = outputs_.as<bfloat16>() + first_row * config().hidden});
+                   .input = reinterpret_cast<const bfloat16*>(rows_.inputs() + at),
+                   .output = reinterpret_cast<bfloat16*>(rows_.outputs() + at)});
   if (slots_)
     slots_->end_use(on_);
-  return count;
 }
 
 /// @param rows  of all parts
 void cuda_experts::compute(std::size_t layer, std::span<const batch_part> parts, std::size_t rows) {
-  const auto row_bytes = config().hidden * sizeof(bfloat16);
-  auto* inputs = host_inputs_.reserve<std::byte>(rows * row_bytes);
-  for (auto* to = inputs; const auto& part : parts)
-    for (const auto* row : part.rows->inputs) {
-      std::memcpy(to, row, row_bytes);
-      to += row_bytes;
-    }
-  on_.copy_to_device(inputs_.reserve<std::byte>(rows * row_bytes), inputs, rows * row_bytes);
-  outputs_.reserve<std::byte>(rows * row_bytes);
+  const auto& moe = *config().layers[layer].moe();
   host_tables_.reserve<cuda::weight_matrix>(3 * parts.size());
   tables_.reserve<cuda::weight_matrix>(3 * parts.size());
+  rows_.begin(rows, config().hidden * sizeof(bfloat16));
+  const bool goes_at_once = rows_.rows_of_piece() == rows;
+  const auto send = [&](std::span<const batch_part> of) {
+    for (const auto& part : of)
+      rows_.add(*part.rows);
+    rows_.send(on_);
+  };
+  if (goes_at_once)
+    send(parts);
   std::size_t first_row = 0;
   for (std::size_t done = 0; done < parts.size();) {
-    const auto count = run_wave(*config().layers[layer].moe(), parts.subspan(done), done, first_row);
-    for (const auto& part : parts.subspan(done, count))
+    const auto wave = parts.subspan(done, begin_wave(parts.subspan(done), done, rows_.rows_of_piece()));
+    if (!goes_at_once)
+      send(wave);
+    run_wave(moe, wave, done, first_row);
+    if (!goes_at_once)
+      rows_.fetch(on_);
+    for (const auto& part : wave)
       first_row += part.rows->inputs.size();
-    done += count;
+    done += wave.size();
   }
-  auto* outputs = host_outputs_.reserve<std::byte>(rows * row_bytes);
-  on_.copy_to_host(outputs, outputs_.as<std::byte>(), rows * row_bytes);
+  if (goes_at_once)
+    rows_.fetch(on_);
+  rows_.finish();
   on_.synchronize();
-  for (const auto* from = outputs; const auto& part : parts)
-    for (auto* row : part.rows->outputs) {
-      std::memcpy(row, from, row_bytes);
-      from += row_bytes;
-    }
 }
 
 void cuda_experts::make_room(std::size_t rows, std::size_t experts) {
@@ -283,6 +314,7 @@ std::optional<std::size_t> cuda_experts::forward(std::size_t layer, std::span<co
     rows += part.rows->inputs.size();
   cuda::select_device(device_);
   const work_ends_here idle_again(on_); // before `parts` goes
+  const copies_end_here copied(rows_);
   make_room(rows, parts.size());
   if (!slots_) {
     compute(layer, parts, rows);

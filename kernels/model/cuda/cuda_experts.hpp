@@ -8,6 +8,7 @@
 #include "kernels/model/cuda/expert_slots.hpp"
 #include "kernels/model/cuda/growing_memory.hpp"
 #include "kernels/model/cuda/pinned_matrices.hpp"
+#include "kernels/model/cuda/row_copies.hpp"
 #include "kernels/model/expert_backend.hpp"
 #include "kernels/model/weight_source.hpp"
 
@@ -29,13 +30,17 @@ namespace troupe::model {
 /// (`expert_slots`).
 class cuda_experts final : public expert_backend {
  public:
+  /// Some 0.15 ms on their way to the device.
+  static constexpr std::size_t default_piece_bytes = std::size_t{8} << 20;
+
   /// @param device  accepted by `use_device`; the calling thread's
   /// @param set     whose kernels help to quantize
   /// @param memory  of the device for experts' weights, in bytes. 0, or enough for all experts of the model:
   ///                those that are loaded lie there
+  /// @param piece_bytes  batches with at least twice as many bytes of rows go in pieces (row_copies)
   /// @errors  device_error; model_error where `memory` holds no expert
   cuda_experts(int device, std::shared_ptr<const tensor_source> tensors, kernels::isa set,
-               std::size_t memory = 0);
+               std::size_t memory = 0, std::size_t piece_bytes = default_piece_bytes);
 
   const model_config& config() const override { return tensors_->config(); }
 
@@ -81,8 +86,9 @@ class cuda_experts final : public expert_backend {
   std::size_t matrices_bytes(std::size_t layer) const;
   std::size_t working_bytes() const;
   void compute(std::size_t layer, std::span<const batch_part> parts, std::size_t rows);
-  std::size_t run_wave(const moe_spec& moe, std::span<const batch_part> parts, std::size_t first_part,
-                       std::size_t first_row);
+  std::size_t begin_wave(std::span<const batch_part> parts, std::size_t first_part, std::size_t most_rows);
+  void run_wave(const moe_spec& moe, std::span<const batch_part> wave, std::size_t first_part,
+                std::size_t first_row);
   bool add_to_table(const loaded_expert& expert, kernels::cuda::weight_matrix* first,
                     kernels::cuda::weight_matrix* second);
   void make_room(std::size_t rows, std::size_t experts);
@@ -108,10 +114,7 @@ class cuda_experts final : public expert_backend {
   std::optional<kernels::cuda::expert_pass> pass_;
   growing_pinned host_tables_; // [3 · parts], a run a wave: gate and up of each, then down of each
   growing_device tables_;
-  growing_pinned host_inputs_; // bf16 [rows, hidden]
-  growing_device inputs_;
-  growing_device outputs_; // bf16 [rows, hidden]
-  growing_pinned host_outputs_;
+  row_copies rows_; // bf16 [rows, hidden]
 };
 
 } // namespace troupe::model

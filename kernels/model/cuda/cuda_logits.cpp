@@ -25,7 +25,7 @@ const float* cuda_attention::compute_logits(cuda_pass& pass, std::span<const std
   auto* wanted =
       host_wanted_.reserve<std::byte>(n * sizeof(std::uint32_t) + num_items * sizeof(cuda::row_item));
   for (std::size_t i = 0; i < n; ++i)
-    expect(rows[i] < pass.num_rows(), "cuda attention: logits of a row of the micro-batch");
+    expect(rows[i] < pass.num_given_rows(), "cuda attention: logits of a row of the micro-batch");
   std::memcpy(wanted, rows.data(), n * sizeof(std::uint32_t));
   auto* items = reinterpret_cast<cuda::row_item*>(wanted + n * sizeof(std::uint32_t));
   cut_into_items(n, items);

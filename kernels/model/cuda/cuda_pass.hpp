@@ -34,8 +34,10 @@ class cuda_pass final : public attention_pass {
   /// position a number, that change seldom from step to step.
   /// @param kv_slots       tokens that the KV cache has room for: rows' slots and blocks have to lie below
   /// @param most_run_rows  that attention takes as one run
+  /// @param pads           gives a decode step the rows of its bucket (decode_buckets.hpp): the cache then
+  ///                       has one more block, behind all others, for the keys of padding
   void assign(const kernels::cuda::stream& on, const micro_batch& batch, std::size_t block_tokens,
-              std::size_t kv_slots, std::size_t most_run_rows);
+              std::size_t kv_slots, std::size_t most_run_rows, bool pads);
 
   /// What a layer's experts see and which they are, as `routed` and `read_rows` tell: has it copied to the
   /// host.
@@ -43,7 +45,21 @@ class cuda_pass final : public attention_pass {
   void download_routed(const kernels::cuda::stream& on, std::size_t layer, std::size_t hidden,
                        const moe_spec& moe);
 
+  /// Takes what padding chose out of the table that was copied to the host, once that has come.
+  void forget_padding();
+
+  /// Copies the experts' answers to pinned memory, [num_rows · num_topk, hidden]; those of padding are 0.
+  /// @param slot_rows  as attention_backend::resume has them
+  const std::byte* gather_answers(std::span<const std::byte* const> slot_rows);
+
+  /// Of the micro-batch.
+  std::size_t num_given_rows() const { return num_given_rows_; }
+
+  /// That the device computes: those of the micro-batch, then padding.
   std::size_t num_rows() const { return num_rows_; }
+
+  /// One row of each sequence, and so few that graphs are worth it.
+  bool is_decode_step() const { return is_decode_step_; }
 
   // Of the micro-batch, in device memory.
   const std::uint32_t* tokens() const { return inputs_.as<std::uint32_t>(); }
@@ -81,7 +97,6 @@ class cuda_pass final : public attention_pass {
   growing_device offsets;       // [experts + 1]
   growing_device entries;       // [rows · top_k]
   growing_device answers;       // bf16 [rows · top_k, hidden]
-  growing_pinned given;         // what `answers` is copied from
 
   pass_progress progress;
 
@@ -93,7 +108,9 @@ class cuda_pass final : public attention_pass {
 
  private:
   std::uint64_t number_ = next_number();
+  std::size_t num_given_rows_ = 0;
   std::size_t num_rows_ = 0;
+  bool is_decode_step_ = false;
   std::size_t num_sequences_ = 0;
   std::size_t table_width_ = 0;
   std::size_t num_items_ = 0;
@@ -109,6 +126,7 @@ class cuda_pass final : public attention_pass {
   growing_device items_;
   growing_pinned host_rows_;  // bf16 [rows, hidden]
   growing_pinned host_table_; // offsets, entries
+  growing_pinned given_;      // what `answers` is copied from
 };
 
 /// A pass of this backend.

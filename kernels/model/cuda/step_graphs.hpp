@@ -24,8 +24,7 @@ struct step_shape {
   std::size_t layer = 0; ///< where the piece begins
   bool begins = false;   ///< with embeddings, rather than with the experts' answers
   bool has_mlp_output = false;
-  std::size_t rows = 0;
-  std::size_t sequences = 0;
+  std::size_t rows = 0; ///< padding among them, each of a sequence of its own
   std::size_t table_width = 0;
   std::uint32_t most_position = 0;
   /// Of all memory that grows.

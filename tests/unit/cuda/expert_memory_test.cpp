@@ -130,9 +130,10 @@ TEST_F(expert_slots_test, after_an_error_nothing_is_there) {
 
 class expert_memory_test : public testing::TestWithParam<quantization> {
  protected:
-  std::unique_ptr<cuda_experts> experts_with(std::size_t slots) {
+  std::unique_ptr<cuda_experts> experts_with(std::size_t slots,
+                                             std::size_t piece_bytes = cuda_experts::default_piece_bytes) {
     const auto bytes = slots * ((all_->expert_bytes(layer) + 255) / 256 * 256);
-    auto result = std::make_unique<cuda_experts>(0, tensors_, kernels::isa::portable, bytes);
+    auto result = std::make_unique<cuda_experts>(0, tensors_, kernels::isa::portable, bytes, piece_bytes);
     load_all(*result);
     return result;
   }
@@ -204,6 +205,23 @@ TEST_P(expert_memory_test, gives_the_bits_of_experts_that_are_all_on_the_device)
     }
     EXPECT_GT(some->slots()->num_copies(), num_experts_ / 2);
   }
+}
+
+TEST_P(expert_memory_test, gives_the_bits_of_a_batch_in_one_piece_when_it_goes_in_several) {
+  load_all(*all_);
+  std::vector<std::size_t> order(num_experts_);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    order[i] = i;
+  for (const std::size_t rows : {1, 2, 5})
+    for (const std::size_t slots : {std::size_t{0}, std::size_t{3}}) {
+      SCOPED_TRACE(testing::Message() << "pieces of " << rows << " rows, " << slots << " slots");
+      const auto cut = experts_with(slots, rows * row_bytes_);
+      std::mt19937 random(4);
+      for (unsigned round = 0; round < 2; ++round) {
+        EXPECT_EQ(outputs_of(*cut, order, round), outputs_of(*all_, order, round)) << round;
+        std::shuffle(order.begin(), order.end(), random);
+      }
+    }
 }
 
 TEST_P(expert_memory_test, what_is_on_the_device_is_not_copied_again) {
