@@ -9,6 +9,11 @@ if(TROUPE_CUDA)
   if(NOT CUDAToolkit_FOUND)
     message(FATAL_ERROR "TROUPE_CUDA is ON and CUDA 13 was not found")
   endif()
+  # Its library is loaded when a program uses it.
+  find_path(TROUPE_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(NOT TROUPE_NCCL_INCLUDE_DIR)
+    message(STATUS "nccl.h was not found, so NCCL's collectives are not built")
+  endif()
 endif()
 
 # What nvcc needs besides. Nothing but sm_90a, and no PTX that a driver would compile for another chip at start.

@@ -10,10 +10,10 @@
 #   tests/gpu/run.sh emulated   here, after `build`: the same steps with an emulated GPU, kernels included
 #   tests/gpu/run.sh quick      the same in less than a minute: one model, one prompt (CI)
 #
-# The other machine needs its driver, cuBLAS 13 (of CUDA or of PyTorch), Python, and compute-sanitizer for some of the
-# steps. Its own programs run with its own libraries, and only what was carried with those that were carried. A step whose
-# program is not there, or for which no time is left, is reported as such and fails. Each step has a limit; what does not
-# even end when it is killed is left behind. The table comes last in any case, also after a SIGTERM.
+# The other machine needs its driver, cuBLAS 13 and NCCL (of CUDA or of PyTorch), Python, and compute-sanitizer for some
+# of the steps. Its own programs run with its own libraries, and only what was carried with those that were carried. A
+# step whose program is not there, or for which no time is left, is reported as such and fails. Each step has a limit;
+# what does not even end when it is killed is left behind. The table comes last in any case, also after a SIGTERM.
 set -uo pipefail
 SECONDS=0 # a shell may pass its own on
 cd "$(dirname "$0")/../.." || exit
@@ -21,6 +21,7 @@ carried=${TROUPE_GPU_CARRIED:-build/cuda/gpu} # run_script_test.py has its own
 most_carried_kib=$((64 << 10))
 program=$carried/gpu_check
 checked=$carried/gpu_check_checked # with bounds checks in the kernels
+nccl=$carried/nccl_check
 models=$carried/gpu_model_check
 troupe=$carried/troupe
 engine_bench=$carried/engine_bench
@@ -60,10 +61,10 @@ build() {
   local variant kib
   rm -rf "$carried"
   cmake --preset release -DTROUPE_CUDA=ON -B build/cuda || return 1
-  cmake --build build/cuda --target gpu_check gpu_check_checked gpu_model_check troupe engine_bench || return 1
+  cmake --build build/cuda --target gpu_check gpu_check_checked nccl_check gpu_model_check troupe engine_bench || return 1
   cmake --build build/cuda --target gpu_check_emulated cuda_model_emulated_test troupe_emulated || return 1
   cp build/cuda/bin/troupe build/cuda/tests/engine_bench "$carried" || return 1
-  strip "$program" "$checked" "$models" "$troupe" "$engine_bench" || return 1
+  strip "$program" "$checked" "$nccl" "$models" "$troupe" "$engine_bench" || return 1
   carry_libraries || return 1
   for variant in $variants; do
     /usr/bin/python3 -B tests/reference/make_model.py --variant "$variant" --seed 1 --out "$carried/models/$variant" >/dev/null || return 1
@@ -76,12 +77,12 @@ build() {
   [ "$kib" -le "$most_carried_kib" ] || { echo "too large to be carried" >&2; return 1; }
 }
 
-# The first folder with libcublas.so.13: of CUDA, of PyTorch. None: the system's loader has to know one.
-cublas_folder() {
-  local folder
+# folder_of LIBRARY: the first folder that has it, of CUDA, of PyTorch. None: the system's loader has to know one.
+folder_of() {
+  local library=$1 folder
   for folder in /usr/local/cuda/lib64 /usr/local/cuda-13*/lib64 /usr/local/cuda/lib \
-    "$(timeout 20 python3 -c 'import nvidia, pathlib; print(next(pathlib.Path(list(nvidia.__path__)[0]).rglob("libcublas.so.13")).parent)' 2>/dev/null)"; do
-    if [ -n "$folder" ] && [ -e "$folder/libcublas.so.13" ]; then
+    "$(timeout 20 python3 -c 'import nvidia, pathlib, sys; print(next(pathlib.Path(list(nvidia.__path__)[0]).rglob(sys.argv[1])).parent)' "$library" 2>/dev/null)"; do
+    if [ -n "$folder" ] && [ -e "$folder/$library" ]; then
       echo "$folder"
       return
     fi
@@ -170,8 +171,10 @@ group_ops() {
   groups=(${right:+"${right#,}"} "${failed[@]}")
 }
 
-# What was carried, and where its programs find libraries: `cublas` for those that need nothing else, `libraries`.
+# What was carried, and where its programs find libraries: `cuda`, which begins with a colon, for those that need nothing
+# else, `libraries`.
 unpack() {
+  local library folder
   if [ -e "$carried.tar.gz" ]; then
     rm -rf "$carried"
     mkdir -p "$carried"
@@ -179,8 +182,15 @@ unpack() {
   fi
   [ ! -d "$carried/models" ] || export TEST_MODELS_FOLDER=$PWD/$carried/models
   # For the carried programs alone: others, Python above all, need the machine's own.
-  cublas=$(cublas_folder)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  libraries=$PWD/$carried/lib${cublas:+:${cublas#:}}
+  cuda=${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  for library in libnccl.so.2 libcublas.so.13; do
+    folder=$(folder_of "$library")
+    case $cuda: in
+    *":$folder:"*) ;;
+    *) cuda=${folder:+:$folder}$cuda ;;
+    esac
+  done
+  libraries=$PWD/$carried/lib$cuda
   case $(ldconfig -p) in
   *libstdc++.so.6*) ;;
   *) libraries+=:$PWD/$carried/lib-of-compiler ;;
@@ -188,10 +198,10 @@ unpack() {
 }
 
 check() {
-  local cublas libraries sanitizer with_cublas with_carried serve ours
+  local cuda libraries sanitizer with_cuda with_carried serve ours
   begin
   unpack
-  with_cublas=(env "LD_LIBRARY_PATH=${cublas#:}")
+  with_cuda=(env "LD_LIBRARY_PATH=${cuda#:}")
   with_carried=(env "LD_LIBRARY_PATH=$libraries")
   sanitizer=$(find_sanitizer)
   step gpu 20 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu --format=csv,noheader
@@ -199,8 +209,8 @@ check() {
   export -f missing_libraries
   export logs
   step libraries 10 bash -c 'missing_libraries "$@"' - "$libraries" "$program" "$checked" "$models" "$troupe"
-  begin_ops "${with_cublas[@]}" "$program"
-  ops_step check 110 40 "${with_cublas[@]}" "$program" --times "${limits[@]}" --seed "$seed"
+  begin_ops "${with_cuda[@]}" "$program"
+  ops_step check 110 40 "${with_cuda[@]}" "$program" --times "${limits[@]}" --seed "$seed"
   group_ops
   model_step models 70 "${with_carried[@]}" "$models" --gtest_brief=1 --gtest_filter="$whole_models"
   model_step mixed 40 "${with_carried[@]}" "$models" --gtest_brief=1 --gtest_filter="$mixed_models"
@@ -210,16 +220,17 @@ check() {
   # Small shapes: these tools are slow. Of cuBLAS, racecheck reports what is none.
   sanitizer=("$sanitizer" --launch-timeout 60 --error-exitcode 9)
   ours=(--kernel-name kns=troupe)
-  ops_step memcheck 60 60 "${with_cublas[@]}" "${sanitizer[@]}" --tool memcheck --report-api-errors no "$checked" --small --seed "$seed"
+  ops_step memcheck 60 60 "${with_cuda[@]}" "${sanitizer[@]}" --tool memcheck --report-api-errors no "$checked" --small --seed "$seed"
   group_ops
-  ops_step racecheck 50 50 "${with_cublas[@]}" "${sanitizer[@]}" --tool racecheck "${ours[@]}" "$checked" --small --seed "$seed"
+  ops_step racecheck 50 50 "${with_cuda[@]}" "${sanitizer[@]}" --tool racecheck "${ours[@]}" "$checked" --small --seed "$seed"
   group_ops
   step serve-modes 40 "${serve[@]}" "$device $other_modes" "$device"
   step model-memcheck 40 "${with_carried[@]}" "${sanitizer[@]}" --tool memcheck --report-api-errors no "$models" --gtest_brief=1 \
     --gtest_filter='*against_cpu.a_whole_model/qwen2*'
-  ops_step initcheck 30 30 "${with_cublas[@]}" "${sanitizer[@]}" --tool initcheck "${ours[@]}" "$checked" --small --seed "$seed"
+  step nccl 30 "${with_cuda[@]}" "$nccl"
+  ops_step initcheck 30 30 "${with_cuda[@]}" "${sanitizer[@]}" --tool initcheck "${ours[@]}" "$checked" --small --seed "$seed"
   groups=("${ops[@]}")
-  ops_step check-again 60 30 "${with_cublas[@]}" "$program" --seed "$((seed + 1))"
+  ops_step check-again 60 30 "${with_cuda[@]}" "$program" --seed "$((seed + 1))"
 }
 
 # Against PyTorch on the same card: the second call. It ends by itself before its time is over, and prints its table.
