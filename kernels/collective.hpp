@@ -1,4 +1,4 @@
-// What processes or devices that compute one thing in slices say to one another.
+// Collective operations between processes or devices that share one computation.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace troupe::kernels {
 
-/// A group can do nothing any more: a rank is gone or silent, or ranks do different things. Who slices makes
+/// A group can do nothing any more: a rank is gone or silent, or ranks do different things. The caller makes
 /// a new group.
 class collective_error : public std::runtime_error {
  public:
@@ -32,14 +32,14 @@ class collective {
   virtual void all_reduce(void* values, std::size_t count, dtype type) = 0;
 
   /// @param mine  [num_bytes]
-  /// @param all   [num_ranks, num_bytes], in order of ranks; apart from `mine`
+  /// @param all   [num_ranks, num_bytes], in order of ranks; does not overlap `mine`
   virtual void all_gather(const std::byte* mine, std::size_t num_bytes, std::byte* all) = 0;
 
   /// @param data  [num_bytes]: the root's, everywhere
   virtual void broadcast(std::byte* data, std::size_t num_bytes, std::size_t root) = 0;
 
   /// Row r of `mine` goes to rank r, and row r of `all` comes from it.
-  /// @param mine, all  [num_ranks, num_bytes], apart
+  /// @param mine, all  [num_ranks, num_bytes], not overlapping
   virtual void all_to_all(const std::byte* mine, std::size_t num_bytes, std::byte* all) = 0;
 
   /// Waits until all that was called is done.

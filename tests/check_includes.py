@@ -36,6 +36,7 @@ ALLOWED = {
     "actors/gateway": ["actors", "actors/timeline", "actors/cluster"],
     "actors/attention": ["actors", "actors/timeline", "actors/cluster", "actors/engine", "actors/transport/"],
     "actors/expert": ["actors", "actors/timeline", "actors/cluster", "actors/engine", "actors/transport/"],
+    "actors/collective": ["actors", "actors/transport/", "kernels"],  # moves values, knows no model
     "actors": [LAYOUT, "actors/transport/wire/message_kind.hpp"],
     "kernels/cuda": ["kernels"],
     "kernels/model": ["kernels"],

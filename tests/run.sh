@@ -118,6 +118,7 @@ part_cuda() {
     return
   fi
   cmake --preset release -DTROUPE_CUDA=ON -B build/cuda >build/cuda.configure.log 2>&1 || { cat build/cuda.configure.log; return 1; }
+  grep 'nccl.h was not found' build/cuda.configure.log | sed 's/^-- /cuda: /' | tee -a "$skipped"
   cmake --build build/cuda --target cuda_checks -- -k 0 && run_ctest --test-dir build/cuda -j "$jobs" --output-on-failure -L '^(cuda|gpu)$' --no-tests=error
 }
 

@@ -16,7 +16,7 @@ std::string name_of(std::size_t rank) {
 
 part_box::part_box(std::size_t rank, std::size_t num_ranks) : rank_(rank), peers_(num_ranks) {}
 
-void part_box::put(collective_part part) {
+void part_box::put(collective_part&& part) {
   const std::lock_guard lock(mutex_);
   if (part.rank >= peers_.size() || part.rank == rank_)
     return break_up_locked("a part came from " + name_of(part.rank)
@@ -46,27 +46,42 @@ void part_box::begin(std::uint64_t exchange) {
   exchange_ = exchange;
 }
 
-payload part_box::take(std::size_t rank, const std::string& operation,
-                       std::chrono::steady_clock::time_point deadline) {
+std::vector<payload> part_box::take(const std::string& operation,
+                                    std::chrono::steady_clock::time_point deadline) {
   std::unique_lock lock(mutex_);
-  auto& from = peers_.at(rank);
-  const auto is_decided = [&] { return broken_ || from.lost || from.parts.contains(exchange_); };
-  const bool in_time = changed_.wait_until(lock, deadline, is_decided);
+  const auto none = peers_.size();
+  changed_.wait_until(lock, deadline,
+                      [&] { return broken_ || gone_locked() != none || missing_locked() == none; });
+  if (const auto gone = gone_locked(); gone != none)
+    break_up_locked(name_of(gone) + " is gone: " + *peers_[gone].lost);
+  else if (const auto missing = missing_locked(); missing != none)
+    break_up_locked(name_of(missing) + " has sent nothing for " + operation + " in time");
+  std::vector<payload> result(peers_.size());
+  for (std::size_t r = 0; r < peers_.size() && !broken_; ++r) {
+    if (r == rank_)
+      continue;
+    auto part = std::move(peers_[r].parts.extract(exchange_).mapped());
+    if (part.operation != operation)
+      break_up_locked(name_of(r) + " does " + part.operation + " where this rank does " + operation);
+    result[r] = std::move(part.bytes);
+  }
   if (broken_)
     fail_locked();
-  auto found = from.parts.extract(exchange_);
-  if (!found) {
-    // What a rank sent before it went is used: it may have been done first.
-    break_up_locked(in_time ? name_of(rank) + " is gone: " + *from.lost
-                            : name_of(rank) + " has sent nothing for " + operation + " in time");
-    fail_locked();
-  }
-  auto& part = found.mapped();
-  if (part.operation != operation) {
-    break_up_locked(name_of(rank) + " does " + part.operation + " where this rank does " + operation);
-    fail_locked();
-  }
-  return std::move(part.bytes);
+  return result;
+}
+
+std::size_t part_box::gone_locked() const {
+  std::size_t r = 0;
+  while (r < peers_.size() && (!peers_[r].lost || peers_[r].parts.contains(exchange_)))
+    ++r;
+  return r;
+}
+
+std::size_t part_box::missing_locked() const {
+  std::size_t r = 0;
+  while (r < peers_.size() && (r == rank_ || peers_[r].parts.contains(exchange_)))
+    ++r;
+  return r;
 }
 
 void part_box::break_up(const std::string& why) {

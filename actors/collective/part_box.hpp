@@ -23,7 +23,7 @@ class part_box {
   part_box(std::size_t rank, std::size_t num_ranks);
 
   /// @errors none: a part that nobody can wait for breaks the group
-  void put(collective_part part);
+  void put(collective_part&& part);
 
   /// Rank `rank` sends no more.
   void lose(std::size_t rank, const std::string& why);
@@ -32,12 +32,13 @@ class part_box {
   /// @errors collective_error once the group is broken
   void begin(std::uint64_t exchange);
 
-  /// Waits for a rank's part of the exchange that was begun.
-  /// @errors collective_error: the rank is gone, silent until `deadline`, or does something else
-  payload take(std::size_t rank, const std::string& operation,
-               std::chrono::steady_clock::time_point deadline);
+  /// Waits for all other ranks' parts of the exchange that was begun.
+  /// @returns [num_ranks], empty for this rank
+  /// @errors collective_error: a rank is gone without having sent its part, is silent until `deadline`, or
+  ///         does something else
+  std::vector<payload> take(const std::string& operation, std::chrono::steady_clock::time_point deadline);
 
-  /// Breaks the group: every wait, this one and later ones, ends with the first reason that was given.
+  /// Breaks the group: every call from now on ends with the first reason that was given.
   void break_up(const std::string& why);
 
   /// @errors collective_error once the group is broken
@@ -49,6 +50,10 @@ class part_box {
     std::optional<std::string> lost;
   };
 
+  /// The first rank that is gone without having sent its part; none: num_ranks.
+  std::size_t gone_locked() const;
+  /// The first rank that has not sent its part; none: num_ranks.
+  std::size_t missing_locked() const;
   void break_up_locked(const std::string& why);
   [[noreturn]] void fail_locked() const;
 

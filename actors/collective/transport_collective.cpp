@@ -29,23 +29,29 @@ namespace {
 using std::chrono::steady_clock;
 
 /// The MEMBER interface: a rank's mailbox.
-using collective_member = caf::typed_actor<caf::reacts_to<collective_part>>;
+using collective_member = caf::typed_actor<
+    // Another rank's part of an exchange.
+    caf::reacts_to<collective_part>,
+    // A rank is gone, and why (local only). By the same mailbox as parts: what a rank sent before it went is
+    // used.
+    caf::reacts_to<caf::close_atom, uint32_t, std::string>>;
 
 collective_member::behavior_type member(const std::shared_ptr<part_box>& box) {
-  return {[box](collective_part& part) { box->put(std::move(part)); }};
+  return {[box](collective_part& part) { box->put(std::move(part)); },
+          [box](caf::close_atom, uint32_t rank, const std::string& why) { box->lose(rank, why); }};
 }
 
-/// Tells the box which ranks end.
+/// Tells the mailbox which ranks end.
 /// @param peers  [num_ranks], null for this rank
-caf::behavior watch(caf::event_based_actor* self, const std::shared_ptr<part_box>& box,
+caf::behavior watch(caf::event_based_actor* self, const collective_member& mailbox,
                     const std::vector<caf::strong_actor_ptr>& peers) {
   for (const auto& peer : peers)
     if (peer)
       self->monitor(caf::actor_cast<caf::actor>(peer));
-  self->set_down_handler([box, peers](const caf::down_msg& down) {
+  self->set_down_handler([mailbox, peers](const caf::down_msg& down) {
     for (std::size_t r = 0; r < peers.size(); ++r)
       if (peers[r] && peers[r]->address() == down.source)
-        box->lose(r, caf::to_string(down.reason));
+        caf::anon_send(mailbox, caf::close_atom_v, static_cast<uint32_t>(r), caf::to_string(down.reason));
   });
   return {[](caf::ok_atom) {}};
 }
@@ -91,7 +97,7 @@ class transport_collective final : public kernels::collective {
       leave();
       throw;
     }
-    watch_ = system.spawn(watch, box_, peers_);
+    watch_ = system.spawn(watch, member_, peers_);
   }
 
   ~transport_collective() override { leave(); }
@@ -114,7 +120,7 @@ class transport_collective final : public kernels::collective {
 
   void all_gather(const std::byte* mine, std::size_t num_bytes, std::byte* all) override {
     in_pieces(num_bytes, [&](std::size_t begin, std::size_t length) {
-      const auto part = payload::copy_of({mine + begin, length});
+      auto part = payload::copy_of({mine + begin, length});
       const auto parts =
           exchange(operation("all_gather", num_bytes, begin), [&](std::size_t) { return part; });
       for (std::size_t r = 0; r < parts.size(); ++r)
@@ -127,7 +133,7 @@ class transport_collective final : public kernels::collective {
       throw std::invalid_argument("collective: a broadcast from a rank that the group does not have");
     const auto name = "broadcast from rank " + std::to_string(root);
     in_pieces(num_bytes, [&](std::size_t begin, std::size_t length) {
-      const auto part = rank() == root ? payload::copy_of({data + begin, length}) : payload{};
+      auto part = rank() == root ? payload::copy_of({data + begin, length}) : payload{};
       const auto parts = exchange(operation(name, num_bytes, begin), [&](std::size_t) { return part; });
       copy(parts[root], length, data + begin);
     });
@@ -178,7 +184,7 @@ class transport_collective final : public kernels::collective {
     caf::anon_send_exit(member_, caf::exit_reason::user_shutdown);
   }
 
-  std::string operation(const std::string& name, std::size_t size, std::size_t begin) const {
+  static std::string operation(const std::string& name, std::size_t size, std::size_t begin) {
     return name + " of " + std::to_string(size) + " from " + std::to_string(begin);
   }
 
@@ -197,28 +203,28 @@ class transport_collective final : public kernels::collective {
   /// @returns [num_ranks], this rank's own part among them
   template <class PartFor>
   std::vector<payload> exchange(const std::string& name, const PartFor& part_for) {
-    const auto deadline = steady_clock::now() + config_.operation_timeout;
+    const auto deadline = steady_clock::now() + config_.exchange_timeout;
     const auto number = exchanges_++;
-    box_->begin(number);
-    std::vector<payload> parts(num_ranks());
-    for (std::size_t step = 0; step < num_ranks(); ++step) {
-      const auto to = (rank() + step) % num_ranks(); // not all to one at a time
-      auto part = part_for(to);
-      if (to == rank())
-        parts[to] = std::move(part);
-      else
-        caf::anon_send(caf::actor_cast<caf::actor>(peers_[to]),
-                       collective_part{static_cast<uint32_t>(rank()), number, name, std::move(part)});
-    }
     try {
-      for (std::size_t r = 0; r < num_ranks(); ++r)
-        if (r != rank())
-          parts[r] = box_->take(r, name, deadline);
-    } catch (const kernels::collective_error&) {
-      leave(); // others, who wait for this rank, hear of it
+      box_->begin(number);
+      payload own;
+      for (std::size_t step = 0; step < num_ranks(); ++step) {
+        const auto to = (rank() + step) % num_ranks(); // not all to one at a time
+        auto part = part_for(to);
+        if (to == rank())
+          own = std::move(part);
+        else
+          caf::anon_send(caf::actor_cast<caf::actor>(peers_[to]),
+                         collective_part{static_cast<uint32_t>(rank()), number, name, std::move(part)});
+      }
+      auto parts = box_->take(name, deadline);
+      parts[rank()] = std::move(own);
+      return parts;
+    } catch (...) {
+      box_->break_up("an exchange broke off"); // unless there is a reason already
+      leave();                                 // others, who wait for this rank, hear of it
       throw;
     }
-    return parts;
   }
 
   void expect_size(const payload& part, std::size_t num_bytes) {

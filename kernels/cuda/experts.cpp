@@ -83,6 +83,9 @@ void expert_pass::run_items(const stream& on, const arguments& args, std::span<c
     return;
   const expert_set& e = args.experts;
   const std::size_t matrices = e.gated ? 2 : 1;
+  std::size_t rows = 0;
+  for (const expert_rows& of : args.rows)
+    rows += of.rows;
   multiply_rows(on, {.shape = e.first_shape(),
                      .matrices = e.first,
                      .num_matrices = e.first_on_host.size() / matrices * matrices,
@@ -91,10 +94,10 @@ void expert_pass::run_items(const stream& on, const arguments& args, std::span<c
                      .most_rows = most_rows,
                      .input = args.input,
                      .input_stride = e.hidden,
-                     .num_input_rows = limits_.most_rows,
+                     .num_input_rows = rows,
                      .output = hidden_.data(),
                      .output_stride = e.ffn,
-                     .num_output_rows = limits_.most_rows,
+                     .num_output_rows = rows,
                      .result = e.gated ? few_rows_result::activate_gated : few_rows_result::activate,
                      .act = e.act});
   multiply_rows(on, {.shape = e.second_shape(),
@@ -105,10 +108,10 @@ void expert_pass::run_items(const stream& on, const arguments& args, std::span<c
                      .most_rows = most_rows,
                      .input = hidden_.as<bfloat16>(),
                      .input_stride = e.ffn,
-                     .num_input_rows = limits_.most_rows,
+                     .num_input_rows = rows,
                      .output = args.output,
                      .output_stride = e.hidden,
-                     .num_output_rows = limits_.most_rows});
+                     .num_output_rows = rows});
 }
 
 } // namespace troupe::kernels::cuda

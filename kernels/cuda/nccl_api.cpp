@@ -16,7 +16,7 @@ class library {
  public:
   library() : handle_(dlopen(library_name, RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr)
-      throw collective_error(std::string("NCCL is not to be had: ") + dlerror());
+      throw collective_error(std::string("NCCL cannot be loaded: ") + dlerror());
   }
 
   template <class Function>

@@ -82,31 +82,39 @@ class nccl_collective final : public collective {
   void all_to_all(const std::byte* mine, std::size_t num_bytes, std::byte* all) override {
     call("all_to_all", [&] {
       auto result = nccl_.group_start();
-      for (std::size_t r = 0; r < num_ranks() && result == ncclSuccess; ++r) {
+      if (result != ncclSuccess)
+        return result;
+      const auto is_taken = [&] { return result == ncclSuccess || result == ncclInProgress; };
+      for (std::size_t r = 0; r < num_ranks() && is_taken(); ++r) {
         const auto peer = static_cast<int>(r);
         result = nccl_.send(mine + r * num_bytes, num_bytes, ncclUint8, peer, group_, stream_of());
-        if (result == ncclSuccess)
+        if (is_taken())
           result = nccl_.receive(all + r * num_bytes, num_bytes, ncclUint8, peer, group_, stream_of());
       }
       const auto ended = nccl_.group_end(); // also where one of them failed: the group of calls is open
-      return result == ncclSuccess ? ended : result;
+      return is_taken() ? ended : result;
     });
   }
 
   void wait() override {
     expect_whole();
     const auto deadline = steady_clock::now() + config_.timeout;
-    reached_.record(on_);
-    while (!reached_.is_done()) {
-      ncclResult_t now = ncclSuccess;
-      const auto asked = nccl_.state(group_, &now);
-      if (asked != ncclSuccess || (now != ncclSuccess && now != ncclInProgress))
-        break_up("wait", nccl_.error_string(asked != ncclSuccess ? asked : now));
-      if (steady_clock::now() >= deadline)
-        break_up("wait", "the others have not come so far in time");
-      std::this_thread::sleep_for(ask_again);
+    try {
+      reached_.record(on_);
+      for (;;) {
+        expect_no_error_of_others();
+        if (reached_.is_done())
+          break;
+        if (steady_clock::now() >= deadline)
+          break_up("wait", "the others have not come so far in time");
+        std::this_thread::sleep_for(ask_again);
+      }
+      on_.synchronize(); // at once; says what else went wrong on the stream
+    } catch (const device_error& error) {
+      broken_ = std::string("wait: ") + error.what();
+      abort();
+      throw;
     }
-    on_.synchronize(); // at once; says what else went wrong on the stream
   }
 
  private:
@@ -120,6 +128,14 @@ class nccl_collective final : public collective {
   void expect_whole() const {
     if (broken_)
       throw error();
+  }
+
+  void expect_no_error_of_others() {
+    ncclResult_t now = ncclSuccess;
+    if (const auto asked = nccl_.state(group_, &now); asked != ncclSuccess)
+      now = asked;
+    if (now != ncclSuccess && now != ncclInProgress)
+      break_up("wait", nccl_.error_string(now));
   }
 
   void call(const char* operation, const std::function<ncclResult_t()>& work) {

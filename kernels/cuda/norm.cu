@@ -84,8 +84,6 @@ __global__ void __launch_bounds__(norm_threads) rms_norm_kernel(norm_args args) 
 template <unsigned Kept>
 __global__ void __launch_bounds__(norm_threads) layer_norm_kernel(norm_args args) {
   __shared__ float scratch[2][warp_lanes];
-  TROUPE_DEVICE_CHECK(blockIdx.x < args.rows && args.cols <= args.input_stride
-                      && args.cols <= args.output_stride);
   constexpr std::size_t columns = row_piece<Kept>::columns;
   TROUPE_DEVICE_CHECK(blockIdx.x < args.rows && args.cols <= args.input_stride
                       && args.cols <= args.output_stride);

@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <caf/actor_system.hpp>
@@ -79,18 +80,18 @@ class ranks {
  public:
   explicit ranks(std::size_t count, std::chrono::milliseconds timeout = patience)
       : processes_(count), ends_(count) {
-    collective_config config{.group = "tested",
-                             .rank = 0,
-                             .endpoints = {},
-                             .join_timeout = patience,
-                             .operation_timeout = timeout};
+    collective_config config{
+        .group = "tested", .rank = 0, .endpoints = {}, .join_timeout = patience, .exchange_timeout = timeout};
     for (const auto& each : processes_)
       config.endpoints.push_back(each.net->endpoint());
-    on_each([&](std::size_t rank) {
+    const auto errors = on_each([&](std::size_t rank) {
       auto mine = config;
       mine.rank = rank;
       ends_[rank] = join_collective(processes_[rank].system, *processes_[rank].net, mine);
     });
+    for (const auto& error : errors)
+      if (!error.empty())
+        throw std::runtime_error(error);
   }
 
   std::size_t size() const { return ends_.size(); }
@@ -273,9 +274,10 @@ TEST(collective_test, who_was_done_may_leave_while_others_are_not) {
 
 TEST(collective_test, a_silent_rank_is_waited_for_no_longer_than_was_said) {
   ranks group(2, std::chrono::milliseconds{200});
-  std::byte bytes[2]{};
+  const std::byte mine{};
+  std::byte all[2]{};
   try {
-    group[0].all_gather(bytes, 1, bytes);
+    group[0].all_gather(&mine, 1, all);
     ADD_FAILURE() << "rank 1 said nothing";
   } catch (const collective_error& error) {
     EXPECT_EQ(std::string(error.what()),
@@ -322,8 +324,8 @@ TEST(collective_test, who_finds_not_all_others_says_whom) {
 TEST(part_box_test, parts_that_nobody_can_wait_for_break_the_group) {
   const auto broken_by = [](const std::vector<collective_part>& parts) -> std::string {
     part_box box(0, 3);
-    for (const auto& part : parts)
-      box.put(part);
+    for (auto part : parts)
+      box.put(std::move(part));
     try {
       box.expect_whole();
     } catch (const collective_error& error) {

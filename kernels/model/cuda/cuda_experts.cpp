@@ -192,12 +192,13 @@ bool cuda_experts::add_to_table(const loaded_expert& expert, cuda::weight_matrix
   return true;
 }
 
-/// Chooses the first of some parts: all, those for which there are slots, or a piece's rows. Says on the host
-/// where their matrices are, and has those copied that are not there.
+/// Chooses the first of some parts: as many as have a piece's rows, or as there are slots for. Says on the
+/// host where their matrices are, and has those copied that are not there.
 /// @param first_part  how many came before them: their tables are in use
+/// @param rows_of_piece  that the wave has at least, where there are so many and slots for them
 /// @returns how many
 std::size_t cuda_experts::begin_wave(std::span<const batch_part> parts, std::size_t first_part,
-                                     std::size_t most_rows) {
+                                     std::size_t rows_of_piece) {
   auto* first = host_tables_.as<cuda::weight_matrix>() + 3 * first_part;
   std::vector<cuda::weight_matrix> second; // behind all of `first` once their number is known
   // All that are there already; or as many as half of the slots hold, so that the next wave is copied into
@@ -207,9 +208,9 @@ std::size_t cuda_experts::begin_wave(std::span<const batch_part> parts, std::siz
       slots_ && !are_there ? std::max<std::size_t>(slots_->count() / 2, 1) : parts.size();
   std::size_t rows = 0;
   for (const auto& part : parts.first(std::min(most, parts.size()))) {
-    rows += part.rows->inputs.size();
-    if (!second.empty() && rows > most_rows)
+    if (rows >= rows_of_piece)
       break;
+    rows += part.rows->inputs.size();
     if (slots_ && slots_->has(part.expert->id) != are_there)
       break;
     cuda::weight_matrix down;

@@ -86,7 +86,8 @@ class cuda_experts final : public expert_backend {
   std::size_t matrices_bytes(std::size_t layer) const;
   std::size_t working_bytes() const;
   void compute(std::size_t layer, std::span<const batch_part> parts, std::size_t rows);
-  std::size_t begin_wave(std::span<const batch_part> parts, std::size_t first_part, std::size_t most_rows);
+  std::size_t begin_wave(std::span<const batch_part> parts, std::size_t first_part,
+                         std::size_t rows_of_piece);
   void run_wave(const moe_spec& moe, std::span<const batch_part> wave, std::size_t first_part,
                 std::size_t first_row);
   bool add_to_table(const loaded_expert& expert, kernels::cuda::weight_matrix* first,

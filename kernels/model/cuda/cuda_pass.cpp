@@ -63,11 +63,11 @@ void cuda_pass::read_rows(std::byte* out) const {
 void cuda_pass::assign(const kernels::cuda::stream& on, const micro_batch& batch, std::size_t block_tokens,
                        std::size_t kv_slots, std::size_t most_run_rows, bool pads) {
   expect(!batch.rows.empty(), "cuda pass: a micro-batch has rows");
-  static_assert(most_padding_rows <= 16, "slots of padding are in one block");
   num_given_rows_ = batch.rows.size();
   is_decode_step_ = has_one_row_a_sequence(batch) && num_given_rows_ <= most_graph_rows;
   num_rows_ = is_decode_step_ && pads ? decode_bucket(num_given_rows_) : num_given_rows_;
   const auto padding = num_rows_ - num_given_rows_;
+  expect(padding <= block_tokens, "cuda pass: slots of padding are in one block");
   num_sequences_ = batch.sequences.size() + padding;
   table_width_ = 0;
   for (const auto& table : batch.sequences)

@@ -15,7 +15,4 @@ constexpr std::size_t decode_bucket(std::size_t rows) {
   return rows <= 2 ? rows : (rows + 3) / 4 * 4;
 }
 
-/// Rows that a step is padded with, at most: each has a slot of its own in one KV block.
-inline constexpr std::size_t most_padding_rows = 3;
-
 } // namespace troupe::model

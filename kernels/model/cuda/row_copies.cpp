@@ -7,7 +7,7 @@ namespace troupe::model {
 
 namespace {
 
-// More pieces would overlap better and compute worse: each has fewer rows for a GPU full of multiprocessors.
+// More pieces overlap better, but each has too few rows to fill the GPU.
 constexpr std::size_t most_pieces = 4;
 
 } // namespace

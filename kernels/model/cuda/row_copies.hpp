@@ -19,7 +19,7 @@ namespace troupe::model {
 /// then `finish`. Where an error ends a batch early, `wait` for what still runs before rows go.
 class row_copies {
  public:
-  /// @param piece_bytes  that a piece has at least, of inputs
+  /// @param piece_bytes  of inputs, that a piece should have at least
   explicit row_copies(std::size_t piece_bytes) : piece_bytes_(piece_bytes) {}
 
   /// Makes room for a batch, forgets the last one.

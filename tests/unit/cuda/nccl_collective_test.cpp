@@ -36,7 +36,8 @@ ncclResult_t answer_later(const std::string& name) {
 }
 
 const nccl_api api{
-    .error_string = [](ncclResult_t) { return "unhandled cuda error"; },
+    .error_string =
+        [](ncclResult_t code) { return code == ncclRemoteError ? "remote error" : "unhandled cuda error"; },
     .make_id =
         [](ncclUniqueId* id) {
           id->internal[0] = 7;
@@ -44,10 +45,12 @@ const nccl_api api{
         },
     .init_rank =
         [](ncclComm_t* group, int, ncclUniqueId id, int, ncclConfig_t* config) {
-          *group = reinterpret_cast<ncclComm_t>(&nccl);
           EXPECT_EQ(id.internal[0], 7);
           EXPECT_EQ(config->blocking, 0);
-          return answer_later("init_rank");
+          const auto result = answer_later("init_rank");
+          if (result == ncclSuccess || result == ncclInProgress)
+            *group = reinterpret_cast<ncclComm_t>(&nccl);
+          return result;
         },
     .state =
         [](ncclComm_t, ncclResult_t* now) {
@@ -159,7 +162,30 @@ TEST_F(nccl_collective_test, an_error_that_comes_later_breaks_the_group) {
   nccl.states_in_progress = 1;
   nccl.settled = ncclRemoteError;
   EXPECT_EQ(error_of([&] { group->all_reduce(bytes_, 2, dtype::f32); }),
-            "collective of 2 GPUs, rank 1: all_reduce: unhandled cuda error");
+            "collective of 2 GPUs, rank 1: all_reduce: remote error");
+}
+
+TEST_F(nccl_collective_test, an_error_that_comes_while_it_is_waited_for_breaks_the_group) {
+  auto group = join();
+  group->all_reduce(bytes_, 2, dtype::f32);
+  calls();
+  nccl.settled = ncclRemoteError;
+  EXPECT_EQ(error_of([&] { group->wait(); }), "collective of 2 GPUs, rank 1: wait: remote error");
+  EXPECT_EQ(calls(), names{"abort"});
+}
+
+TEST_F(nccl_collective_test, who_cannot_join_has_nothing_to_abort) {
+  nccl.fails = "init_rank";
+  EXPECT_EQ(error_of([&] { join(); }), "collective of 2 GPUs, rank 1: join: unhandled cuda error");
+  EXPECT_EQ(calls(), (names{"make_id", "init_rank"}));
+}
+
+TEST_F(nccl_collective_test, who_cannot_leave_in_order_aborts) {
+  auto group = join();
+  calls();
+  nccl.fails = "finalize";
+  group.reset();
+  EXPECT_EQ(calls(), (names{"finalize", "abort"}));
 }
 
 TEST_F(nccl_collective_test, what_makes_no_sense_is_refused_and_breaks_nothing) {
