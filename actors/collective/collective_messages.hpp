@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include <caf/fwd.hpp>
 #include <caf/type_id.hpp>
 
 #include "actors/transport/wire/extensible.hpp"
@@ -26,13 +25,9 @@ typename Inspector::result_type inspect(Inspector& f, collective_part& x) {
   return extensible(f, "collective_part", x.rank, x.exchange, x.operation, x.bytes);
 }
 
-/// Registers the message, beside `configure` of type_ids.hpp: no process of a cluster sends it yet, so the
-/// table of message kinds does not have it.
-void configure_collectives(caf::actor_system_config& config);
-
 } // namespace troupe
 
-// Behind all blocks of other processes' messages, with room for them to grow.
+// Behind all other blocks, with room for them to grow.
 CAF_BEGIN_TYPE_ID_BLOCK(troupe_collective, caf::first_custom_type_id + 240)
 
   CAF_ADD_TYPE_ID(troupe_collective, (troupe::collective_part))

@@ -14,6 +14,10 @@
 
 namespace troupe {
 
+/// Registers what ranks send to one another, beside `configure` of type_ids.hpp: no process of a cluster
+/// sends it yet, so the table of message kinds does not have it.
+void configure_collectives(caf::actor_system_config& config);
+
 struct collective_config {
   /// Names the group; no other group of the cluster has or had this name.
   std::string group;

@@ -340,5 +340,34 @@ TEST(part_box_test, parts_that_nobody_can_wait_for_break_the_group) {
   EXPECT_NE(broken_by({{1, 1, "x", {}}, {1, 1, "x", {}}}).find("exchange 1 twice"), std::string::npos);
 }
 
+std::string error_of_take(part_box& box, std::chrono::milliseconds patient) {
+  try {
+    box.take("x", std::chrono::steady_clock::now() + patient);
+  } catch (const collective_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(part_box_test, a_dead_rank_is_seen_while_another_one_is_slow) {
+  part_box box(0, 3);
+  std::thread later([&box] { box.lose(2, "killed"); }); // rank 1 never says anything
+  EXPECT_EQ(error_of_take(box, patience), "collective of 3 ranks, rank 0: rank 2 is gone: killed");
+  later.join();
+}
+
+TEST(part_box_test, what_a_rank_sent_before_it_went_is_used_and_the_next_exchange_finds_it_gone) {
+  part_box box(0, 2);
+  box.begin(0);
+  box.put({1, 0, "x", payload::copy_of(std::vector<std::byte>{std::byte{7}})});
+  box.lose(1, "done");
+  const auto parts = box.take("x", std::chrono::steady_clock::now() + patience);
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[1], payload::copy_of(std::vector<std::byte>{std::byte{7}}));
+  box.begin(1);
+  EXPECT_EQ(error_of_take(box, patience), "collective of 2 ranks, rank 0: rank 1 is gone: done");
+  EXPECT_THROW(box.begin(2), collective_error);
+}
+
 } // namespace
 } // namespace troupe

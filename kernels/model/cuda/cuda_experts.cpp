@@ -259,7 +259,7 @@ void cuda_experts::compute(std::size_t layer, std::span<const batch_part> parts,
   host_tables_.reserve<cuda::weight_matrix>(3 * parts.size());
   tables_.reserve<cuda::weight_matrix>(3 * parts.size());
   rows_.begin(rows, config().hidden * sizeof(bfloat16));
-  const bool goes_at_once = rows_.rows_of_piece() == rows;
+  const bool goes_at_once = rows_.goes_at_once();
   const auto send = [&](std::span<const batch_part> of) {
     for (const auto& part : of)
       rows_.add(*part.rows);

@@ -29,6 +29,9 @@ class row_copies {
   /// Rows that a piece should have; all of a small batch.
   std::size_t rows_of_piece() const { return rows_of_piece_; }
 
+  /// Whether the batch is one piece.
+  bool goes_at_once() const { return rows_of_piece_ == rows_; }
+
   /// Gathers an expert's rows behind those before. @param rows  and what it names stay until `finish`
   void add(const expert_rows& rows);
 
@@ -57,8 +60,6 @@ class row_copies {
     kernels::cuda::event returned;
     std::size_t end = 0; // in `added_`
   };
-
-  bool goes_at_once() const { return rows_of_piece_ == rows_; }
 
   std::size_t piece_bytes_;
   std::size_t rows_ = 0;

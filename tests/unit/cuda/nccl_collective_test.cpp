@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/cuda/emulated_faults.hpp"
 #include "kernels/cuda/nccl_api.hpp"
 
 namespace troupe::kernels::cuda {
@@ -172,6 +173,17 @@ TEST_F(nccl_collective_test, an_error_that_comes_while_it_is_waited_for_breaks_t
   nccl.settled = ncclRemoteError;
   EXPECT_EQ(error_of([&] { group->wait(); }), "collective of 2 GPUs, rank 1: wait: remote error");
   EXPECT_EQ(calls(), names{"abort"});
+}
+
+TEST_F(nccl_collective_test, a_device_that_is_lost_while_it_is_waited_for_breaks_the_group) {
+  const auto group = join();
+  calls();
+  lose_emulated_device(true);
+  EXPECT_THROW(group->wait(), device_error);
+  lose_emulated_device(false);
+  EXPECT_EQ(calls(), names{"abort"});
+  const auto later = error_of([&] { group->all_gather(bytes_, 4, bytes_); });
+  EXPECT_EQ(later.find("collective of 2 GPUs, rank 1: wait: "), 0U) << later;
 }
 
 TEST_F(nccl_collective_test, who_cannot_join_has_nothing_to_abort) {

@@ -37,7 +37,7 @@ class row_copies_test : public testing::Test {
   /// One piece for every two experts, or all at once.
   void run(row_copies& copies) {
     copies.begin(num_rows_, row_bytes);
-    const bool at_once = copies.rows_of_piece() == num_rows_;
+    const bool at_once = copies.goes_at_once();
     std::size_t first = 0;
     std::size_t waiting = 0;
     for (std::size_t i = 0; i < batch_.size(); ++i) {

@@ -216,58 +216,52 @@ test::batch_logits decode(test::batch_runner& runner) {
   return all;
 }
 
-class graphs_of_a_model : public testing::TestWithParam<const char*> {};
+class graphs_of_a_model : public testing::TestWithParam<const char*> {
+ protected:
+  test::random_model model_{GetParam()};
+  kernels::thread_pool pool_{{.threads = 1}};
+  kernels::context ctx_{pool_};
+  std::shared_ptr<const tensor_source> tensors_ =
+      open_tensors(model_.folder(), load_config(model_.folder()), {.dtype = dtype_choice::bfloat16});
+  test::batch_runner with_{make_cuda_backend(ctx_, tensors_, 0, {.graphs = true})};
+  test::batch_runner without_{make_cuda_backend(ctx_, tensors_, 0, {.graphs = false})};
+  const step_graphs& graphs_ = dynamic_cast<const cuda_attention&>(with_.attention()).graphs();
+};
 
 TEST_P(graphs_of_a_model, give_the_bits_of_kernels_one_by_one) {
-  const test::random_model model{GetParam()};
-  kernels::thread_pool pool{{.threads = 1}};
-  kernels::context ctx{pool};
-  const auto tensors =
-      open_tensors(model.folder(), load_config(model.folder()), {.dtype = dtype_choice::bfloat16});
-  test::batch_runner with(make_cuda_backend(ctx, tensors, 0, {.graphs = true}));
-  test::batch_runner without(make_cuda_backend(ctx, tensors, 0, {.graphs = false}));
-  EXPECT_EQ(decode(with), decode(without));
-  const auto& graphs = dynamic_cast<const cuda_attention&>(with.attention()).graphs();
-  EXPECT_GT(graphs.num_replays(), 10U);
-  EXPECT_EQ(graphs.num_refused(), 0U);
-  EXPECT_EQ(dynamic_cast<const cuda_attention&>(without.attention()).graphs().num_graphs(), 0U);
+  EXPECT_EQ(decode(with_), decode(without_));
+  EXPECT_GT(graphs_.num_replays(), 10U);
+  EXPECT_EQ(graphs_.num_refused(), 0U);
+  EXPECT_EQ(dynamic_cast<const cuda_attention&>(without_.attention()).graphs().num_graphs(), 0U);
 }
 
 TEST_P(graphs_of_a_model, are_one_set_for_all_numbers_of_sequences_of_a_bucket) {
-  const test::random_model model{GetParam()};
-  kernels::thread_pool pool{{.threads = 1}};
-  kernels::context ctx{pool};
-  const auto tensors =
-      open_tensors(model.folder(), load_config(model.folder()), {.dtype = dtype_choice::bfloat16});
-  test::batch_runner with(make_cuda_backend(ctx, tensors, 0, {.graphs = true}));
-  test::batch_runner without(make_cuda_backend(ctx, tensors, 0, {.graphs = false}));
-  const auto pass_with = with.make_pass();
-  const auto pass_without = without.make_pass();
-  const auto& graphs = dynamic_cast<const cuda_attention&>(with.attention()).graphs();
+  const auto pass_with = with_.make_pass();
+  const auto pass_without = without_.make_pass();
   // One token each of so many sequences, on both.
   const auto step = [&](std::uint32_t sequences, std::uint32_t token) {
     std::vector<test::batch_part> parts;
     for (std::uint32_t s = 0; s < sequences; ++s)
       parts.push_back({s, {token + s}});
-    auto why = with.begin(parts, *pass_with);
-    without.begin(parts, *pass_without);
-    for (; why == pause::experts; why = with.step(*pass_with), without.step(*pass_without)) {
+    auto why = with_.begin(parts, *pass_with);
+    without_.begin(parts, *pass_without);
+    for (; why == pause::experts; why = with_.step(*pass_with), without_.step(*pass_without)) {
       const auto routed = pass_with->routed();
       const auto same = pass_without->routed();
       ASSERT_TRUE(std::ranges::equal(routed.offsets, same.offsets)) << "padding asks no expert";
       ASSERT_TRUE(std::ranges::equal(routed.entries, same.entries));
     }
-    EXPECT_EQ(with.logits(*pass_with, sequences), without.logits(*pass_without, sequences));
+    EXPECT_EQ(with_.logits(*pass_with, sequences), without_.logits(*pass_without, sequences));
   };
   for (std::uint32_t round = 0; round < 3; ++round)
     step(8, 10 + round); // memory grows; then directly in what it has become; then recorded
-  const auto recorded = graphs.num_graphs();
-  const auto replays = graphs.num_replays();
+  const auto recorded = graphs_.num_graphs();
+  const auto replays = graphs_.num_replays();
   EXPECT_GT(recorded, 0U);
   for (std::uint32_t sequences = 5; sequences <= 8; ++sequences)
     step(sequences, 20 + sequences);
-  EXPECT_EQ(graphs.num_graphs(), recorded);
-  EXPECT_EQ(graphs.num_replays(), replays + 4 * recorded);
+  EXPECT_EQ(graphs_.num_graphs(), recorded);
+  EXPECT_EQ(graphs_.num_replays(), replays + 4 * recorded);
 }
 
 INSTANTIATE_TEST_SUITE_P(models, graphs_of_a_model, testing::Values("mixtral", "qwen2", "qwen2_dense_layers"),
