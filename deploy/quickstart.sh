@@ -22,9 +22,9 @@ step() {
 
 build() {
   mkdir -p build
-  # Tests need packages of their own.
+  # Tests need packages of their own; of the programs, these two serve on one machine.
   cmake --preset release -DBUILD_TESTING=OFF >build/release.configure.log 2>&1 || { cat build/release.configure.log; return 1; }
-  cmake --build --preset release
+  cmake --build --preset release --target troupe troupe-template
 }
 
 in_use() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
@@ -65,6 +65,7 @@ cat <<EOT
 
 It works. To go on:
   build/release/bin/troupe serve $model                 one process
+  cmake --build --preset release                        builds the other programs: a cluster's, and troupe-load
   build/release/bin/troupe up $model --attention-workers 1 --expert-workers 2 --run-dir build/run
                                                         a local cluster of separate processes
   curl -N http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \\

@@ -11,7 +11,7 @@ namespace troupe::kernels {
 
 namespace {
 
-constexpr std::size_t columns = 16;
+constexpr std::size_t code_columns = 16;
 constexpr std::size_t group_k = 8;
 constexpr std::size_t line_bytes = 64;
 constexpr std::uint32_t num_codes = 16;
@@ -71,7 +71,7 @@ bool code_panel(const bfloat16* pairs, std::size_t blocks, std::byte* out) {
   if (blocks >= block_of(no_exception))
     return false;
   const std::size_t k_count = blocks * block_k;
-  const auto exponents = frequent_exponents(pairs, k_count * columns);
+  const auto exponents = frequent_exponents(pairs, k_count * code_columns);
   std::array<std::uint8_t, 256> code_of{};
   code_of.fill(no_code);
   auto* table = reinterpret_cast<std::uint16_t*>(out);
@@ -84,9 +84,9 @@ bool code_panel(const bfloat16* pairs, std::size_t blocks, std::byte* out) {
   std::fill(exception, last + 1, no_exception);
   auto* lines = reinterpret_cast<std::uint32_t*>(out + coded_header_bytes(blocks));
   const auto* lanes = reinterpret_cast<const std::byte*>(pairs);
-  for (std::size_t k = 0; k < k_count; k += group_k, lines += 3 * columns, lanes += 4 * line_bytes) {
+  for (std::size_t k = 0; k < k_count; k += group_k, lines += 3 * code_columns, lanes += 4 * line_bytes) {
     std::uint32_t all_codes = 0;
-    for (std::size_t column = 0; column < columns; ++column) {
+    for (std::size_t column = 0; column < code_columns; ++column) {
       const std::array<std::uint32_t, 4> of_two{lane_of(lanes, column), lane_of(lanes + line_bytes, column),
                                                 lane_of(lanes + 2 * line_bytes, column),
                                                 lane_of(lanes + 3 * line_bytes, column)};
@@ -97,19 +97,19 @@ bool code_panel(const bfloat16* pairs, std::size_t blocks, std::byte* out) {
         codes |= code % num_codes << code_at[i]; // an exception's is 0
       }
       lines[column] = codes;
-      lines[columns + column] = rest_of(of_two[0], of_two[1]);
-      lines[2 * columns + column] = rest_of(of_two[2], of_two[3]);
+      lines[code_columns + column] = rest_of(of_two[0], of_two[1]);
+      lines[2 * code_columns + column] = rest_of(of_two[2], of_two[3]);
     }
     if (all_codes < no_code)
       continue;
     for (std::size_t i = 0; i < group_k; ++i)
-      for (std::size_t column = 0; column < columns; ++column) {
-        const std::uint32_t exponent = exponent_of(pairs[((k + i) / 2 * columns + column) * 2 + i % 2]);
+      for (std::size_t column = 0; column < code_columns; ++column) {
+        const std::uint32_t exponent = exponent_of(pairs[((k + i) / 2 * code_columns + column) * 2 + i % 2]);
         if (code_of[exponent] != no_code)
           continue;
         if (exception == last)
           return false;
-        *exception++ = static_cast<std::uint32_t>((k + i) * columns + column) << 8 | exponent;
+        *exception++ = static_cast<std::uint32_t>((k + i) * code_columns + column) << 8 | exponent;
       }
   }
   return true;
@@ -132,7 +132,7 @@ bfloat16 decoded(const std::byte* panel, std::size_t blocks, std::size_t k, std:
   const std::uint32_t rest = lane_of(group + line_bytes * (1 + k % group_k / 4), column);
   const std::uint32_t code = lane_of(group, column) >> code_at[k % group_k] & 0xfU;
   auto exponent = static_cast<std::uint32_t>(reinterpret_cast<const std::uint16_t*>(panel)[code]) >> 7;
-  const std::size_t position = k * columns + column;
+  const std::size_t position = k * code_columns + column;
   const std::uint32_t* exception = exceptions_from(panel, k / block_k);
   while (*exception >> 8 < position)
     ++exception;

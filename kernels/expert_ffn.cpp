@@ -11,7 +11,7 @@ namespace troupe::kernels {
 namespace {
 
 // Rows of one pass, all segments together: bounds scratch. 2048 rows of hidden 1024 and FFN 1792: 23 MiB.
-constexpr std::size_t pass_rows = 2048;
+constexpr std::size_t rows_in_pass = 2048;
 
 // Rows of a segment that a pass takes.
 struct piece {
@@ -248,9 +248,9 @@ struct pass_sizes {
 template <class Add>
 void fill_pass(const expert_ffn_args& args, std::size_t& segment, std::size_t& row, const Add& add) {
   std::size_t rows = 0;
-  while (segment < args.segments.size() && rows < pass_rows) {
+  while (segment < args.segments.size() && rows < rows_in_pass) {
     const expert_segment& s = args.segments[segment];
-    const std::size_t take = std::min(s.inputs.size() - row, pass_rows - rows);
+    const std::size_t take = std::min(s.inputs.size() - row, rows_in_pass - rows);
     if (take > 0)
       add(s, row, take);
     rows += take;

@@ -7,7 +7,7 @@ namespace troupe::kernels {
 
 namespace {
 
-constexpr float lowest = -std::numeric_limits<float>::infinity();
+constexpr float never_chosen = -std::numeric_limits<float>::infinity();
 
 bool penalises(const sampling_params& p) {
   return p.repetition_penalty != 1.0F || p.presence_penalty != 0.0F || p.frequency_penalty != 0.0F;
@@ -29,7 +29,7 @@ void change(const sampling_row& row, std::size_t vocab, const At& at) {
   if (row.allowed.empty() || row.forbidden.empty() || allows_one(row, vocab))
     for (const std::uint32_t token : row.forbidden)
       if (float* logit = at(token))
-        *logit = lowest;
+        *logit = never_chosen;
   const sampling_params& p = row.params;
   if (!penalises(p))
     return;
@@ -74,7 +74,7 @@ void change_logits(const sampling_row& row, const float* raw, float* logits, std
   if (row.allowed.empty()) {
     std::copy_n(raw, vocab, logits);
   } else {
-    std::fill_n(logits, vocab, lowest);
+    std::fill_n(logits, vocab, never_chosen);
     for (const std::uint32_t token : row.allowed)
       if (token < vocab)
         logits[token] = raw[token];

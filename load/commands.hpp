@@ -15,7 +15,4 @@ int eval_command(const std::vector<std::string>& arguments);
 /// `troupe-load trace`: records which experts a cluster uses, window by window.
 int trace_command(const std::vector<std::string>& arguments);
 
-/// `troupe-load simulate`: runs seeded schedules of a cluster on a virtual network, with faults.
-int simulate_command(const std::vector<std::string>& arguments);
-
 } // namespace troupe::load

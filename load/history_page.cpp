@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr auto format = "troupe-history 1";
+constexpr auto history_format = "troupe-history 1";
 constexpr uint64_t max_experts = uint64_t{1} << 20; ///< of all layers together
 
 [[noreturn]] void fail(const std::string& where, const std::string& what) {
@@ -90,8 +90,8 @@ history_page parse_history_page(const std::string& text) {
   if (!page.is_object()) {
     throw std::runtime_error("/cluster/history is no JSON object");
   }
-  if (text_of(member(page, "format", ""), "format") != format) {
-    fail("format", std::string("is not '") + format + "'");
+  if (text_of(member(page, "format", ""), "format") != history_format) {
+    fail("format", std::string("is not '") + history_format + "'");
   }
   history_page result;
   result.fingerprint = text_of(member(page, "fingerprint", ""), "fingerprint");

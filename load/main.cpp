@@ -13,9 +13,7 @@ int main(int argc, char** argv) {
                {{"run", "", "send requests at a rate; report latencies and throughput",
                  troupe::load::run_command},
                 {"eval", "", "perplexity and bits per byte of held-out text", troupe::load::eval_command},
-                {"trace", "", "record which experts are used", troupe::load::trace_command},
-                {"simulate", "", "run a cluster on a virtual network, with faults drawn from a seed",
-                 troupe::load::simulate_command}})
+                {"trace", "", "record which experts are used", troupe::load::trace_command}})
         .about("Asks a server as its users would, and measures.")
         .run({argv + 1, argv + argc});
   } catch (const troupe::description_answer& asked) {

@@ -45,7 +45,7 @@ ALLOWED = {
     "services/options": ["actors"],  # the defaults of flags that actors are configured with
     "services/client": ["services/options"],
     "services": ["services/options", "services/client", "actors/", "kernels/"],
-    "load/simulation": ["load/commands.hpp", "services/options", "actors/"],  # a cluster without processes and sockets
+    "load/simulation": ["services/options", "actors/"],  # a cluster without processes and sockets
     "load": ["services/options", "services/client"],  # it talks HTTP, with the client and the flags that all programs have
     "tests": EVERYTHING,
 }

@@ -55,10 +55,10 @@ struct session_state {
   time_point deadline = time_point::max(); ///< of the whole request
 };
 
-using pointer = session_state::pointer;
+using session_pointer = session_state::pointer;
 using phase = session_state::phase;
 
-void say(pointer self, const char* event, std::string text) {
+void say(session_pointer self, const char* event, std::string text) {
   const auto& request = self->state.request;
   if (request.log)
     request.log({event, request.context, std::move(text)});
@@ -72,7 +72,7 @@ size_t tokens_so_far(const session_state& state) {
 }
 
 /// Tells the worker that the unfinished sequences of this attempt are not wanted any more, and lets go of it.
-void drop_worker(pointer self) {
+void drop_worker(session_pointer self) {
   auto& state = self->state;
   if (!state.handle)
     return;
@@ -93,7 +93,7 @@ uint32_t answer_tokens(const session_state& state) {
 
 /// The end, whatever the way: the worker and the place are given back.
 /// @param num_tokens  of its answer; 0: its length says nothing
-void end(pointer self, uint32_t num_tokens) {
+void end(session_pointer self, uint32_t num_tokens) {
   drop_worker(self);
   if (num_tokens > 0)
     self->send(self->state.gateway, done_atom_v, self->state.request.id, num_tokens);
@@ -102,7 +102,7 @@ void end(pointer self, uint32_t num_tokens) {
   self->quit();
 }
 
-void fail(pointer self, const caf::error& error) {
+void fail(session_pointer self, const caf::error& error) {
   auto& state = self->state;
   if (state.request.log) {
     const auto is_new = !state.was_placed;
@@ -116,7 +116,7 @@ void fail(pointer self, const caf::error& error) {
   end(self, 0);
 }
 
-bool end_if_complete(pointer self) {
+bool end_if_complete(session_pointer self) {
   const auto& choices = self->state.choices;
   if (!std::all_of(choices.begin(), choices.end(), [](const auto& choice) { return choice.is_finished(); }))
     return false;
@@ -128,7 +128,7 @@ bool end_if_complete(pointer self) {
 }
 
 /// Gives the place back and asks for another one, after a pause that grows with every attempt.
-void replay(pointer self, const caf::error& why) {
+void replay(session_pointer self, const caf::error& why) {
   auto& state = self->state;
   if (state.attempt + 1 >= defaults::max_attempts) {
     fail(self, why);
@@ -158,7 +158,7 @@ void replay(pointer self, const caf::error& why) {
 
 /// Sends the next choices to the worker, as many as have room there beside those that run. All have their own
 /// stream of random numbers, so that each says the same whenever it runs.
-void submit_choices(pointer self) {
+void submit_choices(session_pointer self) {
   auto& state = self->state;
   auto num_running = std::count_if(state.choices.begin(), state.choices.begin() + state.next_choice,
                                    [](const auto& choice) { return !choice.is_finished(); });
@@ -183,7 +183,7 @@ void submit_choices(pointer self) {
   }
 }
 
-void submit(pointer self) {
+void submit(session_pointer self) {
   auto& state = self->state;
   state.now = phase::running;
   state.last_word = self->clock().now();
@@ -194,7 +194,7 @@ void submit(pointer self) {
 }
 
 /// The operator hears of each place.
-void told_of_place(pointer self) {
+void told_of_place(session_pointer self) {
   auto& state = self->state;
   if (!state.request.log)
     return;
@@ -209,7 +209,7 @@ void told_of_place(pointer self) {
 }
 
 /// True when the answer so far goes on with the same numbers at `place`. Otherwise the request has failed.
-bool goes_on_at(pointer self, const assignment& place) {
+bool goes_on_at(session_pointer self, const assignment& place) {
   auto& state = self->state;
   if (!state.numerics.empty() && !place.numerics.empty() && state.numerics != place.numerics
       && tokens_so_far(state) > 0) {
@@ -222,7 +222,7 @@ bool goes_on_at(pointer self, const assignment& place) {
   return true;
 }
 
-void resolve(pointer self, const assignment& place) {
+void resolve(session_pointer self, const assignment& place) {
   auto& state = self->state;
   const auto& worker = place.worker;
   state.now = phase::resolving;
@@ -257,7 +257,7 @@ uint32_t longest_answer(const std::vector<choice_log>& choices) {
   return static_cast<uint32_t>(longest);
 }
 
-void trace_admission(pointer self, uint64_t begin_ns) {
+void trace_admission(session_pointer self, uint64_t begin_ns) {
   timeline::event admitted{.kind = timeline::event_kind::admission, .begin_ns = begin_ns};
   admitted.id = self->state.trace;
   admitted.duration_ns = timeline::now_ns() - begin_ns;
@@ -265,7 +265,7 @@ void trace_admission(pointer self, uint64_t begin_ns) {
   timeline::record(admitted);
 }
 
-void ask_for_place(pointer self) {
+void ask_for_place(session_pointer self) {
   auto& state = self->state;
   state.now = phase::admitting;
   auto num_open = std::count_if(state.choices.begin(), state.choices.end(),
@@ -314,13 +314,13 @@ void ask_for_place(pointer self) {
 }
 
 /// Is this about a sequence that still runs, in this attempt?
-bool is_current(pointer self, const sequence_id& id, uint32_t attempt) {
+bool is_current(session_pointer self, const sequence_id& id, uint32_t attempt) {
   const auto& state = self->state;
   return state.now == phase::running && attempt == state.attempt && id.request == state.request.id
          && id.choice < state.choices.size() && !state.choices[id.choice].is_finished();
 }
 
-void on_update(pointer self, token_update& update) {
+void on_update(session_pointer self, token_update& update) {
   auto& state = self->state;
   if (!is_current(self, update.id, update.attempt))
     return;
@@ -350,7 +350,7 @@ void on_update(pointer self, token_update& update) {
     submit_choices(self);
 }
 
-void on_failed(pointer self, const sequence_failed& failure) {
+void on_failed(session_pointer self, const sequence_failed& failure) {
   if (!is_current(self, failure.id, failure.attempt))
     return;
   auto error = make_error(failure.code, failure.text);
@@ -360,7 +360,7 @@ void on_failed(pointer self, const sequence_failed& failure) {
     fail(self, error);
 }
 
-void on_stop(pointer self, uint32_t choice) {
+void on_stop(session_pointer self, uint32_t choice) {
   auto& state = self->state;
   if (choice >= state.choices.size() || state.choices[choice].is_finished())
     return;
@@ -372,7 +372,7 @@ void on_stop(pointer self, uint32_t choice) {
     submit_choices(self);
 }
 
-void on_tick(pointer self) {
+void on_tick(session_pointer self) {
   auto& state = self->state;
   auto now = self->clock().now();
   if (now >= state.next_tick) {
@@ -391,8 +391,8 @@ void on_tick(pointer self) {
                    std::chrono::duration_cast<std::chrono::milliseconds>(now - state.last_word).count()));
 }
 
-session_actor::behavior_type session(pointer self, const gateway_actor& gateway, session_request request,
-                                     std::shared_ptr<session_listener> listener) {
+session_actor::behavior_type session(session_pointer self, const gateway_actor& gateway,
+                                     session_request request, std::shared_ptr<session_listener> listener) {
   auto& state = self->state;
   state.gateway = gateway;
   state.request = std::move(request);

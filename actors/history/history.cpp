@@ -42,24 +42,24 @@ struct history_state {
   std::optional<caf::error> ending; ///< why it ends, once what is known has been written
 };
 
-using pointer = history_state::pointer;
+using history_pointer = history_state::pointer;
 
 void tell(const history_config& config, const char* event, const std::string& text) {
   if (config.on_event)
     config.on_event(event, text);
 }
 
-void plan_write(pointer self) {
+void plan_write(history_pointer self) {
   auto& state = self->state;
   if (!state.writer || !state.is_changed || state.is_writing || std::exchange(state.is_planned, true))
     return;
   self->delayed_send(self, defaults::history_save_interval, caf::tick_atom_v);
 }
 
-void write(pointer self);
+void write(history_pointer self);
 
 /// The write under way is over, well or not.
-void written(pointer self) {
+void written(history_pointer self) {
   auto& state = self->state;
   state.is_writing = state.is_late = false;
   if (!state.ending)
@@ -70,7 +70,7 @@ void written(pointer self) {
     self->quit(*state.ending);
 }
 
-void write(pointer self) {
+void write(history_pointer self) {
   auto& state = self->state;
   state.is_changed = false;
   state.is_writing = true;
@@ -92,7 +92,7 @@ void write(pointer self) {
           });
 }
 
-void on_tick(pointer self) {
+void on_tick(history_pointer self) {
   auto& state = self->state;
   state.is_planned = false;
   if (state.is_writing && !std::exchange(state.is_late, true))
@@ -103,7 +103,7 @@ void on_tick(pointer self) {
 }
 
 /// A report is of another model than what the history began with: that is not this cluster's.
-void begin_anew(pointer self, const activation_report& report) {
+void begin_anew(history_pointer self, const activation_report& report) {
   auto& state = self->state;
   tell(state.config, "history-unused",
        state.known.origin + " is of model " + state.known.history.fingerprint() + ", and this cluster serves "
@@ -118,7 +118,7 @@ void begin_anew(pointer self, const activation_report& report) {
   state.is_changed = false; // nothing is worth a file
 }
 
-caf::result<activation_receipt> on_report(pointer self, const activation_report& report) {
+caf::result<activation_receipt> on_report(history_pointer self, const activation_report& report) {
   auto& state = self->state;
   auto& history = state.known.history;
   if (state.ending)
@@ -148,7 +148,7 @@ caf::result<activation_receipt> on_report(pointer self, const activation_report&
   return receipt;
 }
 
-history_actor::behavior_type history(pointer self, history_config config, beginning known,
+history_actor::behavior_type history(history_pointer self, history_config config, beginning known,
                                      const history_writer_actor& writer) {
   auto& state = self->state;
   state.config = std::move(config);

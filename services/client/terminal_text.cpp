@@ -52,4 +52,8 @@ std::string excerpt(std::string_view text, size_t columns) {
   return printable(first_columns(text, columns));
 }
 
+std::string counted(size_t number, const std::string& thing) {
+  return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
+}
+
 } // namespace troupe

@@ -21,4 +21,7 @@ std::string_view first_columns(std::string_view text, size_t columns);
 /// Both: what fits into so many columns, printable.
 std::string excerpt(std::string_view text, size_t columns);
 
+/// "1 host", "2 hosts".
+std::string counted(size_t number, const std::string& thing);
+
 } // namespace troupe

@@ -5,7 +5,7 @@ namespace troupe::manual {
 
 namespace {
 
-constexpr const char* frame_begin =
+constexpr const char* fish_frame_begin =
     R"(# fish completion of Troupe's programs. Made by 'troupe completion fish'.
 
 # Whether these words stand behind the program's name.
@@ -81,7 +81,7 @@ void add(const command_description& command, const std::string& program, std::st
 } // namespace
 
 std::string fish_completion(const programs_type& programs) {
-  std::string script = frame_begin;
+  std::string script = fish_frame_begin;
   for (const auto& program : programs) {
     script += "\n";
     add(program, program.name, script);

@@ -7,14 +7,6 @@
 
 namespace troupe::metrics {
 
-namespace {
-
-double seconds_of(uint64_t ns) {
-  return static_cast<double>(ns) * 1e-9;
-}
-
-} // namespace
-
 attention_families::attention_families(std::shared_ptr<registry> families, request_events requests)
     : families_(std::move(families)),
       requests_(std::move(requests)),

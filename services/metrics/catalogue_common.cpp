@@ -4,9 +4,6 @@ namespace troupe::metrics {
 
 namespace {
 
-constexpr auto counter = family_type::counter;
-constexpr auto gauge = family_type::gauge;
-
 constexpr const char* of_peers = "not in `troupe serve`, which has no peers";
 constexpr const char* of_engines = "attention and expert workers";
 

@@ -7,6 +7,11 @@
 
 namespace troupe::metrics {
 
+// Short names of the kinds, for the tables.
+constexpr auto counter = family_type::counter;
+constexpr auto gauge = family_type::gauge;
+constexpr auto histogram = family_type::histogram;
+
 std::vector<family_spec> gateway_entries();
 std::vector<family_spec> scheduler_entries();
 std::vector<family_spec> attention_entries();

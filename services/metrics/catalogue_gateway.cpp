@@ -4,10 +4,6 @@ namespace troupe::metrics {
 
 namespace {
 
-constexpr auto counter = family_type::counter;
-constexpr auto gauge = family_type::gauge;
-constexpr auto histogram = family_type::histogram;
-
 constexpr const char* of_keys = "for each name of `--api-key-file`";
 
 } // namespace

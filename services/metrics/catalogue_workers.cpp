@@ -2,14 +2,6 @@
 
 namespace troupe::metrics {
 
-namespace {
-
-constexpr auto counter = family_type::counter;
-constexpr auto gauge = family_type::gauge;
-constexpr auto histogram = family_type::histogram;
-
-} // namespace
-
 std::vector<family_spec> attention_entries() {
   return {
       // Sequences.

@@ -1,10 +1,16 @@
-// How an engine gets on, as gauges.
+// What the engines of both kinds of workers report.
 #pragma once
+
+#include <cstdint>
 
 #include "actors/cluster/cluster_messages.hpp"
 #include "services/metrics/registry.hpp"
 
 namespace troupe::metrics {
+
+inline double seconds_of(uint64_t ns) {
+  return static_cast<double>(ns) * 1e-9;
+}
 
 class engine_gauges {
  public:

@@ -4,14 +4,6 @@
 
 namespace troupe::metrics {
 
-namespace {
-
-double seconds_of(uint64_t ns) {
-  return static_cast<double>(ns) * 1e-9;
-}
-
-} // namespace
-
 expert_families::expert_families(std::shared_ptr<registry> families)
     : families_(std::move(families)),
       queue_rows_(families_->gauge("expert_queue_rows")),

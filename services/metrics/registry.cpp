@@ -131,9 +131,9 @@ std::string registry::text() const {
   return prometheus::TextSerializer{}.Serialize(collected);
 }
 
-void raise_to(prometheus::Counter& counter, double total) {
-  if (const double more = total - counter.Value(); more > 0)
-    counter.Increment(more);
+void raise_to(prometheus::Counter& metric, double total) {
+  if (const double more = total - metric.Value(); more > 0)
+    metric.Increment(more);
 }
 
 } // namespace troupe::metrics

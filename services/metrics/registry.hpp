@@ -69,7 +69,7 @@ class registry {
 };
 
 /// Raises a counter to what somebody else has counted. A lower value changes nothing.
-void raise_to(prometheus::Counter& counter, double total);
+void raise_to(prometheus::Counter& metric, double total);
 
 /// The Content-Type of registry::text().
 inline constexpr const char* text_content_type = "text/plain; version=0.0.4; charset=utf-8";

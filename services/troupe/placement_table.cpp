@@ -51,10 +51,6 @@ std::string size_text(uint64_t bytes) {
   return fixed(value, unit == 0 ? 0 : 1) + " " + units[unit];
 }
 
-std::string count(uint64_t number, const std::string& thing) {
-  return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
-}
-
 std::string joined(const json& names) {
   std::string text;
   for (const auto& name : names) {
@@ -69,7 +65,7 @@ std::string number(const json& object, const char* key) {
 
 std::string progress_text(const json& change) {
   return number(change, "id") + " (" + printable(change.at("reason").get<std::string>())
-         + "): " + count(change.at("moves_done").get<uint64_t>(), "expert") + " done, "
+         + "): " + counted(change.at("moves_done").get<uint64_t>(), "expert") + " done, "
          + number(change, "moves_left") + " left, " + number(change, "moves_given_up") + " given up, "
          + fixed(static_cast<double>(change.at("elapsed_ms").get<uint64_t>()) / 1000, 1) + " s";
 }
@@ -123,7 +119,7 @@ std::string state_of(const json& page) {
   }
   for (const auto& order : page.at("replicas")) {
     rows.push_back({number(order, "layer"), number(order, "expert"),
-                    "at least " + count(order.at("replicas").get<uint64_t>(), "host")});
+                    "at least " + counted(order.at("replicas").get<uint64_t>(), "host")});
   }
   return text
          + (rows.size() == 1
@@ -138,7 +134,7 @@ std::string change_of(const json& answer) {
     return is_dry_run ? "no expert would change its hosts\n" : "done; no expert changes its hosts\n";
   }
   std::string text = is_dry_run ? "dry run" : "change " + number(answer, "change");
-  text += " (" + printable(answer.at("reason").get<std::string>()) + "): " + count(experts.size(), "expert")
+  text += " (" + printable(answer.at("reason").get<std::string>()) + "): " + counted(experts.size(), "expert")
           + (is_dry_run            ? " would change"
              : experts.size() == 1 ? " changes"
                                    : " change")

@@ -21,7 +21,7 @@ const std::vector<column_kind> columns{column_kind::text,   column_kind::text,  
                                        column_kind::number, column_kind::number};
 using row = std::vector<std::string>;
 
-std::string number(const json& object, const char* key) {
+std::string number_or_dash(const json& object, const char* key) {
   auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->dump() : "-";
 }
@@ -31,24 +31,20 @@ row worker_row(const json& worker) {
   const json& load = worker.contains("load") ? worker["load"] : none;
   std::string role = worker.value("role", "?");
   bool is_attention = role == "attention";
-  std::string lease = number(worker, "lease_age_ms");
+  std::string lease = number_or_dash(worker, "lease_age_ms");
   return {worker.value("name", "?"),
           role,
           worker.value("endpoint", "").empty() ? "(this process)" : worker.value("endpoint", ""),
           lease == "-" ? lease : lease + " ms",
-          number(load, "running"),
-          number(load, "waiting"),
-          is_attention ? number(load, "kv_tokens_used") : "-",
+          number_or_dash(load, "running"),
+          number_or_dash(load, "waiting"),
+          is_attention ? number_or_dash(load, "kv_tokens_used") : "-",
           role == "expert" && worker.contains("hosted") ? std::to_string(worker["hosted"].size()) : "-"};
 }
 
-std::string count(size_t number, const std::string& thing) {
-  return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
-}
-
 std::string placement_summary(const json& placement) {
-  const auto version =
-      "placement: term " + number(placement, "term") + ", epoch " + number(placement, "epoch");
+  const auto version = "placement: term " + number_or_dash(placement, "term") + ", epoch "
+                       + number_or_dash(placement, "epoch");
   if (!placement.contains("layers")) { // a gateway does not know where experts live
     return version + "\n";
   }
@@ -65,17 +61,18 @@ std::string placement_summary(const json& placement) {
       unhosted += hosts.empty() ? 1 : 0;
     }
   }
-  return version + "; " + count(experts, "expert") + " in " + count(layers, "layer") + ", "
-         + count(replicas, "replica")
-         + (unhosted == 0 ? ", all hosted" : ", " + count(unhosted, "expert") + " without a host") + "\n";
+  return version + "; " + counted(experts, "expert") + " in " + counted(layers, "layer") + ", "
+         + counted(replicas, "replica")
+         + (unhosted == 0 ? ", all hosted" : ", " + counted(unhosted, "expert") + " without a host") + "\n";
 }
 
 std::string table_of(const json& page) {
   const json& scheduler = page.at("scheduler");
   std::string text = page.at("ready").get<bool>() ? "ready" : "NOT READY";
   if (scheduler.value("reachable", false)) {
-    text += "; scheduler: term " + number(scheduler, "term") + ", " + number(scheduler, "queued")
-            + " queued, " + number(scheduler, "assigned") + " assigned\n";
+    text += "; scheduler: term " + number_or_dash(scheduler, "term") + ", "
+            + number_or_dash(scheduler, "queued") + " queued, " + number_or_dash(scheduler, "assigned")
+            + " assigned\n";
   } else {
     text += "; the scheduler does not answer: " + printable(scheduler.value("error", "no reason given"))
             + "; this is what the gateway last knew\n";

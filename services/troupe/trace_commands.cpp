@@ -21,12 +21,12 @@ namespace {
 using arguments_type = std::vector<std::string>;
 using nlohmann::json;
 
-constexpr auto page = "/cluster/trace";
-constexpr auto command_deadline = std::chrono::seconds{30};
+constexpr auto trace_page = "/cluster/trace";
+constexpr auto trace_deadline = std::chrono::seconds{30};
 
 /// @returns 1 when a process does not trace as told
 int tell(const server_flags& gateway, const json& body, bool as_json) {
-  const std::string answer = post_to(gateway, page, body.dump(), command_deadline);
+  const std::string answer = post_to(gateway, trace_page, body.dump(), trace_deadline);
   const json receipt = json::parse(answer);
   int status = 0;
   std::string text;

@@ -7,7 +7,7 @@
 
 Each tests/simulation/faults/NAME.patch is a fault: a sentence that says what its users would see, then a diff. The copy
 and its build folder are in build/simulation_faults/; the checkout is never touched. First the simulation must pass
-without a fault; with one, `troupe-load simulate` must fail within SCHEDULES schedules. The status is 0 when each does.
+without a fault; with one, `troupe-simulate` must fail within SCHEDULES schedules. The status is 0 when each does.
 """
 import argparse
 import os
@@ -47,7 +47,7 @@ def patch(folder, file, *options):
 
 def simulate(tree):
     """@returns (status, what it says)"""
-    command = [str(tree.binary("troupe-load")), "simulate", "--schedules", str(SCHEDULES), "--jobs", str(tree.jobs)]
+    command = [str(tree.binary("troupe-simulate")), "--schedules", str(SCHEDULES), "--jobs", str(tree.jobs)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=RUN_SECONDS)
     return done.returncode, done.stdout + done.stderr
 

@@ -13,7 +13,7 @@
 
 namespace {
 
-struct round {
+struct event_round {
   ucs_event_set_handler_t handler;
   void* arg;
   bool deferred = false;
@@ -26,7 +26,7 @@ constexpr auto both = UCS_EVENT_SET_EVREAD | UCS_EVENT_SET_EVWRITE;
 constexpr unsigned rounds_before_writing = 64;
 
 void read_first(void* data, ucs_event_set_types_t events, void* arg) {
-  auto* now = static_cast<round*>(arg);
+  auto* now = static_cast<event_round*>(arg);
   if ((events & both) == both) {
     now->deferred = true;
     events = static_cast<ucs_event_set_types_t>(events & ~UCS_EVENT_SET_EVWRITE);
@@ -35,7 +35,7 @@ void read_first(void* data, ucs_event_set_types_t events, void* arg) {
 }
 
 void write_then(void* data, ucs_event_set_types_t events, void* arg) {
-  const auto* now = static_cast<const round*>(arg);
+  const auto* now = static_cast<const event_round*>(arg);
   static thread_local unsigned skipped = 0;
   if ((events & UCS_EVENT_SET_EVWRITE) == 0)
     return;
@@ -53,7 +53,7 @@ ucs_event_set_wait(ucs_sys_event_set_t* event_set, unsigned* num_events, int tim
   static const auto original = reinterpret_cast<signature>(dlsym(RTLD_NEXT, "ucs_event_set_wait"));
   if (!troupe::wire::repairs_act())
     return original(event_set, num_events, timeout_ms, handler, arg);
-  round now{handler, arg};
+  event_round now{handler, arg};
   const auto max_events = *num_events;
   const auto status = original(event_set, num_events, timeout_ms, &read_first, &now);
   if (now.deferred) {

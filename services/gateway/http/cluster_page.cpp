@@ -94,7 +94,7 @@ ordered_json worker_of(const worker_status& worker) {
   return result;
 }
 
-std::string render(const ordered_json& page) {
+std::string as_text(const ordered_json& page) {
   return page.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
@@ -118,7 +118,7 @@ std::string cluster_page(const scheduler_status& status) {
   page["scheduler"] = std::move(scheduler);
   page["workers"] = std::move(workers);
   page["placement"] = experts_of(status.experts, names);
-  return render(page);
+  return as_text(page);
 }
 
 std::string cluster_page(const last_view& known, const std::string& why) {
@@ -134,7 +134,7 @@ std::string cluster_page(const last_view& known, const std::string& why) {
   page["scheduler"] = std::move(scheduler);
   page["workers"] = std::move(workers);
   page["placement"] = version_of(view.experts);
-  return render(page);
+  return as_text(page);
 }
 
 } // namespace troupe::http

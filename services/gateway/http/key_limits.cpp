@@ -12,15 +12,14 @@
 
 namespace troupe::http {
 
-using nlohmann::json;
-
 namespace {
 
 constexpr uint64_t most_per_minute = uint64_t{1} << 50U;
 
 /// @throws std::runtime_error
 template <class Number>
-Number whole_number(const json& value, const std::string& where, uint64_t most, const char* otherwise = "") {
+Number whole_number(const nlohmann::json& value, const std::string& where, uint64_t most,
+                    const char* otherwise = "") {
   if (!value.is_number_unsigned() || value.get<uint64_t>() < 1 || value.get<uint64_t>() > most)
     throw std::runtime_error(where + " must be a whole number from 1 to " + std::to_string(most) + otherwise);
   return value.get<Number>();
@@ -28,7 +27,7 @@ Number whole_number(const json& value, const std::string& where, uint64_t most, 
 
 /// @throws std::runtime_error
 template <class Number>
-std::optional<Number> bound(const json& value, const std::string& where, uint64_t most) {
+std::optional<Number> bound(const nlohmann::json& value, const std::string& where, uint64_t most) {
   if (value.is_null())
     return std::nullopt;
   return whole_number<Number>(value, where, most, ", or null for no limit");
@@ -36,7 +35,7 @@ std::optional<Number> bound(const json& value, const std::string& where, uint64_
 
 /// @param where  what errors begin with
 /// @param limit  what holds where a member is missing
-key_limit parse_limit(const json& entry, const std::string& where, key_limit limit) {
+key_limit parse_limit(const nlohmann::json& entry, const std::string& where, key_limit limit) {
   if (!entry.is_object())
     throw std::runtime_error(where + " must be an object");
   for (const auto& [name, value] : entry.items()) {
@@ -70,7 +69,7 @@ const key_limit& key_limit_table::of(const std::string& name) const {
 
 key_limit_table parse_key_limits(const std::string& text, const std::string& source,
                                  const std::vector<std::string>& names) {
-  const json all = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json all = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!all.is_object())
     throw std::runtime_error(source + ": holds no JSON object");
   key_limit_table result;

@@ -110,9 +110,9 @@ class split final : public pre_tokenizer {
   bool inverted_;
 };
 
-class byte_level final : public pre_tokenizer {
+class byte_level_split final : public pre_tokenizer {
  public:
-  byte_level(bool add_prefix_space, bool use_regex) : add_prefix_space_(add_prefix_space) {
+  byte_level_split(bool add_prefix_space, bool use_regex) : add_prefix_space_(add_prefix_space) {
     if (use_regex) {
       pattern_ = regex::from_pattern(gpt2_pattern);
     }
@@ -244,9 +244,9 @@ class whitespace final : public pre_tokenizer {
   bool keeps_all() const override { return false; }
 };
 
-class sequence final : public pre_tokenizer {
+class split_sequence final : public pre_tokenizer {
  public:
-  explicit sequence(const json_view& list) {
+  explicit split_sequence(const json_view& list) {
     for (std::size_t i = 0; i < list.array_size(); ++i) {
       steps_.push_back(make_pre_tokenizer(list.item(i)));
     }
@@ -299,11 +299,11 @@ std::unique_ptr<const pre_tokenizer> make_metaspace(const json_view& json) {
 std::unique_ptr<const pre_tokenizer> make_pre_tokenizer(const json_view& json) {
   const auto& type = json.at("type").string();
   if (type == "Sequence") {
-    return std::make_unique<sequence>(json.at("pretokenizers"));
+    return std::make_unique<split_sequence>(json.at("pretokenizers"));
   }
   if (type == "ByteLevel") {
-    return std::make_unique<byte_level>(json.at("add_prefix_space").boolean(),
-                                        json.boolean_or("use_regex", true));
+    return std::make_unique<byte_level_split>(json.at("add_prefix_space").boolean(),
+                                              json.boolean_or("use_regex", true));
   }
   if (type == "Split") {
     return std::make_unique<split>(read_pattern(json.at("pattern")), read_split_behavior(json.at("behavior")),

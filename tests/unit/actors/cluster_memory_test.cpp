@@ -13,7 +13,7 @@ constexpr cluster_memory too_little{.num_blocks = 24, .max_num_seqs = 16, .admis
 /// Some 70 tokens each at the most, 50 on average: sixteen times what the workers hold.
 constexpr size_t num_requests = 64;
 
-void finish(whole_cluster& cluster) {
+void finish_served(whole_cluster& cluster) {
   for (size_t i = 0; i < 3000 && !cluster.all_over(); ++i)
     cluster.pass(100ms);
   EXPECT_TRUE(cluster.all_over()) << "a request has not ended";
@@ -29,7 +29,7 @@ TEST(cluster_memory_test, property_sixteen_times_more_than_fits_is_served_in_the
     whole_cluster cluster{seed, whole_cluster::num_hosts, too_little};
     for (size_t i = 0; i < num_requests; ++i)
       cluster.open_session();
-    finish(cluster);
+    finish_served(cluster);
     EXPECT_EQ(cluster.num_replays(), 0U) << "a worker that has no memory left serves on";
     EXPECT_LE(cluster.num_preemptions(), 4 * num_requests) << "most is computed once or twice";
     num_preemptions += cluster.num_preemptions();
@@ -48,7 +48,7 @@ TEST(cluster_memory_test, property_so_it_is_while_workers_die) {
         cluster.pass_some_messages();
         cluster.kill_worker(cluster.below(2));
       });
-    finish(cluster);
+    finish_served(cluster);
   }
 }
 
@@ -57,7 +57,7 @@ TEST(cluster_memory_test, what_is_set_aside_whole_is_hardly_ever_preempted) {
       3, whole_cluster::num_hosts, {.num_blocks = 32, .max_num_seqs = 16, .admission_quantile = 1}};
   for (size_t i = 0; i < 20; ++i)
     cluster.open_session();
-  finish(cluster);
+  finish_served(cluster);
   EXPECT_LE(cluster.num_preemptions(), 2U) << "of blocks that are not full";
 }
 

@@ -15,7 +15,7 @@ void open_some_sessions(whole_cluster& cluster) {
   cluster.pass(50ms);
 }
 
-void finish(whole_cluster& cluster) {
+void finish_moved(whole_cluster& cluster) {
   for (size_t i = 0; i < 1000 && !cluster.all_over(); ++i)
     cluster.pass(100ms);
   EXPECT_TRUE(cluster.all_over()) << "a request has not ended";
@@ -52,7 +52,7 @@ TEST(cluster_moves_test, every_expert_moves_and_no_request_notices) {
     for (uint32_t layer = 0; layer < before.layers.size(); ++layer)
       for (uint32_t index = 0; index < before.layers[layer]->experts.size(); ++index)
         EXPECT_NE(before.layers[layer]->experts[index], after.layers[layer]->experts[index]);
-    finish(cluster);
+    finish_moved(cluster);
     EXPECT_EQ(cluster.num_replays(), 0U);
     EXPECT_EQ(cluster.num_retries(), 0U) << "no batch has gone to a host that had let go";
   }
@@ -83,7 +83,7 @@ void kill_in_the_middle(party who, size_t messages, uint32_t seed) {
   }
   cluster.wait_until_whole();
   wait_for_change(cluster);
-  finish(cluster);
+  finish_moved(cluster);
   // What has been interrupted can be asked for again.
   if (cluster.move_everything()) {
     cluster.pass(10ms);

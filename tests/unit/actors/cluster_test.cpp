@@ -22,7 +22,7 @@ void plan_disturbed_run(whole_cluster& cluster, size_t num_deaths) {
 }
 
 /// Until every client has what it wants.
-void finish(whole_cluster& cluster) {
+void finish_run(whole_cluster& cluster) {
   cluster.pass(4s);
   for (size_t i = 0; i < 1000 && !cluster.all_over(); ++i)
     cluster.pass(100ms);
@@ -32,7 +32,7 @@ void finish(whole_cluster& cluster) {
 TEST(cluster_test, serves_without_deaths) {
   whole_cluster cluster{0};
   plan_disturbed_run(cluster, 0);
-  finish(cluster);
+  finish_run(cluster);
   cluster.expect_undisturbed_output();
   cluster.wait_until_whole();
   cluster.expect_nothing_left();
@@ -47,7 +47,7 @@ TEST(cluster_test, property_requests_survive_the_deaths_of_any_workers_and_the_s
     SCOPED_TRACE("seed " + std::to_string(seed));
     whole_cluster cluster{seed};
     plan_disturbed_run(cluster, 10);
-    finish(cluster);
+    finish_run(cluster);
     cluster.expect_undisturbed_output();
     cluster.wait_until_whole();
     cluster.expect_nothing_left();
@@ -69,7 +69,7 @@ TEST(cluster_test, property_a_host_without_files_serves_while_any_one_host_dies_
         cluster.pass_some_messages();
         cluster.kill_host(cluster.below(3));
       });
-    finish(cluster);
+    finish_run(cluster);
     cluster.expect_undisturbed_output();
     cluster.wait_until_whole();
     cluster.expect_nothing_left();
@@ -86,7 +86,7 @@ TEST(cluster_test, choices_beyond_the_seats_say_the_same_one_after_another) {
       cluster.open_session(0, num_choices);
     if (seed > 2)
       cluster.later(cluster.up_to(400ms), [&cluster] { cluster.kill_worker(cluster.below(2)); });
-    finish(cluster);
+    finish_run(cluster);
     cluster.expect_undisturbed_output();
     cluster.wait_until_whole();
     cluster.expect_nothing_left();
@@ -128,7 +128,7 @@ TEST(cluster_test, the_same_seed_gives_the_same_run) {
   const auto run = [] {
     whole_cluster cluster{7};
     plan_disturbed_run(cluster, 10);
-    finish(cluster);
+    finish_run(cluster);
     return std::tuple{cluster.now(), cluster.num_replays(), cluster.num_retries(), cluster.events()};
   };
   EXPECT_EQ(run(), run());

@@ -29,7 +29,7 @@ using http_test::read_source;
 using http_test::rows_of;
 using ::testing::IsEmpty;
 
-request_limits limits() {
+request_limits endpoint_limits() {
   request_limits result;
   result.max_model_len = 100;
   result.vocab_size = http_test::vocab_size;
@@ -47,10 +47,16 @@ struct endpoint_case {
 const std::vector<endpoint_case>& endpoints() {
   static const json chat = {{"messages", {{{"role", "user"}, {"content", "hi"}}}}};
   static const std::vector<endpoint_case> all = {
-      {"completions", {{"prompt", "a"}}, [](const auto& body) { parse_completion_request(body, limits()); }},
-      {"chat", chat, [](const auto& body) { parse_chat_completion_request(body, limits()); }},
-      {"tokenize", {{"prompt", "a"}}, [](const auto& body) { parse_tokenize_request(body, limits()); }},
-      {"detokenize", {{"tokens", {1}}}, [](const auto& body) { parse_detokenize_request(body, limits()); }},
+      {"completions",
+       {{"prompt", "a"}},
+       [](const auto& body) { parse_completion_request(body, endpoint_limits()); }},
+      {"chat", chat, [](const auto& body) { parse_chat_completion_request(body, endpoint_limits()); }},
+      {"tokenize",
+       {{"prompt", "a"}},
+       [](const auto& body) { parse_tokenize_request(body, endpoint_limits()); }},
+      {"detokenize",
+       {{"tokens", {1}}},
+       [](const auto& body) { parse_detokenize_request(body, endpoint_limits()); }},
   };
   return all;
 }

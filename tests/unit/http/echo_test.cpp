@@ -31,7 +31,7 @@ class echo_test : public testing::Test {
 };
 
 using tokens = std::vector<int32_t>;
-using offsets = std::vector<size_t>;
+using echoed = std::vector<size_t>;
 
 } // namespace
 
@@ -40,24 +40,24 @@ TEST_F(echo_test, a_text_is_repeated_as_sent_and_what_the_tokenizer_adds_has_no_
   const auto one = planned(R"("äb")");
   EXPECT_EQ(one.tokens, (tokens{bos, 0xC3, 0xA4, 'b', eos}));
   EXPECT_EQ(one.echo, "äb");
-  EXPECT_EQ(one.echo_offsets, (offsets{0, 0, 0, 1, 2}));
+  EXPECT_EQ(one.echo_offsets, (echoed{0, 0, 0, 1, 2}));
 }
 
 TEST_F(echo_test, special_tokens_that_a_text_names_are_part_of_it) {
   const auto one = planned(R"("<bos>a<eos>b")");
   EXPECT_EQ(one.tokens, (tokens{bos, bos, 'a', eos, 'b'})); // the first is the tokenizer's
   EXPECT_EQ(one.echo, "<bos>a<eos>b");
-  EXPECT_EQ(one.echo_offsets, (offsets{0, 0, 5, 6, 11}));
+  EXPECT_EQ(one.echo_offsets, (echoed{0, 0, 5, 6, 11}));
   const auto bare = planned(R"("<bos>a<eos>b")", R"(,"add_special_tokens":false)");
   EXPECT_EQ(bare.tokens, (tokens{bos, 'a', eos, 'b'}));
-  EXPECT_EQ(bare.echo_offsets, (offsets{0, 5, 6, 11}));
+  EXPECT_EQ(bare.echo_offsets, (echoed{0, 5, 6, 11}));
 }
 
 TEST_F(echo_test, token_ids_are_repeated_with_their_special_tokens) {
   for (const std::string skip : {"true", "false"}) {
     const auto one = planned("[257,97,256,98]", R"(,"skip_special_tokens":)" + skip);
     EXPECT_EQ(one.echo, "<bos>a<eos>b");
-    EXPECT_EQ(one.echo_offsets, (offsets{0, 5, 6, 11}));
+    EXPECT_EQ(one.echo_offsets, (echoed{0, 5, 6, 11}));
   }
 }
 
@@ -65,16 +65,16 @@ TEST_F(echo_test, what_is_left_of_a_text_that_was_cut_has_offsets_of_its_own) {
   const auto end = planned(R"("abäcd")", R"(,"truncate_prompt_tokens":4)");
   EXPECT_EQ(end.tokens, (tokens{0xC3, 0xA4, 'c', 'd'}));
   EXPECT_EQ(end.echo, "äcd");
-  EXPECT_EQ(end.echo_offsets, (offsets{0, 0, 1, 2}));
+  EXPECT_EQ(end.echo_offsets, (echoed{0, 0, 1, 2}));
   // Its special tokens are part of what is repeated, as those of token ids are.
   const auto front = planned(R"("abäcd")", R"(,"truncate_prompt_tokens":3,"truncation_side":"right")");
   EXPECT_EQ(front.tokens, (tokens{bos, 'a', 'b'}));
   EXPECT_EQ(front.echo, "<bos>ab");
-  EXPECT_EQ(front.echo_offsets, (offsets{0, 5, 6}));
+  EXPECT_EQ(front.echo_offsets, (echoed{0, 5, 6}));
   // One that is short enough is not cut, and is repeated as sent.
   const auto whole = planned(R"("ab")", R"(,"truncate_prompt_tokens":3)");
   EXPECT_EQ(whole.echo, "ab");
-  EXPECT_EQ(whole.echo_offsets, (offsets{0, 0, 1}));
+  EXPECT_EQ(whole.echo_offsets, (echoed{0, 0, 1}));
 }
 
 TEST_F(echo_test, tokens_that_differ_where_special_ones_are_added_are_placed_from_the_first) {
@@ -92,7 +92,7 @@ TEST_F(echo_test, tokens_that_differ_where_special_ones_are_added_are_placed_fro
   EXPECT_EQ(one.echo, "Hello!!");
   // "<bos>" counts with them, since nothing says where the text's own tokens begin; none lies beyond the
   // text.
-  EXPECT_EQ(one.echo_offsets, (offsets{0, 5, 7, 7}));
+  EXPECT_EQ(one.echo_offsets, (echoed{0, 5, 7, 7}));
 }
 
 TEST_F(echo_test, no_token_is_placed_beyond_a_text_that_its_normalizer_has_lengthened) {
@@ -100,7 +100,7 @@ TEST_F(echo_test, no_token_is_placed_beyond_a_text_that_its_normalizer_has_lengt
   const auto one = planned(R"("aﬁﬁb")");
   EXPECT_EQ(one.tokens, (tokens{bos, 'a', 'f', 'i', 'f', 'i', 'b'}));
   EXPECT_EQ(one.echo, "aﬁﬁb");
-  EXPECT_EQ(one.echo_offsets, (offsets{0, 0, 1, 2, 3, 4, 4})); // of four characters
+  EXPECT_EQ(one.echo_offsets, (echoed{0, 0, 1, 2, 3, 4, 4})); // of four characters
 }
 
 TEST_F(echo_test, offsets_are_made_only_where_they_are_shown) {

@@ -12,7 +12,6 @@ namespace troupe::openai {
 namespace {
 
 using http_test::fake_codec;
-using nlohmann::json;
 
 /// 'b' at -0.5, behind 'a' at -0.25.
 placed_token sample() {
@@ -25,8 +24,8 @@ placed_token sample() {
   return placed;
 }
 
-json plain(const nlohmann::ordered_json& value) {
-  return json::parse(value.dump());
+nlohmann::json plain(const nlohmann::ordered_json& value) {
+  return nlohmann::json::parse(value.dump());
 }
 
 } // namespace
@@ -34,13 +33,13 @@ json plain(const nlohmann::ordered_json& value) {
 TEST(logprobs, legacy_arrays_hold_the_sampled_token_once) {
   const fake_codec codec;
   EXPECT_EQ(plain(legacy_logprobs(std::vector{sample()}, {codec, 2})),
-            json::parse(R"({"text_offset":[3],"token_logprobs":[-0.5],"tokens":["b"],
+            nlohmann::json::parse(R"({"text_offset":[3],"token_logprobs":[-0.5],"tokens":["b"],
                             "top_logprobs":[{"a":-0.25,"b":-0.5}]})"));
   // One alternative was asked for, and the sampled token is not it: there are two.
   EXPECT_EQ(plain(legacy_logprobs(std::vector{sample()}, {codec, 1}))["top_logprobs"],
-            json::parse(R"([{"a":-0.25,"b":-0.5}])"));
+            nlohmann::json::parse(R"([{"a":-0.25,"b":-0.5}])"));
   EXPECT_EQ(plain(legacy_logprobs(std::vector{sample()}, {codec, 0}))["top_logprobs"],
-            json::parse(R"([{"b":-0.5}])"));
+            nlohmann::json::parse(R"([{"b":-0.5}])"));
 }
 
 TEST(logprobs, the_first_prompt_token_has_none) {
@@ -52,7 +51,7 @@ TEST(logprobs, the_first_prompt_token_has_none) {
   second.top = {{'b', -1, 1}};
   const auto placed = place_prompt({http_test::bos, 'b'}, {0, 0}, {second});
   EXPECT_EQ(plain(legacy_logprobs(placed, {codec, 1})),
-            json::parse(R"({"text_offset":[0,0],"token_logprobs":[null,-1.0],"tokens":["<bos>","b"],
+            nlohmann::json::parse(R"({"text_offset":[0,0],"token_logprobs":[null,-1.0],"tokens":["<bos>","b"],
                             "top_logprobs":[null,{"b":-1.0}]})"));
 }
 
@@ -61,7 +60,7 @@ TEST(logprobs, infinities_are_written_as_openai_writes_them) {
   placed_token never = sample();
   never.token.logprob = -std::numeric_limits<float>::infinity();
   never.token.top[1].logprob = std::nanf("");
-  const json written = plain(legacy_logprobs(std::vector{never}, {codec, 2}));
+  const nlohmann::json written = plain(legacy_logprobs(std::vector{never}, {codec, 2}));
   EXPECT_EQ(written["token_logprobs"][0], -9999.0);
   EXPECT_EQ(written["top_logprobs"][0]["b"], -9999.0);
 }
@@ -70,21 +69,22 @@ TEST(logprobs, chat_form_lists_bytes_and_exactly_the_alternatives) {
   const fake_codec codec;
   placed_token half = sample();
   half.token.token = 0xC3;
-  EXPECT_EQ(plain(chat_logprobs(std::vector{half}, {codec, 1})), json::parse(R"({"content":[
+  EXPECT_EQ(plain(chat_logprobs(std::vector{half}, {codec, 1})), nlohmann::json::parse(R"({"content":[
       {"token":"\ufffd","logprob":-0.5,"bytes":[195],
        "top_logprobs":[{"token":"a","logprob":-0.25,"bytes":[97]}]}],"refusal":null})"));
-  EXPECT_EQ(plain(chat_logprobs(std::vector{half}, {codec, 0}))["content"][0]["top_logprobs"], json::array());
+  EXPECT_EQ(plain(chat_logprobs(std::vector{half}, {codec, 0}))["content"][0]["top_logprobs"],
+            nlohmann::json::array());
 }
 
 TEST(logprobs, tokens_can_be_named_by_id) {
   const fake_codec codec;
   EXPECT_EQ(plain(legacy_logprobs(std::vector{sample()}, {codec, 1, true}))["tokens"],
-            json::parse(R"(["token_id:98"])"));
+            nlohmann::json::parse(R"(["token_id:98"])"));
 }
 
 TEST(logprobs, prompt_logprobs_are_keyed_by_token_id) {
   const fake_codec codec;
-  EXPECT_EQ(plain(prompt_logprobs(std::vector{sample().token}, codec)), json::parse(R"([null,{
+  EXPECT_EQ(plain(prompt_logprobs(std::vector{sample().token}, codec)), nlohmann::json::parse(R"([null,{
       "98":{"logprob":-0.5,"rank":2,"decoded_token":"b"},
       "97":{"logprob":-0.25,"rank":1,"decoded_token":"a"}}])"));
 }

@@ -9,7 +9,7 @@ namespace troupe::openai {
 
 namespace {
 
-request_limits limits() {
+request_limits text_limits() {
   request_limits result;
   result.max_model_len = 100;
   result.vocab_size = http_test::vocab_size;
@@ -20,7 +20,7 @@ request_limits limits() {
 /// The error of a completion's body, with the field that it names in front.
 std::string refusal_of(const std::string& body) {
   try {
-    parse_completion_request(body, limits());
+    parse_completion_request(body, text_limits());
   } catch (const api_error& e) {
     return e.param + ": " + e.what();
   }
@@ -40,7 +40,7 @@ TEST(refused_text, a_token_id_out_of_range_is_called_one_and_has_its_place) {
             "stop_token_ids: 'stop_token_ids[0]' must be a token id between 0 and 258, "
             "got 18446744073709551615");
   try {
-    parse_detokenize_request(R"({"tokens":[1,2,300]})", limits());
+    parse_detokenize_request(R"({"tokens":[1,2,300]})", text_limits());
     FAIL();
   } catch (const api_error& e) {
     EXPECT_STREQ(e.what(), "'tokens[2]' must be a token id between 0 and 258, got 300");

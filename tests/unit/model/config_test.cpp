@@ -26,7 +26,7 @@ json mixtral() {
     "transformers_version": "4.36.0.dev0"})");
 }
 
-json olmoe() {
+json olmoe_fields() {
   return json::parse(R"({
     "architectures": ["OlmoeForCausalLM"], "model_type": "olmoe", "vocab_size": 50304, "hidden_size": 2048,
     "intermediate_size": 1024, "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 16,
@@ -79,7 +79,7 @@ TEST(config, mixtral_as_published) {
 }
 
 TEST(config, olmoe_norms_whole_projections_and_keeps_softmax_weights) {
-  const auto config = parse(olmoe());
+  const auto config = parse(olmoe_fields());
   const auto& layer = config.layers.front();
   EXPECT_EQ(layer.attention.qk_norm, qk_norm_kind::projection);
   EXPECT_EQ(layer.attention.qk_norm_epsilon, 1e-5F);

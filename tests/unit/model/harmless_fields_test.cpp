@@ -29,50 +29,51 @@ json base(const char* architecture) {
   return config;
 }
 
-json qwen3() {
+json harmless_qwen3() {
   auto config = base("Qwen3MoeForCausalLM");
   config.erase("shared_expert_intermediate_size");
   return config;
 }
 
 TEST(harmless_fields, that_nobody_reads_are_named) {
-  EXPECT_THAT(parse(qwen3()).ignored, IsEmpty());
-  EXPECT_THAT(parse(with(qwen3(), {{"use_qk_norm", true},
-                                   {"unsloth_version", "2025.8.1"},
-                                   {"auto_map", {{"AutoConfig", "configuration_x.XConfig"}}},
-                                   {"attn_logit_softcapping", 50.0},
-                                   {"max_sequence_length", 4096}}))
+  EXPECT_THAT(parse(harmless_qwen3()).ignored, IsEmpty());
+  EXPECT_THAT(parse(with(harmless_qwen3(), {{"use_qk_norm", true},
+                                            {"unsloth_version", "2025.8.1"},
+                                            {"auto_map", {{"AutoConfig", "configuration_x.XConfig"}}},
+                                            {"attn_logit_softcapping", 50.0},
+                                            {"max_sequence_length", 4096}}))
                   .ignored,
               ElementsAre("attn_logit_softcapping", "auto_map", "max_sequence_length", "unsloth_version",
                           "use_qk_norm"));
 }
 
 TEST(harmless_fields, that_say_nothing_are_not_named) {
-  EXPECT_THAT(parse(with(qwen3(), {{"qkv_bias", false},
-                                   {"shared_expert_intermediate_size", 0},
-                                   {"n_shared_experts", 0.0},
-                                   {"chat_format", ""},
-                                   {"quantization_config", json::object()},
-                                   {"per_layer_config", nullptr},
-                                   {"extra", json::array()}}))
+  EXPECT_THAT(parse(with(harmless_qwen3(), {{"qkv_bias", false},
+                                            {"shared_expert_intermediate_size", 0},
+                                            {"n_shared_experts", 0.0},
+                                            {"chat_format", ""},
+                                            {"quantization_config", json::object()},
+                                            {"per_layer_config", nullptr},
+                                            {"extra", json::array()}}))
                   .ignored,
               IsEmpty());
 }
 
 TEST(harmless_fields, numbers_may_have_a_point) {
-  const auto config = parse(with(qwen3(), {{"hidden_size", 512.0},
-                                           {"num_hidden_layers", 2.0},
-                                           {"head_dim", 64.0},
-                                           {"eos_token_id", {3.0, 4}},
-                                           {"rope_theta", 5000},
-                                           {"mlp_only_layers", {0.0}}}));
+  const auto config = parse(with(harmless_qwen3(), {{"hidden_size", 512.0},
+                                                    {"num_hidden_layers", 2.0},
+                                                    {"head_dim", 64.0},
+                                                    {"eos_token_id", {3.0, 4}},
+                                                    {"rope_theta", 5000},
+                                                    {"mlp_only_layers", {0.0}}}));
   EXPECT_EQ(config.hidden, 512U);
   EXPECT_EQ(config.num_layers(), 2U);
   EXPECT_THAT(config.eos_token_ids, ElementsAre(3, 4));
   EXPECT_EQ(config.layers[0].moe(), nullptr);
-  EXPECT_THAT(refusal(with(qwen3(), {{"hidden_size", 512.5}})),
+  EXPECT_THAT(refusal(with(harmless_qwen3(), {{"hidden_size", 512.5}})),
               HasSubstr("'hidden_size' must be an integer"));
-  EXPECT_THAT(refusal(with(qwen3(), {{"hidden_size", 1e19}})), HasSubstr("'hidden_size' must be an integer"));
+  EXPECT_THAT(refusal(with(harmless_qwen3(), {{"hidden_size", 1e19}})),
+              HasSubstr("'hidden_size' must be an integer"));
 }
 
 TEST(harmless_fields, zero_and_false_say_that_there_is_none) {
@@ -82,7 +83,7 @@ TEST(harmless_fields, zero_and_false_say_that_there_is_none) {
               0U);
     EXPECT_EQ(refusal(with(base("OlmoeForCausalLM"), {{"clip_qkv", none}, {"sliding_window", none}})),
               "accepted");
-    EXPECT_EQ(parse(with(qwen3(), {{"use_sliding_window", true}, {"sliding_window", none}}))
+    EXPECT_EQ(parse(with(harmless_qwen3(), {{"use_sliding_window", true}, {"sliding_window", none}}))
                   .layers[0]
                   .attention.window,
               0U);
@@ -99,14 +100,14 @@ TEST(harmless_fields, zero_and_false_say_that_there_is_none) {
 }
 
 TEST(harmless_fields, of_rope_are_named_with_their_object) {
-  const auto config = parse(with(qwen3(), {{"rope_scaling",
-                                            {{"rope_type", "yarn"},
-                                             {"factor", 4},
-                                             {"beta_fast", 0},
-                                             {"mscale", 0},
-                                             {"finetuned", true},
-                                             {"attn_factor", 1.0},
-                                             {"original_max_position_embeddings", 1024.0}}}}));
+  const auto config = parse(with(harmless_qwen3(), {{"rope_scaling",
+                                                     {{"rope_type", "yarn"},
+                                                      {"factor", 4},
+                                                      {"beta_fast", 0},
+                                                      {"mscale", 0},
+                                                      {"finetuned", true},
+                                                      {"attn_factor", 1.0},
+                                                      {"original_max_position_embeddings", 1024.0}}}}));
   EXPECT_THAT(config.ignored, ElementsAre("rope_scaling.attn_factor", "rope_scaling.finetuned"));
   EXPECT_EQ(config.rope.beta_fast, 32.0);
   EXPECT_FALSE(config.rope.mscale.has_value());
@@ -115,17 +116,17 @@ TEST(harmless_fields, of_rope_are_named_with_their_object) {
 
 TEST(harmless_fields, rope_may_be_told_twice_if_it_is_the_same) {
   const json rope = {{"rope_type", "linear"}, {"factor", 2.0}, {"rope_theta", 7000.0}};
-  const auto config = parse(with(qwen3(), {{"rope_scaling", rope}, {"rope_parameters", rope}}));
+  const auto config = parse(with(harmless_qwen3(), {{"rope_scaling", rope}, {"rope_parameters", rope}}));
   EXPECT_EQ(config.rope.base, 7000.0);
   EXPECT_EQ(config.max_context, 4096U);
-  EXPECT_THAT(
-      refusal(with(qwen3(), {{"rope_scaling", rope}, {"rope_parameters", {{"rope_type", "default"}}}})),
-      HasSubstr("'rope_scaling' is given beside rope_parameters, and differs"));
+  EXPECT_THAT(refusal(with(harmless_qwen3(),
+                           {{"rope_scaling", rope}, {"rope_parameters", {{"rope_type", "default"}}}})),
+              HasSubstr("'rope_scaling' is given beside rope_parameters, and differs"));
 }
 
 TEST(harmless_fields, the_length_before_stretching_may_stand_outside) {
-  auto fields = with(qwen3(), {{"original_max_position_embeddings", 512},
-                               {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8.0}}}});
+  auto fields = with(harmless_qwen3(), {{"original_max_position_embeddings", 512},
+                                        {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8.0}}}});
   EXPECT_EQ(parse(fields).rope.original_max_positions, 512.0);
   fields["rope_scaling"]["original_max_position_embeddings"] = 1024;
   EXPECT_THAT(refusal(fields),
@@ -135,7 +136,7 @@ TEST(harmless_fields, the_length_before_stretching_may_stand_outside) {
 }
 
 TEST(harmless_fields, the_architecture_may_follow_from_the_type_or_stand_second) {
-  auto fields = qwen3();
+  auto fields = harmless_qwen3();
   fields["model_type"] = "qwen3_moe";
   fields.erase("architectures");
   EXPECT_EQ(parse(fields).architecture, "Qwen3MoeForCausalLM");
@@ -148,38 +149,38 @@ TEST(harmless_fields, the_architecture_may_follow_from_the_type_or_stand_second)
 }
 
 TEST(harmless_fields, end_tokens_that_never_come_are_named) {
-  const auto config = parse(with(qwen3(), {{"eos_token_id", {-1, 3, 1000, 4294967296}}}));
+  const auto config = parse(with(harmless_qwen3(), {{"eos_token_id", {-1, 3, 1000, 4294967296}}}));
   EXPECT_THAT(config.eos_token_ids, ElementsAre(3));
   EXPECT_THAT(config.ignored, ElementsAre("eos_token_id -1 (not in the vocabulary)",
                                           "eos_token_id 1000 (not in the vocabulary)",
                                           "eos_token_id 4294967296 (not in the vocabulary)"));
-  EXPECT_THAT(refusal(with(qwen3(), {{"eos_token_id", "</s>"}})),
+  EXPECT_THAT(refusal(with(harmless_qwen3(), {{"eos_token_id", "</s>"}})),
               HasSubstr("'eos_token_id' must be an integer"));
 }
 
 TEST(harmless_fields, layer_types_that_repeat_what_is_known) {
-  EXPECT_THAT(parse(with(qwen3(), {{"layer_types", {"full_attention", "full_attention"}}})).ignored,
+  EXPECT_THAT(parse(with(harmless_qwen3(), {{"layer_types", {"full_attention", "full_attention"}}})).ignored,
               IsEmpty());
   EXPECT_THAT(
-      refusal(with(qwen3(), {{"layer_types", {"full_attention", "sliding_attention"}}})),
+      refusal(with(harmless_qwen3(), {{"layer_types", {"full_attention", "sliding_attention"}}})),
       HasSubstr("'layer_types' has 'sliding_attention', which is not supported where every layer has no"));
 }
 
 // What transformers reads for these architectures and is not computed here stays an error.
 TEST(harmless_fields, are_not_those_that_change_what_is_computed) {
   const std::pair<json, const char*> cases[] = {
-      {with(qwen3(), {{"partial_rotary_factor", 0.5}}),
+      {with(harmless_qwen3(), {{"partial_rotary_factor", 0.5}}),
        "'partial_rotary_factor' other than 1 is not supported"},
-      {with(qwen3(), {{"is_encoder_decoder", true}}), "'is_encoder_decoder' is not supported"},
-      {with(qwen3(), {{"per_layer_config", {{"1", {{"head_dim", 32}}}}}}),
+      {with(harmless_qwen3(), {{"is_encoder_decoder", true}}), "'is_encoder_decoder' is not supported"},
+      {with(harmless_qwen3(), {{"per_layer_config", {{"1", {{"head_dim", 32}}}}}}),
        "'per_layer_config' is not supported"},
-      {with(qwen3(), {{"quantization_config", {{"quant_method", "fp8"}}}}),
+      {with(harmless_qwen3(), {{"quantization_config", {{"quant_method", "fp8"}}}}),
        "'quantization_config' is not supported"},
-      {with(qwen3(), {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}}),
+      {with(harmless_qwen3(), {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}}),
        "rope_parameters: field 'full_attention' is not supported"},
       {with(base("OlmoeForCausalLM"), {{"clip_qkv", 8.0}}), "'clip_qkv' is not supported"},
       {with(base("OlmoeForCausalLM"), {{"sliding_window", 64}}), "'sliding_window' is not supported"},
-      {with(qwen3(), {{"hidden_act", "gelu"}}), "'hidden_act' is 'gelu', which is not supported"},
+      {with(harmless_qwen3(), {{"hidden_act", "gelu"}}), "'hidden_act' is 'gelu', which is not supported"},
   };
   for (const auto& [config, message] : cases)
     EXPECT_THAT(refusal(config), HasSubstr(message));

@@ -24,7 +24,7 @@ namespace {
 using nlohmann::json;
 using testing::ThrowsMessage;
 
-constexpr const char* one_user = R"([{"role": "user", "content": "hi"}])";
+constexpr const char* greeting = R"([{"role": "user", "content": "hi"}])";
 constexpr const char* one_tool = R"([{"type": "function", "function": {"name": "f"}}])";
 
 /// A model folder of its own for each test.
@@ -48,9 +48,9 @@ class chat_template_files : public testing::Test {
 
   chat_template load() const { return chat_template::load(shared_processes(), folder_); }
 
-  std::string prompt() const { return load().render({.messages = one_user}); }
+  std::string prompt() const { return load().render({.messages = greeting}); }
 
-  std::string tool_prompt() const { return load().render({.messages = one_user, .tools = one_tool}); }
+  std::string tool_prompt() const { return load().render({.messages = greeting, .tools = one_tool}); }
 
   void expect_broken(const std::string& what) const {
     EXPECT_THAT([&] { load(); }, ThrowsMessage<text_error>(what));
@@ -96,7 +96,7 @@ TEST_F(chat_template_files, a_file_instead_of_the_models_own_has_the_models_spec
   write("tokenizer_config.json", json{{"chat_template", "one"}, {"bos_token", "<s>"}});
   write("chat_template.jinja", std::string("two"));
   const auto file = write("mine.jinja", std::string("{{ bos_token }}mine"));
-  EXPECT_EQ(chat_template::load(shared_processes(), folder_, file).render({.messages = one_user}), "<s>mine");
+  EXPECT_EQ(chat_template::load(shared_processes(), folder_, file).render({.messages = greeting}), "<s>mine");
   EXPECT_THAT([&] { chat_template::load(shared_processes(), folder_, folder_ / "none"); },
               ThrowsMessage<text_error>((folder_ / "none").string() + ": no such file"));
 }

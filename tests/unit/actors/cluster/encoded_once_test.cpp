@@ -40,7 +40,7 @@ std::vector<char> bytes_of(const T& x) {
   return result;
 }
 
-view_change sample() {
+view_change sample_change() {
   view_change change;
   change.term = 2;
   change.from_epoch = 3;
@@ -82,7 +82,7 @@ TEST(encoded_once, senders_on_many_threads_encode_it_once) {
 }
 
 TEST(encoded_once, is_the_value_itself_on_the_wire) {
-  const auto change = sample();
+  const auto change = sample_change();
   const auto bytes = bytes_of(shared_view_change{change});
   EXPECT_EQ(bytes, bytes_of(change));
   shared_view_change copy;
@@ -93,7 +93,7 @@ TEST(encoded_once, is_the_value_itself_on_the_wire) {
 }
 
 TEST(encoded_once, what_cannot_be_read_leaves_the_receiver_as_it_was) {
-  const auto bytes = bytes_of(shared_view_change{sample()});
+  const auto bytes = bytes_of(shared_view_change{sample_change()});
   for (size_t length = 0; length < bytes.size(); ++length) {
     const std::vector<char> part{bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length)};
     shared_view_change copy;
@@ -104,8 +104,8 @@ TEST(encoded_once, what_cannot_be_read_leaves_the_receiver_as_it_was) {
 }
 
 TEST(encoded_once, equal_values_are_equal) {
-  const shared_view_change one{sample()};
-  auto other = sample();
+  const shared_view_change one{sample_change()};
+  auto other = sample_change();
   EXPECT_EQ(one, shared_view_change{other});
   other.ready = false;
   EXPECT_NE(one, shared_view_change{other});
@@ -115,7 +115,7 @@ TEST(encoded_once, equal_values_are_equal) {
 class encoded_once_message : public deterministic_system {};
 
 TEST_F(encoded_once_message, a_receiver_in_this_process_gets_the_same_object) {
-  const shared_view_change sent{sample()};
+  const shared_view_change sent{sample_change()};
   const view_change* received = nullptr;
   const auto receiver = root(system.spawn([&received]() -> caf::behavior {
     return {[&received](const shared_view_change& change) { received = &*change; }};

@@ -10,7 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// A worker that holds `kv_tokens`, and as long a sequence.
-worker_hello worker_of(uint64_t id, uint32_t kv_tokens, uint32_t max_num_seqs = 4) {
+worker_hello seats_of(uint64_t id, uint32_t kv_tokens, uint32_t max_num_seqs = 4) {
   auto hello = attention_hello(id);
   hello.max_num_seqs = max_num_seqs;
   hello.kv_capacity_tokens = kv_tokens;
@@ -34,7 +34,7 @@ std::vector<uint64_t> placed_on(const std::vector<admission_policy::placed>& pla
 
 TEST(admission_policy, more_choices_than_a_worker_holds_get_a_place_for_as_many_as_it_does) {
   admission_policy policy{{}};
-  policy.add_worker(worker_of(1, 1000));
+  policy.add_worker(seats_of(1, 1000));
   auto by_seats = request_of(1, 10, 10);
   by_seats.num_choices = 100;
   EXPECT_FALSE(policy.enqueue(by_seats, {}));
@@ -54,8 +54,8 @@ TEST(admission_policy, more_choices_than_a_worker_holds_get_a_place_for_as_many_
 
 TEST(admission_policy, choices_stay_together_where_a_worker_holds_them) {
   admission_policy policy{{}};
-  policy.add_worker(worker_of(1, 1000));
-  policy.add_worker(worker_of(2, 1000, 2));
+  policy.add_worker(seats_of(1, 1000));
+  policy.add_worker(seats_of(2, 1000, 2));
   ASSERT_FALSE(policy.enqueue(request_of(1), {}));
   ASSERT_EQ(placed_on(policy.place({})), std::vector<uint64_t>{1});
   auto wide = request_of(2);
@@ -71,8 +71,8 @@ TEST(admission_policy, choices_stay_together_where_a_worker_holds_them) {
 
 TEST(admission_policy, the_choices_that_fit_are_those_of_the_workers_that_are_left) {
   admission_policy policy{{}};
-  policy.add_worker(worker_of(1, 1000));
-  policy.add_worker(worker_of(2, 300));
+  policy.add_worker(seats_of(1, 1000));
+  policy.add_worker(seats_of(2, 300));
   auto wide = request_of(1, 100, 100);
   wide.num_choices = 4;
   ASSERT_FALSE(policy.enqueue(wide, {}));
@@ -85,7 +85,7 @@ TEST(admission_policy, the_choices_that_fit_are_those_of_the_workers_that_are_le
 
 TEST(admission_policy, an_open_ended_request_takes_what_fits) {
   admission_policy policy{{}};
-  policy.add_worker(worker_of(1, 1000));
+  policy.add_worker(seats_of(1, 1000));
   EXPECT_EQ(code_of(policy.enqueue(request_of(1, 100, 1'000'000), {})), ec::context_exceeded);
   EXPECT_FALSE(policy.enqueue(open_ended(2, 100, 1'000'000), {})) << "planned before a worker had joined";
   EXPECT_EQ(policy.place({}).size(), 1U);
@@ -96,7 +96,7 @@ TEST(admission_policy, an_open_ended_request_takes_what_fits) {
 
 TEST(admission_policy, an_open_ended_request_reserves_what_answers_usually_take) {
   admission_policy policy{{}};
-  policy.add_worker(worker_of(1, 100'000));
+  policy.add_worker(seats_of(1, 100'000));
   for (uint64_t id = 1; id <= 4; ++id)
     EXPECT_FALSE(policy.enqueue(open_ended(id, 100, 99'900), {}));
   EXPECT_EQ(policy.place({}).size(), 4U) << "each may have the whole context, and they run side by side";
@@ -105,8 +105,8 @@ TEST(admission_policy, an_open_ended_request_reserves_what_answers_usually_take)
 
 TEST(admission_policy, an_open_ended_request_waits_for_the_longest_context_and_takes_less_when_that_dies) {
   admission_policy policy{{}};
-  policy.add_worker(worker_of(1, 1000, 1));
-  policy.add_worker(worker_of(2, 500));
+  policy.add_worker(seats_of(1, 1000, 1));
+  policy.add_worker(seats_of(2, 500));
   EXPECT_EQ(policy.longest_context(), 1000U);
   ASSERT_FALSE(policy.enqueue(open_ended(1, 10, 990), {}));
   ASSERT_EQ(placed_on(policy.place({})), std::vector<uint64_t>{1});
@@ -127,8 +127,8 @@ TEST(admission_policy, an_open_ended_request_waits_for_the_longest_context_and_t
 
 TEST(admission_policy, a_leaving_worker_is_no_longest_context) {
   admission_policy policy{{}};
-  policy.add_worker(worker_of(1, 1000));
-  policy.add_worker(worker_of(2, 500));
+  policy.add_worker(seats_of(1, 1000));
+  policy.add_worker(seats_of(2, 500));
   policy.retire_worker({1});
   EXPECT_EQ(policy.longest_context(), 500U);
 }
@@ -161,7 +161,7 @@ TEST(admission_policy, the_queue_can_be_bounded_by_number_too) {
 
 TEST(admission_policy, ten_thousand_short_requests_wait_at_the_defaults_in_their_order) {
   admission_policy policy{{}};
-  policy.add_worker(worker_of(1, 1000, 1));
+  policy.add_worker(seats_of(1, 1000, 1));
   for (uint64_t id = 1; id <= 10'000; ++id)
     ASSERT_FALSE(policy.enqueue(request_of(id, 500, 128), {})) << id;
   for (uint64_t id = 1; id <= 10'000; ++id) {
@@ -174,11 +174,11 @@ TEST(admission_policy, ten_thousand_short_requests_wait_at_the_defaults_in_their
 
 TEST_F(scheduler_fixture, views_tell_the_longest_context_of_the_workers) {
   start();
-  auto& first = join(worker_of(1, 300));
-  join(worker_of(2, 200));
+  auto& first = join(seats_of(1, 300));
+  join(seats_of(2, 200));
   join(expert_hello(11));
   EXPECT_EQ(first.log->views.back().max_model_len, 300U);
-  auto& larger = join(worker_of(3, 400));
+  auto& larger = join(seats_of(3, 400));
   EXPECT_EQ(first.log->views.back().max_model_len, 400U);
   die(larger);
   run();

@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using verdict = fair_queue::verdict;
 
-admission_request of_tenant(const std::string& tenant, uint64_t id, uint32_t weight = 1) {
+admission_request queued_of(const std::string& tenant, uint64_t id, uint32_t weight = 1) {
   auto request = request_of(id);
   request.tenant = tenant;
   request.weight = weight;
@@ -51,18 +51,18 @@ TEST(fair_queue, one_tenants_requests_keep_their_order) {
 TEST(fair_queue, tenants_take_turns) {
   fair_queue queue;
   for (uint64_t id = 1; id <= 4; ++id)
-    queue.add(of_tenant("many", id), {});
-  queue.add(of_tenant("few", 10), {});
-  queue.add(of_tenant("few", 11), {});
+    queue.add(queued_of("many", id), {});
+  queue.add(queued_of("few", 10), {});
+  queue.add(queued_of("few", 11), {});
   EXPECT_EQ(take(queue), (std::vector<uint64_t>{1, 10, 2, 11, 3, 4}));
 }
 
 TEST(fair_queue, a_tenant_of_weight_three_has_three_turns_for_one) {
   fair_queue queue;
   for (uint64_t id = 1; id <= 9; ++id)
-    queue.add(of_tenant("heavy", id, 3), {});
+    queue.add(queued_of("heavy", id, 3), {});
   for (uint64_t id = 101; id <= 103; ++id)
-    queue.add(of_tenant("light", id), {});
+    queue.add(queued_of("light", id), {});
   const auto order = take(queue);
   ASSERT_EQ(order.size(), 12U);
   for (size_t end = 4; end <= 12; end += 4)
@@ -76,15 +76,15 @@ TEST(fair_queue, a_tenant_of_weight_three_has_three_turns_for_one) {
 TEST(fair_queue, who_comes_back_has_saved_no_turns_up_and_gets_none_twice) {
   fair_queue queue;
   for (uint64_t id = 1; id <= 10; ++id)
-    queue.add(of_tenant("busy", id), {});
-  queue.add(of_tenant("other", 50), {});
+    queue.add(queued_of("busy", id), {});
+  queue.add(queued_of("other", 50), {});
   EXPECT_EQ(take(queue, 2), (std::vector<uint64_t>{1, 50}));
   // It asks again at once, as a client does that waits for each answer: that is no further turn for it.
-  queue.add(of_tenant("other", 51), {});
+  queue.add(queued_of("other", 51), {});
   EXPECT_EQ(take(queue, 2), (std::vector<uint64_t>{2, 51}));
   EXPECT_EQ(take(queue, 4), (std::vector<uint64_t>{3, 4, 5, 6}));
   for (uint64_t id = 52; id <= 60; ++id)
-    queue.add(of_tenant("other", id), {});
+    queue.add(queued_of("other", id), {});
   EXPECT_EQ(take(queue, 4).size(), 4U);
   EXPECT_TRUE(queue.contains({54})) << "two turns of four, not the four that it let pass";
   EXPECT_FALSE(queue.contains({53}));
@@ -92,13 +92,13 @@ TEST(fair_queue, who_comes_back_has_saved_no_turns_up_and_gets_none_twice) {
 
 TEST(fair_queue, replays_and_priorities_come_before_turns) {
   fair_queue queue;
-  queue.add(of_tenant("a", 1), {});
-  auto urgent = of_tenant("a", 2);
+  queue.add(queued_of("a", 1), {});
+  auto urgent = queued_of("a", 2);
   urgent.priority = -1;
   queue.add(urgent, {});
-  queue.add(of_tenant("b", 3), {});
+  queue.add(queued_of("b", 3), {});
   for (uint64_t id = 4; id <= 5; ++id) {
-    auto replay = of_tenant("c", id);
+    auto replay = queued_of("c", id);
     replay.attempt = 1;
     queue.add(replay, {});
   }
@@ -107,10 +107,10 @@ TEST(fair_queue, replays_and_priorities_come_before_turns) {
 
 TEST(fair_queue, a_large_head_keeps_back_lower_priorities_only) {
   fair_queue queue;
-  queue.add(of_tenant("a", 1), {}); // large
-  queue.add(of_tenant("a", 2), {});
-  queue.add(of_tenant("b", 3), {});
-  auto later = of_tenant("c", 4);
+  queue.add(queued_of("a", 1), {}); // large
+  queue.add(queued_of("a", 2), {});
+  queue.add(queued_of("b", 3), {});
+  auto later = queued_of("c", 4);
   later.priority = 1;
   queue.add(later, {});
   const auto is_small = [](const admission_request& request) { return request.id.value != 1; };
@@ -137,9 +137,9 @@ TEST(fair_queue, looks_past_so_many_without_room_and_no_further) {
   fair_queue queue;
   uint64_t id = 1;
   for (; id <= defaults::max_looked_past + 1; ++id)
-    queue.add(of_tenant("large", id), {});
-  queue.add(of_tenant("large", id), {});
-  queue.add(of_tenant("small", id + 1), {});
+    queue.add(queued_of("large", id), {});
+  queue.add(queued_of("large", id), {});
+  queue.add(queued_of("small", id + 1), {});
   size_t num_offered = 0;
   queue.take_turns({}, [&](const fair_queue::waiting& one) {
     ++num_offered;
@@ -152,7 +152,7 @@ TEST(fair_queue, looks_past_so_many_without_room_and_no_further) {
 TEST(fair_queue, nobody_is_offered_a_place_where_there_is_none) {
   fair_queue queue;
   for (uint64_t id = 1; id <= 3; ++id)
-    queue.add(of_tenant("t" + std::to_string(id), id), {});
+    queue.add(queued_of("t" + std::to_string(id), id), {});
   size_t num_offered = 0;
   queue.take_turns({}, [&](const fair_queue::waiting&) {
     ++num_offered;
@@ -165,15 +165,15 @@ TEST(fair_queue, nobody_is_offered_a_place_where_there_is_none) {
 TEST(fair_queue, a_large_request_is_overtaken_for_a_while_only) {
   fair_queue queue;
   const auto is_small = [](const admission_request& request) { return request.tenant == "small"; };
-  queue.add(of_tenant("large", 1), {});
+  queue.add(queued_of("large", 1), {});
   time_point now = time_point{} + 1h; // nobody has overtaken it in this time
-  queue.add(of_tenant("small", 2), now);
+  queue.add(queued_of("small", 2), now);
   EXPECT_EQ(take(queue, 10, now, is_small), std::vector<uint64_t>{2});
   now += defaults::overtaking - 1ms;
-  queue.add(of_tenant("small", 3), now);
+  queue.add(queued_of("small", 3), now);
   EXPECT_EQ(take(queue, 10, now, is_small), std::vector<uint64_t>{3});
   now += 1ms;
-  queue.add(of_tenant("small", 4), now);
+  queue.add(queued_of("small", 4), now);
   EXPECT_TRUE(take(queue, 10, now, is_small).empty()) << "the room is kept for the large one";
   EXPECT_EQ(take(queue, 10, now), (std::vector<uint64_t>{1, 4}));
 }
@@ -181,23 +181,23 @@ TEST(fair_queue, a_large_request_is_overtaken_for_a_while_only) {
 TEST(fair_queue, who_waited_for_room_does_not_catch_up_on_turns) {
   fair_queue queue;
   uint64_t next = 100;
-  queue.add(of_tenant("large", 1), {});
+  queue.add(queued_of("large", 1), {});
   for (int i = 0; i < 20; ++i)
-    queue.add(of_tenant("small", next++), {});
+    queue.add(queued_of("small", next++), {});
   const auto is_small = [](const admission_request& request) { return request.tenant == "small"; };
   EXPECT_EQ(take(queue, 10, {}, is_small).size(), 10U);
   for (uint64_t id = 2; id <= 10; ++id)
-    queue.add(of_tenant("large", id), {});
+    queue.add(queued_of("large", id), {});
   const auto order = take(queue, 6);
   EXPECT_EQ(std::count_if(order.begin(), order.end(), [](uint64_t id) { return id < 100; }), 3);
 }
 
 TEST(fair_queue, a_replay_without_room_keeps_everybody_back) {
   fair_queue queue;
-  auto replay = of_tenant("a", 1);
+  auto replay = queued_of("a", 1);
   replay.attempt = 1;
   queue.add(replay, {});
-  queue.add(of_tenant("b", 2), {});
+  queue.add(queued_of("b", 2), {});
   EXPECT_TRUE(take(queue, 10, {}, [](const auto& request) { return request.id.value != 1; }).empty());
 }
 
@@ -276,7 +276,7 @@ TEST(fair_queue, property_turns_are_in_proportion_to_weights_and_nobody_is_lost)
     uint64_t next_id = 1;
     std::set<uint64_t> waiting;
     const auto add = [&](const std::string& name, uint32_t weight) {
-      queue.add(of_tenant(name, next_id, weight), {});
+      queue.add(queued_of(name, next_id, weight), {});
       waiting.insert(next_id++);
     };
     for (const auto& one : tenants)

@@ -9,16 +9,16 @@
 namespace troupe {
 namespace {
 
-constexpr int64_t us = 1000;
-constexpr int64_t ms = 1000 * us;
-constexpr int64_t s = 1000 * ms;
+constexpr int64_t microsecond = 1000;
+constexpr int64_t millisecond = 1000 * microsecond;
+constexpr int64_t s = 1000 * millisecond;
 
 /// Two clocks, and exchanges between them every millisecond.
 struct simulation {
   int64_t skew = 0; ///< of the other clock, at time 0
   double drift = 0; ///< seconds a second
-  int64_t least_there = 20 * us;
-  int64_t least_back = 20 * us;
+  int64_t least_there = 20 * microsecond;
+  int64_t least_back = 20 * microsecond;
   double jitter_there = 0; ///< mean of what queues add, in ns; exponentially distributed
   double jitter_back = 0;
   uint32_t seed = 1;
@@ -33,9 +33,9 @@ struct simulation {
       return mean == 0 ? 0 : static_cast<int64_t>(std::exponential_distribution<double>(1 / mean)(random));
     };
     std::vector<round_trip> result;
-    for (int64_t at = 0; at < duration; at += ms) {
+    for (int64_t at = 0; at < duration; at += millisecond) {
       const auto arrived = at + least_there + extra(jitter_there);
-      const auto answered = arrived + 300 * us;
+      const auto answered = arrived + 300 * microsecond;
       const auto back = answered + least_back + extra(jitter_back);
       result.push_back({at, arrived + offset_at(arrived), answered + offset_at(answered), back});
     }
@@ -47,42 +47,47 @@ TEST(clock_offset, is_exact_over_ways_that_take_the_same_time) {
   const simulation two{.skew = -7 * s};
   const auto found = estimate_offset(two.trips(s));
   EXPECT_EQ(found.at(s / 2), -7 * s);
-  EXPECT_EQ(found.error(), 20 * us);
+  EXPECT_EQ(found.error(), 20 * microsecond);
   EXPECT_EQ(found.to_ours(12 * s), 19 * s);
 }
 
 TEST(clock_offset, is_within_half_of_the_least_delay_whatever_queues_add_to_one_way) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
-    const simulation two{.skew = 3 * s, .jitter_there = 2.0 * ms, .jitter_back = 10.0 * us, .seed = seed};
+    const simulation two{
+        .skew = 3 * s, .jitter_there = 2.0 * millisecond, .jitter_back = 10.0 * microsecond, .seed = seed};
     const auto found = estimate_offset(two.trips(20 * s));
     for (const auto& point : found.points()) {
       EXPECT_LE(std::abs(point.offset - 3 * s), point.error) << seed;
-      EXPECT_LT(point.error, 60 * us) << seed; // a mean of all would be wrong by a millisecond
+      EXPECT_LT(point.error, 60 * microsecond) << seed; // a mean of all would be wrong by a millisecond
     }
   }
 }
 
 TEST(clock_offset, of_ways_that_differ_is_wrong_by_half_of_the_difference_at_most) {
-  const simulation two{.skew = s, .least_there = 10 * us, .least_back = 90 * us};
+  const simulation two{.skew = s, .least_there = 10 * microsecond, .least_back = 90 * microsecond};
   const auto found = estimate_offset(two.trips(s));
-  EXPECT_EQ(found.at(0), s - 40 * us);
+  EXPECT_EQ(found.at(0), s - 40 * microsecond);
   EXPECT_LE(std::abs(found.at(0) - s), found.error());
 }
 
 TEST(clock_offset, follows_a_clock_that_drifts) {
-  const simulation two{.skew = 5 * ms, .drift = 50e-6, .jitter_there = 200.0 * us, .jitter_back = 200.0 * us};
+  const simulation two{.skew = 5 * millisecond,
+                       .drift = 50e-6,
+                       .jitter_there = 200.0 * microsecond,
+                       .jitter_back = 200.0 * microsecond};
   const auto found = estimate_offset(two.trips(120 * s));
   EXPECT_GE(found.points().size(), 10U);
   for (int64_t at = 10 * s; at < 110 * s; at += s)
-    EXPECT_NEAR(static_cast<double>(found.at(at)), static_cast<double>(two.offset_at(at)), 100.0 * us)
+    EXPECT_NEAR(static_cast<double>(found.at(at)), static_cast<double>(two.offset_at(at)),
+                100.0 * microsecond)
         << at / s;
   const auto theirs = 60 * s + two.offset_at(60 * s);
-  EXPECT_NEAR(static_cast<double>(found.to_ours(theirs)), 60.0 * s, 100.0 * us);
+  EXPECT_NEAR(static_cast<double>(found.to_ours(theirs)), 60.0 * s, 100.0 * microsecond);
 }
 
 TEST(clock_offset, leaves_out_a_time_in_which_all_were_slow) {
   auto trips = simulation{.skew = s}.trips(10 * s);
-  auto slow = simulation{.skew = s, .least_there = 50 * ms}.trips(10 * s);
+  auto slow = simulation{.skew = s, .least_there = 50 * millisecond}.trips(10 * s);
   for (auto& trip : slow) {
     trip.t0 += 10 * s;
     trip.t1 += 10 * s;

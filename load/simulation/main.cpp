@@ -1,12 +1,12 @@
-// `troupe-load simulate`: seeded schedules of a cluster on a virtual network, one after another.
+// troupe-simulate: seeded schedules of a cluster on a virtual network, one after another.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <iostream>
 #include <string>
 #include <vector>
 
-#include "load/commands.hpp"
 #include "load/simulation/schedule.hpp"
 #include "load/simulation/schedule_series.hpp"
 #include "services/options/option_parser.hpp"
@@ -45,7 +45,7 @@ fault_kind parse_fault(const std::string& name, const std::string& source) {
 
 /// How to see one schedule again.
 std::string command_for(uint64_t seed, const simulate_options& o) {
-  auto result = "troupe-load simulate --seed " + std::to_string(seed);
+  auto result = "troupe-simulate --seed " + std::to_string(seed);
   if (o.steps > 0)
     result += " --steps " + std::to_string(o.steps);
   for (const auto& name : o.faults)
@@ -79,12 +79,10 @@ int run_many(const schedule_options& schedule, const simulate_options& o) {
   return total.failures.empty() ? 0 : 1;
 }
 
-} // namespace
-
-int simulate_command(const std::vector<std::string>& arguments) {
+int simulate(const std::vector<std::string>& arguments) {
   simulate_options o;
   o.jobs = available_processors();
-  option_parser parser("troupe-load simulate",
+  option_parser parser("troupe-simulate",
                        "Runs a small cluster on a virtual network and clock, with requests and faults drawn "
                        "from a seed, and checks that no request is lost.");
   parser.number("seed", "run this one alone, and tell what happens; 0: run many", &o.seed, 0, ~0U);
@@ -109,4 +107,18 @@ int simulate_command(const std::vector<std::string>& arguments) {
   return o.seed > 0 ? show_one(schedule, o.seed) : run_many(schedule, o);
 }
 
+} // namespace
+
 } // namespace troupe::load
+
+int main(int argc, char** argv) {
+  try {
+    return troupe::load::simulate({argv + 1, argv + argc});
+  } catch (const troupe::option_error& error) {
+    std::cerr << "troupe-simulate: " << error.what() << '\n';
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << "troupe-simulate: " << error.what() << '\n';
+    return 1;
+  }
+}
