@@ -10,7 +10,7 @@ model=${1:+$(realpath "$1")}
 cd "$(dirname "$0")/.."
 model=${model:-deploy/demo-model/model}
 port=${TROUPE_PORT:-8000}
-export CCACHE_NOHASHDIR=1
+export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$PWD
 
 step() {
   local name=$1 start=$SECONDS

@@ -12,7 +12,7 @@
 # skipped on a developer's machine and fails where CI=true.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-export CCACHE_NOHASHDIR=1 # objects are shared between the build folders of one checkout
+export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$PWD # objects are shared between the build folders of one checkout
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 # CAF, UCX and CPython are built without the thread sanitizer: what their own code touches is not looked at.
@@ -53,7 +53,7 @@ part_dependencies() { deploy/install-deps.sh build test; }
 
 part_format() { sources | xargs clang-format --dry-run -Werror; }
 
-part_includes() { /usr/bin/python3 tests/check_includes.py; }
+part_includes() { /usr/bin/python3 tests/check_includes.py && /usr/bin/python3 tests/check_heavy_headers.py; }
 
 build() { cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.configure.log"; return 1; }
   shift
