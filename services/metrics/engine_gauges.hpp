@@ -9,14 +9,9 @@ namespace troupe::metrics {
 class engine_gauges {
  public:
   /// @param engine  the label: "attention" or "expert", which are both in one process of `troupe serve`
-  engine_gauges(registry& families, const char* engine)
-      : age_(families.gauge("engine_step_age_seconds", {{"engine", engine}})),
-        limit_(families.gauge("engine_step_limit_seconds", {{"engine", engine}})) {}
+  engine_gauges(registry& families, const char* engine);
 
-  void set(const engine_progress& now) {
-    age_.Set(static_cast<double>(now.oldest_step_ms) * 1e-3);
-    limit_.Set(static_cast<double>(now.step_limit_ms) * 1e-3);
-  }
+  void set(const engine_progress& now);
 
  private:
   prometheus::Gauge& age_;
