@@ -3,6 +3,10 @@
 #include <string_view>
 #include <utility>
 
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+
 #include "services/metrics/engine_gauges.hpp"
 
 namespace troupe::metrics {

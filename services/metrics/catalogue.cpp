@@ -4,8 +4,6 @@
 #include <stdexcept>
 #include <unordered_map>
 
-#include <nlohmann/json.hpp>
-
 #include "services/metrics/catalogue_entries.hpp"
 
 namespace troupe::metrics {
@@ -63,6 +61,27 @@ std::string row_of(const family_spec& spec) {
          + help + " |\n";
 }
 
+/// A JSON string. The catalogue's texts are constants without control characters.
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      result += '\\';
+    result += c;
+  }
+  return result + '"';
+}
+
+/// A JSON array, one name a line.
+std::string label_names(const family_spec& spec) {
+  if (spec.labels.empty())
+    return "[]";
+  std::string list;
+  for (const label_spec& label : spec.labels)
+    list += (list.empty() ? "\n    " : ",\n    ") + quoted(label.name);
+  return "[" + list + "\n   ]";
+}
+
 } // namespace
 
 const char* name_of(family_type type) {
@@ -101,21 +120,22 @@ std::string catalogue_tables() {
 }
 
 std::string catalogue_json() {
-  nlohmann::ordered_json families = nlohmann::ordered_json::array();
+  // Written by hand: a JSON library would take most of the time that this source takes to compile.
+  std::string text = "{\n \"families\": [";
+  const char* separator = "\n";
   for (const process_families& one : catalogue())
     for (const family_spec& spec : one.families) {
-      nlohmann::ordered_json labels = nlohmann::ordered_json::array();
-      for (const label_spec& label : spec.labels)
-        labels.push_back(label.name);
-      families.push_back({{"name", spec.name},
-                          {"type", name_of(spec.type)},
-                          {"process", one.process},
-                          {"labels", std::move(labels)},
-                          {"condition", spec.condition},
-                          {"prefix", spec.has_prefix},
-                          {"vllm_name", spec.vllm_name}});
+      text += separator;
+      text += "  {\n   \"name\": " + quoted(spec.name);
+      text += ",\n   \"type\": " + quoted(name_of(spec.type));
+      text += ",\n   \"process\": " + quoted(one.process);
+      text += ",\n   \"labels\": " + label_names(spec);
+      text += ",\n   \"condition\": " + quoted(spec.condition);
+      text += std::string(",\n   \"prefix\": ") + (spec.has_prefix ? "true" : "false");
+      text += ",\n   \"vllm_name\": " + quoted(spec.vllm_name) + "\n  }";
+      separator = ",\n";
     }
-  return nlohmann::ordered_json{{"families", std::move(families)}}.dump(1) + "\n";
+  return text + "\n ]\n}\n";
 }
 
 } // namespace troupe::metrics

@@ -15,14 +15,9 @@ inline double seconds_of(uint64_t ns) {
 class engine_gauges {
  public:
   /// @param engine  the label: "attention" or "expert", which are both in one process of `troupe serve`
-  engine_gauges(registry& families, const char* engine)
-      : age_(families.gauge("engine_step_age_seconds", {{"engine", engine}})),
-        limit_(families.gauge("engine_step_limit_seconds", {{"engine", engine}})) {}
+  engine_gauges(registry& families, const char* engine);
 
-  void set(const engine_progress& now) {
-    age_.Set(static_cast<double>(now.oldest_step_ms) * 1e-3);
-    limit_.Set(static_cast<double>(now.step_limit_ms) * 1e-3);
-  }
+  void set(const engine_progress& now);
 
  private:
   prometheus::Gauge& age_;

@@ -2,6 +2,10 @@
 
 #include <utility>
 
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+
 namespace troupe::metrics {
 
 expert_families::expert_families(std::shared_ptr<registry> families)

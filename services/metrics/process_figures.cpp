@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <prometheus/gauge.h>
+
 #include "services/options/option_parser.hpp"
 
 namespace troupe::metrics {

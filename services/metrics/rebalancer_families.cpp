@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+
 namespace troupe::metrics {
 
 rebalancer_families::rebalancer_families(std::shared_ptr<registry> families, event_log log)

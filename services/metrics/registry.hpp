@@ -10,15 +10,15 @@
 #include <string_view>
 #include <vector>
 
-#include <prometheus/counter.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-
 #include "services/metrics/catalogue.hpp"
 
+// Sources that count include the header of the metric itself; its users need not compile the library.
 namespace prometheus {
+class Counter;
+class Gauge;
+class Histogram;
 class Registry;
-}
+} // namespace prometheus
 
 namespace troupe::metrics {
 

@@ -4,6 +4,10 @@
 #include <map>
 #include <utility>
 
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+
 namespace troupe::metrics {
 
 double balancedness(const placement& experts) {

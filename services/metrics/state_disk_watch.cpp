@@ -6,6 +6,8 @@
 
 #include <sys/statvfs.h>
 
+#include <prometheus/gauge.h>
+
 namespace troupe::metrics {
 
 struct state_disk_watch::shared {

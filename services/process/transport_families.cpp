@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include <prometheus/gauge.h>
+
 namespace troupe {
 
 namespace {

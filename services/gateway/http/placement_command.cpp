@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "services/gateway/openai/api_error.hpp"
 #include "services/gateway/openai/fields.hpp"
 

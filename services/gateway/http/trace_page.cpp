@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "services/gateway/openai/api_error.hpp"
 #include "services/gateway/openai/fields.hpp"
 

@@ -17,8 +17,7 @@ std::optional<int32_t> parse_max_tokens(const fields& body) {
 } // namespace
 
 chat_completion_request parse_chat_completion_request(std::string_view body, const request_limits& limits) {
-  const json parsed = parse_body(body);
-  const fields in{parsed};
+  const auto in = fields::parse(body);
   chat_completion_request result;
   refuse_unserved_in_chat(in);
   result.options = parse_generation_options(in, limits);

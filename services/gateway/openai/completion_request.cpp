@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "services/gateway/openai/api_error.hpp"
 #include "services/gateway/openai/generation_options.hpp"
 

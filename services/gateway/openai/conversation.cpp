@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "services/gateway/openai/api_error.hpp"
 
 namespace troupe::openai {

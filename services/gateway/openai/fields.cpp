@@ -5,6 +5,8 @@
 #include <sstream>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "services/gateway/openai/api_error.hpp"
 
 namespace troupe::openai {
@@ -134,6 +136,13 @@ int64_t to_integer(const json& value, const std::string& name, int64_t least, in
 }
 
 fields::fields(const json& object, std::string path) : object_(object), path_(std::move(path)) {}
+
+fields fields::parse(std::string_view body) {
+  auto parsed = std::make_shared<const json>(parse_body(body));
+  fields result{*parsed};
+  result.own_ = std::move(parsed);
+  return result;
+}
 
 const json* fields::find(const char* name) const {
   const auto found = object_.find(name);

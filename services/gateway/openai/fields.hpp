@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace troupe::openai {
 
@@ -26,6 +27,10 @@ class fields {
   /// @param path  what stands before a field's name in errors, with its dot: "stream_options."
   explicit fields(const json& object, std::string path = {});
 
+  /// Parses a request body, and keeps what it has parsed.
+  /// @throws api_error as parse_body
+  static fields parse(std::string_view body);
+
   /// The value, or nullptr when absent or null.
   const json* find(const char* name) const;
   /// The field's name as errors write it.
@@ -41,6 +46,7 @@ class fields {
   const json* object(const char* name) const;
 
  private:
+  std::shared_ptr<const json> own_; ///< null: the caller keeps the object
   const json& object_;
   std::string path_;
 };

@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 
+#include <nlohmann/json.hpp>
+
 #include "kernels/sampling.hpp"
 #include "services/gateway/openai/api_error.hpp"
 #include "services/gateway/openai/unserved_fields.hpp"

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "services/gateway/openai/choice.hpp"
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 namespace troupe::openai {
 
 using nlohmann::ordered_json;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "services/gateway/openai/logprobs.hpp"
 #include "services/gateway/openai/logprobs_text.hpp"
 

@@ -5,8 +5,7 @@
 namespace troupe::openai {
 
 tokenize_request parse_tokenize_request(std::string_view body, const request_limits& limits) {
-  const json parsed = parse_body(body);
-  const fields in{parsed};
+  const auto in = fields::parse(body);
   tokenize_request result;
   result.model = in.string("model").value_or("");
   result.prompt = in.string("prompt");
@@ -21,8 +20,7 @@ tokenize_request parse_tokenize_request(std::string_view body, const request_lim
 }
 
 detokenize_request parse_detokenize_request(std::string_view body, const request_limits& limits) {
-  const json parsed = parse_body(body);
-  const fields in{parsed};
+  const auto in = fields::parse(body);
   detokenize_request result;
   result.model = in.string("model").value_or("");
   const json* tokens = in.array("tokens");

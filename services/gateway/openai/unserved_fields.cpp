@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "services/gateway/openai/api_error.hpp"
 
 namespace troupe::openai {

@@ -1,5 +1,7 @@
 #include "services/gateway/text/json_view.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 #include <utility>
 

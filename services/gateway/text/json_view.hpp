@@ -2,7 +2,7 @@
 
 #include "services/gateway/text/text_error.hpp"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>

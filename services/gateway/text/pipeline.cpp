@@ -3,6 +3,8 @@
 #include "services/gateway/text/unicode.hpp"
 #include "services/gateway/text/work_limit.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <utility>
 

@@ -2,6 +2,8 @@
 
 #include "services/gateway/text/model_files.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -50,6 +52,9 @@ nlohmann::json parse_object(std::string_view text, const std::string& file) {
 
 } // namespace
 
+tokenizer_config::tokenizer_config()
+    : json_(std::make_shared<const nlohmann::json>(nlohmann::json::object())), special_tokens_(json_) {}
+
 tokenizer_config tokenizer_config::load(const std::filesystem::path& model_dir) {
   return parse(read_text_file(model_dir / config_name).value_or(""),
                read_text_file(model_dir / map_name).value_or(""), model_dir.string());
@@ -60,23 +65,24 @@ tokenizer_config tokenizer_config::parse(std::string_view config_json, std::stri
   const std::filesystem::path folder(origin);
   tokenizer_config out;
   out.file_ = (folder / config_name).string();
-  out.json_ = parse_object(config_json, out.file_);
-  out.special_tokens_ = read_tokens(out.file());
+  out.json_ = std::make_shared<const nlohmann::json>(parse_object(config_json, out.file_));
+  auto tokens = read_tokens(out.file());
   const auto map_file = (folder / map_name).string();
   const auto map = parse_object(special_tokens_json, map_file);
   const bool map_is_newer = !out.file().has("added_tokens_decoder");
   const auto more = read_tokens({map, map_file});
   for (const auto& [name, token] : more.items()) {
-    if (map_is_newer || !out.special_tokens_.contains(name)) {
-      out.special_tokens_[name] = token;
+    if (map_is_newer || !tokens.contains(name)) {
+      tokens[name] = token;
     }
   }
+  out.special_tokens_ = std::make_shared<const nlohmann::json>(std::move(tokens));
   return out;
 }
 
 std::optional<std::string> tokenizer_config::special_token(const std::string& name) const {
-  const auto found = special_tokens_.find(name);
-  return found == special_tokens_.end() ? std::nullopt : std::optional(found->get<std::string>());
+  const auto found = special_tokens_->find(name);
+  return found == special_tokens_->end() ? std::nullopt : std::optional(found->get<std::string>());
 }
 
 std::optional<tokenizer_config::added_ends> tokenizer_config::ends() const {

@@ -2,10 +2,11 @@
 
 #include "services/gateway/text/json_view.hpp"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@ namespace troupe::text {
 class tokenizer_config {
  public:
   /// Neither file.
-  tokenizer_config() = default;
+  tokenizer_config();
 
   /// Reads what there is of the two files. @throws text_error naming file and JSON path of what is malformed.
   static tokenizer_config load(const std::filesystem::path& model_dir);
@@ -28,13 +29,13 @@ class tokenizer_config {
                                 std::string_view origin);
 
   /// tokenizer_config.json itself: an object, empty where there is no such file.
-  json_view file() const { return {json_, file_}; }
+  json_view file() const { return {*json_, file_}; }
 
   /// The text of `bos_token`, `eos_token` and so on, where it is named.
   std::optional<std::string> special_token(const std::string& name) const;
 
   /// All of them by name, and `additional_special_tokens`: what chat templates may use.
-  const nlohmann::json& special_tokens() const noexcept { return special_tokens_; }
+  const nlohmann::json& special_tokens() const noexcept { return *special_tokens_; }
 
   /// Which ends of a text a tokenizer adds its special tokens to.
   struct added_ends {
@@ -47,8 +48,10 @@ class tokenizer_config {
   std::optional<added_ends> ends() const;
 
  private:
-  nlohmann::json json_ = nlohmann::json::object();
-  nlohmann::json special_tokens_ = nlohmann::json::object();
+  // Pointers, so that users of this header need not compile the library. Copies share the values, which do
+  // not change.
+  std::shared_ptr<const nlohmann::json> json_;
+  std::shared_ptr<const nlohmann::json> special_tokens_;
   std::string file_ = "tokenizer_config.json";
 };
 

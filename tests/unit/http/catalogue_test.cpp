@@ -9,6 +9,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+
 #include "services/metrics/expert_row_counts.hpp"
 #include "services/metrics/process_figures.hpp"
 #include "services/metrics/registry.hpp"

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <prometheus/counter.h>
+
 #include "services/metrics/attention_families.hpp"
 #include "services/metrics/endpoint.hpp"
 #include "services/metrics/expert_families.hpp"
