@@ -13,6 +13,7 @@
 
 #include "load/commands.hpp"
 #include "load/score.hpp"
+#include "services/client/http_client.hpp"
 #include "services/client/server_flags.hpp"
 #include "services/client/terminal_text.hpp"
 #include "services/options/option_parser.hpp"

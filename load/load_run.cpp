@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "load/stream_reader.hpp"
+#include "services/client/http_client.hpp"
 
 namespace troupe::load {
 

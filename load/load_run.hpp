@@ -14,7 +14,7 @@
 
 #include "load/prompt_set.hpp"
 #include "load/report.hpp"
-#include "services/client/http_client.hpp"
+#include "services/client/server_url.hpp"
 
 namespace troupe::load {
 

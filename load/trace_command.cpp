@@ -19,6 +19,7 @@
 #include "load/activation_trace.hpp"
 #include "load/commands.hpp"
 #include "load/load_run.hpp"
+#include "services/client/http_client.hpp"
 #include "services/client/server_flags.hpp"
 #include "services/client/terminal_text.hpp"
 #include "services/options/option_parser.hpp"

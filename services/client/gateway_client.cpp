@@ -1,11 +1,10 @@
 #include "services/client/gateway_client.hpp"
 
-#include <utility> // Asio of Boost 1.74 needs it before its own headers
+#include <utility>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
 #include <nlohmann/json.hpp>
 
+#include "services/client/ask_gateway.hpp"
 #include "services/client/terminal_text.hpp"
 
 namespace troupe {
@@ -22,22 +21,26 @@ std::string reason_in(const std::string& body) {
   return excerpt(body, 300);
 }
 
+/// The body of an answer of a gateway.
+/// @throws refused_by_gateway
+std::string body_of(http_answer answer, const std::string& asked) {
+  if (answer.status != 200) {
+    throw refused_by_gateway(answer.status, asked + ": status " + std::to_string(answer.status) + " "
+                                                + reason_in(answer.body));
+  }
+  return std::move(answer.body);
+}
+
 std::string ask(const server_flags& gateway, const std::string& method, const std::string& path,
                 const std::string& body, std::chrono::seconds deadline) {
   const server_url server = gateway.server();
-  boost::asio::io_context io;
-  std::string answer;
-  std::exception_ptr failure;
-  boost::asio::co_spawn(io, ask_gateway(server, gateway.url, method, path, body, deadline),
-                        [&](std::exception_ptr error, std::string what) {
-                          failure = std::move(error);
-                          answer = std::move(what);
-                        });
-  io.run();
-  if (failure) {
-    std::rethrow_exception(failure);
+  http_answer answer;
+  try {
+    answer = fetch(server, method, path, body, deadline);
+  } catch (const http_error& error) {
+    throw std::runtime_error(gateway.url + ": " + error.what());
   }
-  return answer;
+  return body_of(std::move(answer), gateway.url + path);
 }
 
 } // namespace
@@ -51,11 +54,7 @@ boost::asio::awaitable<std::string> ask_gateway(const server_url& server, std::s
   } catch (const http_error& error) {
     throw std::runtime_error(url + ": " + error.what());
   }
-  if (answer.status != 200) {
-    throw refused_by_gateway(answer.status, url + path + ": status " + std::to_string(answer.status) + " "
-                                                + reason_in(answer.body));
-  }
-  co_return std::move(answer.body);
+  co_return body_of(std::move(answer), url + path);
 }
 
 std::string get_from(const server_flags& gateway, const std::string& path) {

@@ -20,15 +20,6 @@ struct refused_by_gateway : std::runtime_error {
   unsigned status;
 };
 
-/// @param server  that `url` names; outlives the question
-/// @param json  the body; empty: none
-/// @param deadline  for connection and answer together
-/// @returns the body
-/// @throws refused_by_gateway, and std::runtime_error that names the URL when there is no answer
-boost::asio::awaitable<std::string> ask_gateway(const server_url& server, std::string url, std::string method,
-                                                std::string path, std::string json,
-                                                std::chrono::milliseconds deadline);
-
 /// @returns the body
 /// @throws refused_by_gateway, and std::runtime_error that names the URL when there is no answer
 std::string get_from(const server_flags& gateway, const std::string& path);

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "services/client/http_client.hpp"
+#include "services/client/server_url.hpp"
 #include "services/options/option_parser.hpp"
 
 namespace troupe {

@@ -5,9 +5,6 @@
 #include <iterator>
 #include <utility>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-
 #include "services/options/network_address.hpp"
 #include "services/options/option_parser.hpp"
 
@@ -101,23 +98,15 @@ void otlp_exporter::run() {
 
 /// @returns what went wrong; empty: the collector has taken them
 std::string otlp_exporter::send(std::string body, std::chrono::milliseconds patience) const {
-  boost::asio::io_context io;
-  std::string failure;
-  boost::asio::co_spawn(io, exchange(server_, "POST", path_, std::move(body), patience),
-                        [&failure](const std::exception_ptr& thrown, const http_answer& answer) {
-                          try {
-                            if (thrown) {
-                              std::rethrow_exception(thrown);
-                            }
-                            if (answer.status < 200 || answer.status >= 300) {
-                              failure = "status " + std::to_string(answer.status);
-                            }
-                          } catch (const std::exception& error) {
-                            failure = error.what();
-                          }
-                        });
-  io.run();
-  return failure;
+  try {
+    const http_answer answer = fetch(server_, "POST", path_, std::move(body), patience);
+    if (answer.status < 200 || answer.status >= 300) {
+      return "status " + std::to_string(answer.status);
+    }
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return {};
 }
 
 void otlp_exporter::complain(const std::string& why, uint64_t lost) {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "services/client/http_client.hpp"
+#include "services/client/server_url.hpp"
 #include "services/gateway/http/access_record.hpp"
 #include "services/gateway/otlp_spans.hpp"
 #include "services/process/process_log.hpp"

@@ -8,7 +8,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include "services/client/gateway_client.hpp"
+#include "services/client/ask_gateway.hpp"
 
 namespace troupe::top {
 

@@ -11,7 +11,7 @@
 
 #include <boost/asio/awaitable.hpp>
 
-#include "services/client/http_client.hpp"
+#include "services/client/server_url.hpp"
 #include "services/top/overview.hpp"
 
 namespace troupe::top {

@@ -6,7 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "services/gateway/http/endpoints/endpoint.hpp"
+#include "services/gateway/http/background.hpp"
+#include "services/gateway/http/endpoints/page.hpp"
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/routes.hpp"
 #include "services/gateway/text/text_error.hpp"

@@ -7,12 +7,11 @@
 #include <memory>
 #include <string>
 
-#include "services/gateway/http/background.hpp"
 #include "services/gateway/http/current_value.hpp"
-#include "services/gateway/http/exchange.hpp"
 #include "services/gateway/http/health.hpp"
 #include "services/gateway/http/http_server.hpp"
 #include "services/gateway/http/key_usage.hpp"
+#include "services/gateway/http/message.hpp"
 #include "services/gateway/http/recent_refusals.hpp"
 #include "services/gateway/http/tls_identity.hpp"
 #include "services/gateway/metrics.hpp"
@@ -20,7 +19,7 @@
 
 namespace troupe::http {
 
-struct route;
+class background;
 
 /// What the endpoints share.
 struct api {
@@ -42,9 +41,6 @@ struct api {
 /// What requests are checked against now: the longest context is the model's, or what the workers' KV caches
 /// hold where that is less.
 openai::request_limits limits_now(const api& shared);
-
-/// Answers one request. Never throws for what a client or the cluster did wrong: that is an answer, too.
-task<void> handle(exchange& client, api& shared, const route& where);
 
 /// The answer that tells an error.
 response error_response(const openai::api_error& error);

@@ -23,6 +23,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "services/gateway/http/exchange.hpp"
+#include "services/gateway/http/pool_progress.hpp"
 #include "services/gateway/metrics.hpp"
 #include "services/gateway/text/work_limit.hpp"
 
@@ -42,12 +43,7 @@ class background {
 
   static constexpr size_t short_bytes = 64 << 10;
 
-  /// How the work goes on.
-  struct progress {
-    std::optional<clock::time_point> running_since; ///< of the jobs that run, the one that began first
-    std::optional<clock::time_point> waiting_since; ///< of those that wait, the one that came first
-    clock::time_point last_end; ///< when the last one ended; at first, when the pool began
-  };
+  using progress = pool_progress;
 
   /// @param max_bytes what the jobs that wait or run may hold together; beyond it run() throws too_busy. A
   /// job by itself is always taken

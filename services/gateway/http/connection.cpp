@@ -12,6 +12,7 @@
 
 namespace troupe::http {
 
+namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace bhttp = boost::beast::http;
 using asio::redirect_error;

@@ -21,6 +21,8 @@
 
 namespace troupe::http {
 
+struct route;
+
 /// A request that is refused, or has no use for a body, may have so much of one: it is read to its end, so
 /// that the connection can be kept.
 inline constexpr size_t small_body = 64 << 10;

@@ -1,6 +1,7 @@
 // The part of a connection that reads and decodes bodies.
 #include <utility> // before Asio: its coroutine headers of Boost 1.74 need std::exchange
 
+#include "services/gateway/http/background.hpp"
 #include "services/gateway/http/connection.hpp"
 
 #include <boost/asio/redirect_error.hpp>

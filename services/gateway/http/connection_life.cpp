@@ -15,6 +15,7 @@
 
 namespace troupe::http {
 
+namespace asio = boost::asio;
 using asio::redirect_error;
 using asio::use_awaitable;
 using boost::system::error_code;

@@ -12,6 +12,7 @@
 namespace troupe::http {
 
 using boost::system::error_code;
+namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
 
 namespace {

@@ -4,45 +4,17 @@
 #include <functional>
 #include <string>
 #include <utility> // before Asio: its coroutine headers of Boost 1.74 need std::exchange
-#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
 #include "services/gateway/http/access_record.hpp"
+#include "services/gateway/http/message.hpp"
 
 namespace troupe::http {
 
 template <class T>
 using task = boost::asio::awaitable<T>;
-
-struct request {
-  std::string method;      ///< "GET"
-  std::string path;        ///< percent-decoded, without query
-  std::string query;       ///< as it was sent, without "?"
-  std::string id;          ///< x-request-id, the client's or ours
-  std::string traceparent; ///< of W3C Trace Context; empty: none was sent that is valid
-  std::string key_name;    ///< of the API key that was sent; empty where none is needed
-  std::string body;
-};
-
-using header_list = std::vector<std::pair<std::string, std::string>>;
-
-struct response {
-  unsigned status = 200;
-  std::string body;
-  std::string content_type = "application/json";
-  header_list headers;
-  std::string error{}; ///< what went wrong, for the log
-};
-
-/// An answer in JSON.
-inline response json_response(unsigned status, std::string body) {
-  response answer;
-  answer.status = status;
-  answer.body = std::move(body);
-  return answer;
-}
 
 /// Of an answer, what the client has one write's time for.
 inline constexpr size_t part_bytes = 256 << 10;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "services/gateway/http/api.hpp"
+#include "services/gateway/http/exchange.hpp"
 
 namespace troupe::http {
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "services/gateway/http/api.hpp"
+#include "services/gateway/http/exchange.hpp"
 #include "services/gateway/openai/plan.hpp"
 
 namespace troupe::http {

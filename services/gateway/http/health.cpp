@@ -1,5 +1,10 @@
 #include "services/gateway/http/health.hpp"
 
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
 namespace troupe::http {
 
 namespace {
@@ -16,10 +21,21 @@ struct health::heart {
   std::function<clock::time_point()> now;
   std::atomic<clock::time_point> last;
   std::atomic<bool> is_watched{true};
+
+  static void beat(std::shared_ptr<heart> one, std::unique_ptr<boost::asio::steady_timer> timer) {
+    timer->expires_after(one->interval);
+    auto& waiting = *timer;
+    waiting.async_wait(
+        [one = std::move(one), timer = std::move(timer)](const boost::system::error_code& error) mutable {
+          if (error || !one->is_watched)
+            return;
+          one->last = one->now();
+          beat(std::move(one), std::move(timer));
+        });
+  }
 };
 
-health::health(limits bounds, std::function<background::progress()> pool,
-               std::function<clock::time_point()> now)
+health::health(limits bounds, std::function<pool_progress()> pool, std::function<clock::time_point()> now)
     : bounds_(bounds), pool_(std::move(pool)), now_(std::move(now)) {}
 
 health::~health() {
@@ -33,19 +49,7 @@ void health::watch(boost::asio::io_context& loop) {
   one->now = now_;
   one->last = now_();
   hearts_.push_back(one);
-  beat(std::move(one), std::make_unique<boost::asio::steady_timer>(loop));
-}
-
-void health::beat(std::shared_ptr<heart> one, std::unique_ptr<boost::asio::steady_timer> timer) {
-  timer->expires_after(one->interval);
-  auto& waiting = *timer;
-  waiting.async_wait(
-      [one = std::move(one), timer = std::move(timer)](const boost::system::error_code& error) mutable {
-        if (error || !one->is_watched)
-          return;
-        one->last = one->now();
-        beat(std::move(one), std::move(timer));
-      });
+  heart::beat(std::move(one), std::make_unique<boost::asio::steady_timer>(loop));
 }
 
 std::string health::flaw() const {

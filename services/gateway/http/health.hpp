@@ -7,13 +7,13 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
+#include "services/gateway/http/pool_progress.hpp"
 
-#include "services/gateway/http/background.hpp"
+namespace boost::asio {
+class io_context;
+} // namespace boost::asio
 
 namespace troupe::http {
 
@@ -32,7 +32,7 @@ class health {
   };
 
   /// @param pool  how the text work goes on now
-  health(limits bounds, std::function<background::progress()> pool,
+  health(limits bounds, std::function<pool_progress()> pool,
          std::function<clock::time_point()> now = clock::now);
   /// The loops beat no more.
   ~health();
@@ -48,10 +48,8 @@ class health {
  private:
   struct heart;
 
-  static void beat(std::shared_ptr<heart> one, std::unique_ptr<boost::asio::steady_timer> timer);
-
   const limits bounds_;
-  const std::function<background::progress()> pool_;
+  const std::function<pool_progress()> pool_;
   const std::function<clock::time_point()> now_;
   std::vector<std::shared_ptr<heart>> hearts_;
 };

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "services/gateway/http/background.hpp"
 #include "services/gateway/http/connections.hpp"
 #include "services/gateway/http/management_pages.hpp"
 #include "services/gateway/http/timed_codec.hpp"

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "services/gateway/http/exchange.hpp"
 #include "services/gateway/http/key_limits.hpp"
+#include "services/gateway/http/message.hpp"
 #include "services/gateway/http/rate_limit.hpp"
 #include "services/gateway/metrics.hpp"
 

@@ -15,6 +15,11 @@ constexpr bool post = true;
 constexpr bool with_key = false;
 constexpr bool open = true;
 
+template <page_function Page>
+task<void> send_page(exchange& client, api& shared) {
+  co_await client.send(Page(client.incoming(), shared));
+}
+
 constexpr route routes[] = {
     {"/cluster", get_cluster, get, with_key},
     {"/cluster/history", get_history, get, with_key},
@@ -22,15 +27,15 @@ constexpr route routes[] = {
     {"/cluster/placement", post_placement, post, with_key, max_placement_command_bytes},
     {"/cluster/trace", post_trace, post, with_key, max_trace_command_bytes},
     {"/detokenize", post_detokenize, post, with_key},
-    {"/health", get_health, get, open},
-    {"/metrics", get_metrics, get, open},
+    {"/health", send_page<get_health>, get, open},
+    {"/metrics", send_page<get_metrics>, get, open},
     {"/ready", get_ready, get, open},
     {"/tokenize", post_tokenize, post, with_key},
     {"/v1/chat/completions", post_chat_completions, post, with_key},
     {"/v1/completions", post_completions, post, with_key},
-    {"/v1/models", get_models, get, with_key},
-    {"/v1/models/", get_model, get, with_key},
-    {"/version", get_version, get, with_key},
+    {"/v1/models", send_page<get_models>, get, with_key},
+    {"/v1/models/", send_page<get_model>, get, with_key},
+    {"/version", send_page<get_version>, get, with_key},
 };
 
 bool leads_to(const route& known, std::string_view path) {

@@ -26,4 +26,7 @@ std::span<const route> all_routes();
 /// @throws openai::api_error 404 for an unknown path, 405 for a wrong method (with `allow` set)
 const route& find_route(std::string_view method, std::string_view path, std::string& allow);
 
+/// Answers one request. Never throws for what a client or the cluster did wrong: that is an answer, too.
+task<void> handle(exchange& client, api& shared, const route& where);
+
 } // namespace troupe::http

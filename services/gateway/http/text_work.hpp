@@ -7,7 +7,9 @@
 
 #include "actors/error.hpp"
 #include "services/gateway/http/api.hpp"
+#include "services/gateway/http/background.hpp"
 #include "services/gateway/http/error_status.hpp"
+#include "services/gateway/http/exchange.hpp"
 
 namespace troupe::http {
 

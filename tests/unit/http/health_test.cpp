@@ -13,14 +13,14 @@ namespace troupe::http_test {
 
 namespace {
 
-using http::background;
 using http::health;
+using http::pool_progress;
 using namespace std::chrono_literals;
 
 class health_test : public testing::Test {
  protected:
   health::clock::time_point now = health::clock::now();
-  background::progress pool{{}, {}, now};
+  pool_progress pool{{}, {}, now};
   health vitals{
       {.job = 30s, .stall = 60s, .late = 5s, .beat = 1ms}, [this] { return pool; }, [this] { return now; }};
 };
@@ -72,7 +72,7 @@ TEST(health, a_loop_may_end_before_or_after) {
   std::optional<boost::asio::io_context> before{1};
   boost::asio::io_context after{1};
   {
-    health vitals{{30s, 60s, 5s, 1ms}, [] { return background::progress{}; }};
+    health vitals{{30s, 60s, 5s, 1ms}, [] { return pool_progress{}; }};
     vitals.watch(*before);
     vitals.watch(after);
     before.reset();

@@ -1,13 +1,10 @@
 // The client of our own programs: URLs, and whom it trusts.
-#include "services/client/http_client.hpp"
+#include "services/client/server_url.hpp"
 
 #include <gmock/gmock.h>
 
 #include "services/client/server_flags.hpp"
 #include "tests/unit/http/http_server_fixture.hpp"
-
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
 
 namespace troupe::http_test {
 
@@ -22,20 +19,12 @@ class http_client_test : public http_server_test {
   /// GET /health of `url`; the error's text when there is no answer.
   std::string ask_health(const std::string& url, const server_trust& trust = {}) const {
     const server_url asked = parse_url(url, trust);
-    boost::asio::io_context io;
-    std::string result;
-    boost::asio::co_spawn(io, exchange(asked, "GET", "/health", {}, std::chrono::seconds{10}),
-                          [&](const std::exception_ptr& error, const http_answer& answer) {
-                            try {
-                              if (error)
-                                std::rethrow_exception(error);
-                              result = std::to_string(answer.status) + " " + answer.body;
-                            } catch (const http_error& failure) {
-                              result = failure.what();
-                            }
-                          });
-    io.run();
-    return result;
+    try {
+      const http_answer answer = fetch(asked, "GET", "/health", {}, std::chrono::seconds{10});
+      return std::to_string(answer.status) + " " + answer.body;
+    } catch (const http_error& failure) {
+      return failure.what();
+    }
   }
 
   std::string at(const std::string& scheme, const std::string& host = "127.0.0.1") const {

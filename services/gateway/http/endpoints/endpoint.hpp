@@ -1,13 +1,12 @@
-// What answers a path of the API. Each endpoint is a function in a file of its own; the table in routes.cpp
-// says which path leads to which.
+// What answers a path of the API. Each endpoint is a function in a file of its own, here or in page.hpp; the
+// table in routes.cpp says which path leads to which.
 #pragma once
 
 #include <chrono>
-#include <string>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "services/gateway/http/api.hpp"
+#include "services/gateway/http/endpoints/page.hpp"
+#include "services/gateway/http/exchange.hpp"
 
 namespace troupe::http {
 
@@ -21,12 +20,7 @@ task<void> get_history(exchange& client, api& shared);
 task<void> get_placement(exchange& client, api& shared);
 task<void> post_placement(exchange& client, api& shared);
 task<void> post_trace(exchange& client, api& shared);
-task<void> get_health(exchange& client, api& shared);
 task<void> get_ready(exchange& client, api& shared);
-task<void> get_metrics(exchange& client, api& shared);
-task<void> get_version(exchange& client, api& shared);
-task<void> get_models(exchange& client, api& shared);
-task<void> get_model(exchange& client, api& shared);
 task<void> post_completions(exchange& client, api& shared);
 task<void> post_chat_completions(exchange& client, api& shared);
 task<void> post_tokenize(exchange& client, api& shared);
@@ -35,8 +29,5 @@ task<void> post_detokenize(exchange& client, api& shared);
 /// For an answer of the scheduler or the rebalancer, which have deadlines of their own: this only guards
 /// against none at all.
 inline constexpr std::chrono::milliseconds status_deadline{8000};
-
-/// JSON as bytes; what is not UTF-8 in its strings is replaced.
-std::string render(const nlohmann::ordered_json& value);
 
 } // namespace troupe::http

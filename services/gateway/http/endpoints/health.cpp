@@ -1,4 +1,4 @@
-#include "services/gateway/http/endpoints/endpoint.hpp"
+#include "services/gateway/http/endpoints/page.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -7,16 +7,15 @@ namespace troupe::http {
 using nlohmann::ordered_json;
 
 /// Of this process alone, and without the pool: it must be answered while that is stuck.
-task<void> get_health(exchange& client, api& shared) {
+response get_health(const request& /*asked*/, const api& shared) {
   const std::string flaw = shared.vitals.flaw();
   if (flaw.empty()) {
-    co_await client.send(json_response(200, R"({"status":"ok"})"));
-    co_return;
+    return json_response(200, R"({"status":"ok"})");
   }
   ordered_json page;
   page["status"] = "stuck";
   page["reason"] = flaw;
-  co_await client.send(json_response(503, render(page)));
+  return json_response(503, render(page));
 }
 
 } // namespace troupe::http

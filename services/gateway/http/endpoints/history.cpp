@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "actors/defaults.hpp"
+#include "services/gateway/http/background.hpp"
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/reply_slot.hpp"
 #include "services/gateway/http/request_target.hpp"

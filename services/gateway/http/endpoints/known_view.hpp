@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "services/gateway/http/api.hpp"
+#include "services/gateway/http/exchange.hpp"
 
 namespace troupe::http {
 

@@ -1,15 +1,13 @@
-#include "services/gateway/http/endpoints/endpoint.hpp"
-
-#include <utility>
+#include "services/gateway/http/endpoints/page.hpp"
 
 #include "services/metrics/registry.hpp"
 
 namespace troupe::http {
 
-task<void> get_metrics(exchange& client, api& shared) {
+response get_metrics(const request& /*asked*/, const api& shared) {
   response page = json_response(200, shared.metrics->families().text());
   page.content_type = metrics::text_content_type;
-  co_await client.send(std::move(page));
+  return page;
 }
 
 } // namespace troupe::http

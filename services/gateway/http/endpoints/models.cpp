@@ -1,4 +1,4 @@
-#include "services/gateway/http/endpoints/endpoint.hpp"
+#include "services/gateway/http/endpoints/page.hpp"
 
 #include <ctime>
 #include <string>
@@ -27,20 +27,19 @@ ordered_json model_card(const api& shared, const std::string& name, std::time_t 
 
 } // namespace
 
-task<void> get_models(exchange& client, api& shared) {
+response get_models(const request& /*asked*/, const api& shared) {
   ordered_json list = ordered_json::array();
   for (const std::string& name : shared.config.model_names)
     list.push_back(model_card(shared, name, shared.started));
   ordered_json page;
   page["object"] = "list";
   page["data"] = std::move(list);
-  co_await client.send(json_response(200, render(page)));
+  return json_response(200, render(page));
 }
 
-task<void> get_model(exchange& client, api& shared) {
-  const std::string name =
-      served_model(shared, client.incoming().path.substr(std::string_view{"/v1/models/"}.size()));
-  co_await client.send(json_response(200, render(model_card(shared, name, shared.started))));
+response get_model(const request& asked, const api& shared) {
+  const std::string name = served_model(shared, asked.path.substr(std::string_view{"/v1/models/"}.size()));
+  return json_response(200, render(model_card(shared, name, shared.started)));
 }
 
 } // namespace troupe::http

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "actors/defaults.hpp"
+#include "services/gateway/http/background.hpp"
 #include "services/gateway/http/error_status.hpp"
 #include "services/gateway/http/placement_command.hpp"
 #include "services/gateway/http/placement_page.hpp"
