@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include <caf/meta/type_name.hpp>
+#include "actors/declare_inspect.hpp"
 
 namespace troupe {
 
@@ -35,25 +35,10 @@ struct sequence_id {
   auto operator<=>(const sequence_id&) const = default;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, request_id& x) {
-  return f(caf::meta::type_name("request_id"), x.value);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, worker_id& x) {
-  return f(caf::meta::type_name("worker_id"), x.value);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, expert_id& x) {
-  return f(caf::meta::type_name("expert_id"), x.layer, x.index);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, sequence_id& x) {
-  return f(caf::meta::type_name("sequence_id"), x.request, x.choice);
-}
+TROUPE_DECLARE_INSPECT(request_id)
+TROUPE_DECLARE_INSPECT(worker_id)
+TROUPE_DECLARE_INSPECT(expert_id)
+TROUPE_DECLARE_INSPECT(sequence_id)
 
 } // namespace troupe
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "actors/transport/wire/extensible.hpp"
+#include "actors/declare_inspect.hpp"
 
 namespace troupe {
 
@@ -15,10 +15,7 @@ struct request_context {
   bool operator==(const request_context&) const = default;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, request_context& x) {
-  return extensible(f, "request_context", x.id, x.traceparent);
-}
+TROUPE_DECLARE_INSPECT(request_context)
 
 /// Something that happened to a request, for a log.
 struct request_event {

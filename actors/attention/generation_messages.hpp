@@ -6,13 +6,10 @@
 #include <string>
 #include <vector>
 
-#include <caf/meta/type_name.hpp>
-
+#include "actors/declare_inspect.hpp"
 #include "actors/error.hpp"
-#include "actors/exact_float.hpp"
 #include "actors/ids.hpp"
 #include "actors/request_context.hpp"
-#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -94,40 +91,6 @@ struct token_update {
   bool operator==(const token_update&) const = default;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, biased_token& x) {
-  return f(caf::meta::type_name("biased_token"), x.token, exact_float{x.bias});
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, sampling_params& x) {
-  return extensible(f, "sampling_params", exact_float{x.temperature}, x.top_k, exact_float{x.top_p},
-                    exact_float{x.min_p}, exact_float{x.repetition_penalty}, exact_float{x.presence_penalty},
-                    exact_float{x.frequency_penalty}, x.seed, x.max_tokens, x.min_tokens, x.num_logprobs,
-                    x.prompt_logprobs, x.stop_token_ids, x.logit_bias, x.allowed_token_ids, x.bad_words);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, generation_request& x) {
-  return extensible(f, "generation_request", x.id, x.attempt, x.priority, x.prompt, x.emitted, x.sampling,
-                    x.context);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, token_logprob& x) {
-  return f(caf::meta::type_name("token_logprob"), x.token, exact_float{x.logprob}, x.rank);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, generated_token& x) {
-  return f(caf::meta::type_name("generated_token"), x.token, exact_float{x.logprob}, x.rank, x.top);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, token_update& x) {
-  return extensible(f, "token_update", x.id, x.attempt, x.first_index, x.tokens, x.prompt_logprobs, x.finish);
-}
-
 /// A sequence that its attention worker cannot run (any more); worker to session.
 struct sequence_failed {
   sequence_id id;
@@ -137,9 +100,12 @@ struct sequence_failed {
   bool operator==(const sequence_failed&) const = default;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, sequence_failed& x) {
-  return extensible(f, "sequence_failed", x.id, x.attempt, x.code, x.text);
-}
+TROUPE_DECLARE_INSPECT(biased_token)
+TROUPE_DECLARE_INSPECT(sampling_params)
+TROUPE_DECLARE_INSPECT(generation_request)
+TROUPE_DECLARE_INSPECT(token_logprob)
+TROUPE_DECLARE_INSPECT(generated_token)
+TROUPE_DECLARE_INSPECT(token_update)
+TROUPE_DECLARE_INSPECT(sequence_failed)
 
 } // namespace troupe

@@ -7,11 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include <caf/binary_serializer.hpp>
-#include <caf/deep_to_string.hpp>
-#include <caf/deserializer.hpp>
 #include <caf/error.hpp>
-#include <caf/serializer.hpp>
+#include <caf/fwd.hpp>
 
 namespace troupe {
 
@@ -38,16 +35,7 @@ class encoded_once {
 
   /// Writes the bytes of the value. The first call encodes it.
   /// @threads any
-  caf::error save(caf::serializer& sink) const {
-    auto& to = *shared_;
-    std::call_once(to.is_encoded, [&to] {
-      caf::binary_serializer encoder{nullptr, to.bytes};
-      to.failure = encoder(to.value);
-    });
-    if (to.failure)
-      return to.failure;
-    return sink.apply_raw(to.bytes.size(), to.bytes.data());
-  }
+  caf::error save(caf::serializer& sink) const;
 
  private:
   struct shared {
@@ -62,23 +50,15 @@ class encoded_once {
   std::shared_ptr<shared> shared_;
 };
 
-template <class T>
-caf::error inspect(caf::serializer& sink, const encoded_once<T>& x) {
-  return x.save(sink);
-}
+// Defined in encoded_once_layout.hpp, and instantiated in message_layouts.cpp.
 
 template <class T>
-caf::error inspect(caf::deserializer& source, encoded_once<T>& x) {
-  T value;
-  if (auto err = source(value))
-    return err;
-  x = encoded_once<T>{std::move(value)};
-  return caf::none;
-}
+caf::error inspect(caf::serializer& sink, const encoded_once<T>& x);
 
 template <class T>
-std::string to_string(const encoded_once<T>& x) {
-  return caf::deep_to_string(*x);
-}
+caf::error inspect(caf::deserializer& source, encoded_once<T>& x);
+
+template <class T>
+std::string to_string(const encoded_once<T>& x);
 
 } // namespace troupe

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "actors/cluster/cluster_messages.hpp"
-#include "actors/transport/wire/extensible.hpp"
+#include "actors/declare_inspect.hpp"
 
 namespace troupe {
 
@@ -54,27 +54,9 @@ struct scheduler_status {
   bool operator==(const scheduler_status&) const = default;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, expert_host_status& x) {
-  return extensible(f, "expert_host_status", x.hosted, x.queued_rows, x.batches, x.steps, x.rows);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, attention_status& x) {
-  return extensible(f, "attention_status", x.running, x.waiting, x.kv_blocks, x.kv_blocks_used, x.preemptions,
-                    x.iterations, x.expert_retries, x.placement_epoch);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, worker_status& x) {
-  return extensible(f, "worker_status", x.address, x.load, x.lease_age_ms, x.hosted, x.numerics_class,
-                    x.max_num_seqs, x.kv_capacity_tokens, x.max_model_len);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, scheduler_status& x) {
-  return extensible(f, "scheduler_status", x.term, x.ready, x.fingerprint, x.experts, x.workers, x.queued,
-                    x.assigned);
-}
+TROUPE_DECLARE_INSPECT(expert_host_status)
+TROUPE_DECLARE_INSPECT(attention_status)
+TROUPE_DECLARE_INSPECT(worker_status)
+TROUPE_DECLARE_INSPECT(scheduler_status)
 
 } // namespace troupe

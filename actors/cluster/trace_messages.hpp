@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/transport/wire/extensible.hpp"
+#include "actors/declare_inspect.hpp"
 
 namespace troupe {
 
@@ -27,19 +27,8 @@ struct trace_receipt {
   bool operator==(const trace_receipt&) const = default;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, trace_command& x) {
-  return extensible(f, "trace_command", x.share_ppm);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, trace_answer& x) {
-  return extensible(f, "trace_answer", x.name, x.error);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, trace_receipt& x) {
-  return extensible(f, "trace_receipt", x.processes);
-}
+TROUPE_DECLARE_INSPECT(trace_command)
+TROUPE_DECLARE_INSPECT(trace_answer)
+TROUPE_DECLARE_INSPECT(trace_receipt)
 
 } // namespace troupe

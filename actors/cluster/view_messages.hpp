@@ -5,12 +5,10 @@
 #include <string>
 #include <vector>
 
-#include <caf/meta/type_name.hpp>
-
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/encoded_once.hpp"
+#include "actors/declare_inspect.hpp"
 #include "actors/ids.hpp"
-#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -51,20 +49,8 @@ struct worker_welcome {
   bool operator==(const worker_welcome&) const = default;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, changed_layer& x) {
-  return f(caf::meta::type_name("changed_layer"), x.index, x.layer);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, view_change& x) {
-  return extensible(f, "view_change", x.term, x.from_epoch, x.epoch, x.num_layers, x.layers, x.joined, x.left,
-                    x.ready, x.max_model_len);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, worker_welcome& x) {
-  return extensible(f, "worker_welcome", x.term, x.fingerprint, x.view);
-}
+TROUPE_DECLARE_INSPECT(changed_layer)
+TROUPE_DECLARE_INSPECT(view_change)
+TROUPE_DECLARE_INSPECT(worker_welcome)
 
 } // namespace troupe

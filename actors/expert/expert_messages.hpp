@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "actors/declare_inspect.hpp"
 #include "actors/ids.hpp"
-#include "actors/transport/wire/extensible.hpp"
 #include "actors/transport/wire/payload.hpp"
 
 namespace troupe {
@@ -45,16 +45,7 @@ struct expert_result {
   bool operator==(const expert_result&) const = default;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, expert_batch& x) {
-  return extensible(f, "expert_batch", x.batch, x.micro_batch, x.layer, x.layer_version, x.num_rows,
-                    x.experts, x.offsets, x.rows, x.activations, x.flow);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, expert_result& x) {
-  return extensible(f, "expert_result", x.batch, x.outputs, x.queue_ns, x.compute_ns, x.queued_rows,
-                    x.received_ns, x.answered_ns);
-}
+TROUPE_DECLARE_INSPECT(expert_batch)
+TROUPE_DECLARE_INSPECT(expert_result)
 
 } // namespace troupe

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "actors/declare_inspect.hpp"
 #include "actors/ids.hpp"
-#include "actors/transport/wire/extensible.hpp"
 #include "actors/transport/wire/payload.hpp"
 
 namespace troupe {
@@ -32,15 +32,7 @@ struct weights_chunk {
   bool operator==(const weights_chunk&) const = default;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, weights_read& x) {
-  return extensible(f, "weights_read", x.reader, x.fetch, x.fingerprint, x.numerics_class, x.expert, x.offset,
-                    x.max_bytes);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, weights_chunk& x) {
-  return extensible(f, "weights_chunk", x.layout, x.num_bytes, x.checksum, x.offset, x.bytes);
-}
+TROUPE_DECLARE_INSPECT(weights_read)
+TROUPE_DECLARE_INSPECT(weights_chunk)
 
 } // namespace troupe

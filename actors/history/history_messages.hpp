@@ -1,15 +1,13 @@
 // How attention workers tell which experts they use, and what the cluster remembers of it.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <string>
-#include <type_traits>
 #include <vector>
 
+#include "actors/declare_inspect.hpp"
 #include "actors/history/activation_window.hpp"
 #include "actors/ids.hpp"
-#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -54,48 +52,9 @@ struct history_snapshot {
   bool operator==(const history_snapshot&) const = default;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, activation_report& x) {
-  return extensible(f, "activation_report", x.worker, x.fingerprint, x.layer_experts, x.first, x.windows);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, activation_receipt& x) {
-  return extensible(f, "activation_receipt", x.taken, x.saved);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, history_window& x) {
-  return extensible(f, "history_window", x.worker, x.sequence, x.at_ms, x.encoded);
-}
-
-/// `decayed` travels as the bits of its numbers; exact_float.hpp says why.
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, history_snapshot& x) {
-  std::vector<std::vector<uint64_t>> bits;
-  for (const auto& layer : x.decayed) {
-    auto& of_layer = bits.emplace_back();
-    for (const auto rows : layer)
-      of_layer.push_back(std::bit_cast<uint64_t>(rows));
-  }
-  auto give = [&] {
-    return extensible(f, "history_snapshot", x.fingerprint, x.layer_experts, x.half_life_ms, x.age_ms,
-                      x.tokens, x.rows, bits, x.windows);
-  };
-  if constexpr (std::is_void_v<typename Inspector::result_type>) {
-    give(); // for people's eyes
-  } else {
-    auto result = give();
-    if constexpr (Inspector::writes_state) {
-      x.decayed.clear();
-      for (const auto& layer : bits) {
-        auto& of_layer = x.decayed.emplace_back();
-        for (const auto rows : layer)
-          of_layer.push_back(std::bit_cast<double>(rows));
-      }
-    }
-    return result;
-  }
-}
+TROUPE_DECLARE_INSPECT(activation_report)
+TROUPE_DECLARE_INSPECT(activation_receipt)
+TROUPE_DECLARE_INSPECT(history_window)
+TROUPE_DECLARE_INSPECT(history_snapshot)
 
 } // namespace troupe

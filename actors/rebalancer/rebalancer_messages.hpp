@@ -5,10 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <caf/meta/type_name.hpp>
-
+#include "actors/declare_inspect.hpp"
 #include "actors/ids.hpp"
-#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -103,40 +101,12 @@ struct rebalancer_status {
   bool operator==(const rebalancer_status&) const = default;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, named_hosts& x) {
-  return f(caf::meta::type_name("named_hosts"), x.expert, x.hosts);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, placement_command& x) {
-  return extensible(f, "placement_command", x.action, x.dry_run, x.experts, x.worker, x.replicas);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, predicted_step& x) {
-  return extensible(f, "predicted_step", x.step_ns, x.busiest_ns, x.messages_ppm, x.max_share_ppm);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, expert_change& x) {
-  return f(caf::meta::type_name("expert_change"), x.expert, x.from, x.to);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, placement_change& x) {
-  return extensible(f, "placement_change", x.id, x.reason, x.moves, x.bytes, x.before, x.after, x.experts);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, change_progress_status& x) {
-  return extensible(f, "change_progress_status", x.change, x.done, x.given_up, x.left, x.elapsed_ms);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, rebalancer_status& x) {
-  return extensible(f, "rebalancer_status", x.mode, x.changes, x.pins, x.replicas, x.drained, x.imbalance_ppm,
-                    x.gain_of_one_more_ppm, x.waste_of_one_ppm);
-}
+TROUPE_DECLARE_INSPECT(named_hosts)
+TROUPE_DECLARE_INSPECT(placement_command)
+TROUPE_DECLARE_INSPECT(predicted_step)
+TROUPE_DECLARE_INSPECT(expert_change)
+TROUPE_DECLARE_INSPECT(placement_change)
+TROUPE_DECLARE_INSPECT(change_progress_status)
+TROUPE_DECLARE_INSPECT(rebalancer_status)
 
 } // namespace troupe

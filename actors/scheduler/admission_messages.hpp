@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "actors/cluster/cluster_messages.hpp"
+#include "actors/declare_inspect.hpp"
 #include "actors/ids.hpp"
 #include "actors/request_context.hpp"
-#include "actors/transport/wire/extensible.hpp"
 
 namespace troupe {
 
@@ -67,16 +67,7 @@ struct assignment {
   bool operator==(const assignment&) const = default;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, admission_request& x) {
-  return extensible(f, "admission_request", x.id, x.prompt_tokens, x.max_new_tokens, x.min_new_tokens,
-                    x.num_choices, x.priority, x.deadline_ms, x.attempt, x.follows, x.avoid, x.gateway,
-                    x.tenant, x.weight, x.context);
-}
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, assignment& x) {
-  return extensible(f, "assignment", x.id, x.worker, x.num_choices, x.kv_tokens, x.numerics);
-}
+TROUPE_DECLARE_INSPECT(admission_request)
+TROUPE_DECLARE_INSPECT(assignment)
 
 } // namespace troupe

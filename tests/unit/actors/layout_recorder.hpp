@@ -13,7 +13,19 @@
 #include <caf/binary_serializer.hpp>
 #include <caf/meta/annotation.hpp>
 
-#include "actors/cluster/encoded_once.hpp"
+#include "actors/attention/generation_layout.hpp"
+#include "actors/cluster/cluster_layout.hpp"
+#include "actors/cluster/encoded_once_layout.hpp"
+#include "actors/cluster/status_layout.hpp"
+#include "actors/cluster/trace_layout.hpp"
+#include "actors/cluster/view_layout.hpp"
+#include "actors/expert/expert_layout.hpp"
+#include "actors/expert/weights_layout.hpp"
+#include "actors/history/history_layout.hpp"
+#include "actors/ids_layout.hpp"
+#include "actors/rebalancer/rebalancer_layout.hpp"
+#include "actors/request_context_layout.hpp"
+#include "actors/scheduler/admission_layout.hpp"
 
 namespace troupe {
 
@@ -44,6 +56,8 @@ class layout_recorder {
     using plain = std::remove_cv_t<T>;
     if constexpr (std::is_base_of_v<caf::meta::annotation, plain>) {
       // It only names the structure.
+    } else if constexpr (requires(layout_recorder & f, plain & x) { lay_out(f, x); }) {
+      lay_out(*this, const_cast<plain&>(field));
     } else if constexpr (requires(layout_recorder & f, plain & x) { inspect(f, x); }) {
       inspect(*this, const_cast<plain&>(field));
     } else {

@@ -1,5 +1,5 @@
 // What goes to many is encoded once, and read as what it is.
-#include "actors/cluster/encoded_once.hpp"
+#include "actors/cluster/encoded_once_layout.hpp"
 
 #include <thread>
 #include <vector>
