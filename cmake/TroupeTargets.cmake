@@ -62,7 +62,8 @@ function(troupe_unity target)
   # In a unit, every file but one looks like a header to GCC, and what is local to a file would be reported.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   foreach(source IN LISTS arg_SOURCES)
-    if(source IN_LIST arg_APART OR IS_ABSOLUTE "${source}") # an absolute one is generated
+    cmake_path(IS_PREFIX CMAKE_BINARY_DIR "${source}" is_generated)
+    if(source IN_LIST arg_APART OR is_generated)
       continue()
     endif()
     get_filename_component(folder "${source}" DIRECTORY)

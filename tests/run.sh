@@ -94,14 +94,14 @@ part_tsan() { build tsan --preset tsan --target tsan_tests -- -k 0 && UCX_MEM_MM
 part_clang() { build clang --preset clang -- -k 0 && run_ctest --test-dir build/clang --output-on-failure -R instruction_sets_share_no_code --no-tests=error; }
 
 # One fuzzer for $fuzz_seconds, from its seeds and whatever earlier runs here have found. Prints one line, or the
-# failure, whose input stays in build/clang.
+# failure, whose input stays in build/fuzz.
 fuzz_one() {
   local target=$1 name log
   name=$(basename "$target")
-  log=build/clang/$name.log
-  mkdir -p "build/clang/corpus/$name"
-  if "$target" -seed="$fuzz_seed" -max_total_time="$fuzz_seconds" -timeout=30 -rss_limit_mb=2048 -artifact_prefix="build/clang/$name-" \
-    "build/clang/corpus/$name" "tests/fuzz/corpus/$name" >"$log" 2>&1; then
+  log=build/fuzz/$name.log
+  mkdir -p "build/fuzz/corpus/$name"
+  if "$target" -seed="$fuzz_seed" -max_total_time="$fuzz_seconds" -timeout=30 -rss_limit_mb=2048 -artifact_prefix="build/fuzz/$name-" \
+    "build/fuzz/corpus/$name" "tests/fuzz/corpus/$name" >"$log" 2>&1; then
     echo "$name: ${fuzz_seconds} s, $(grep -aoE '^Done [0-9]+' "$log" | grep -oE '[0-9]+') inputs"
   else
     echo "$name: FAILED"
@@ -124,10 +124,10 @@ part_cuda() {
 
 # clang++ builds the fuzzers alone, with what they read.
 part_fuzz() {
-  build clang --preset clang --target fuzzers -- -k 0 || return 1
+  build fuzz --preset fuzz -- -k 0 || return 1
   export -f fuzz_one
   export fuzz_seconds fuzz_seed
-  printf '%s\n' build/clang/fuzz/*_fuzz | xargs -P "$jobs" -I {} bash -c 'fuzz_one {}'
+  printf '%s\n' build/fuzz/fuzz/*_fuzz | xargs -P "$jobs" -I {} bash -c 'fuzz_one {}'
 }
 
 # One source: a line that it is clean, or what clang-tidy says about it.

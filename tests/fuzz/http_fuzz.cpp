@@ -13,7 +13,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "services/gateway/http/background.hpp"
 #include "services/gateway/http/connection.hpp"
+#include "services/gateway/http/health.hpp"
 #include "tests/unit/http/fake_codec.hpp"
 
 #include <boost/asio/co_spawn.hpp>
