@@ -39,7 +39,7 @@ def command_lines(binaries):
         assert refused.returncode == 2, refused
         assert refused.stderr.startswith(f"{program}: unknown flag '--bogus'"), refused.stderr
         assert refused.stderr.endswith(f"; see '{program} --help'\n"), refused.stderr
-    for program, names in (("troupe", "serve, up, status, top, placement, trace, quantize, tune, tokenize, completion"), ("troupe-load", "run, eval, trace, simulate")):
+    for program, names in (("troupe", "serve, up, status, top, placement, trace, quantize, tune, tokenize, completion"), ("troupe-load", "run, eval, trace")):
         refused = subprocess.run([binaries / program, "bogus"], capture_output=True, text=True)
         assert refused.returncode == 2, refused
         assert refused.stderr == (f"{program}: unknown command 'bogus': a command comes first, one of {names}; "
