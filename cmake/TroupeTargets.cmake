@@ -13,6 +13,10 @@ target_compile_options(
             # The order of floating-point operations is ours: no contraction behind our back.
             -ffp-contract=off
             $<$<BOOL:${TROUPE_WERROR}>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC collects its garbage less often: up to 15 % less time for a quarter more memory, which is below 1 GB.
+  target_compile_options(troupe_options INTERFACE "SHELL:--param ggc-min-expand=400" "SHELL:--param ggc-min-heapsize=300000")
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # clang 14 has coroutines and Asio does not know it.
   target_compile_definitions(troupe_options INTERFACE __cpp_impl_coroutine=201902L BOOST_ASIO_HAS_CO_AWAIT
@@ -62,6 +66,9 @@ function(troupe_unity target)
   # In a unit, every file but one looks like a header to GCC, and what is local to a file would be reported.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   foreach(source IN LISTS arg_SOURCES)
+    if(source MATCHES "^[$]<") # objects
+      continue()
+    endif()
     cmake_path(IS_PREFIX CMAKE_BINARY_DIR "${source}" is_generated)
     if(source IN_LIST arg_APART OR is_generated)
       continue()

@@ -122,6 +122,12 @@ part_cuda() {
   cmake --build build/cuda --target cuda_checks -- -k 0 && run_ctest --test-dir build/cuda -j "$jobs" --output-on-failure -L '^(cuda|gpu)$' --no-tests=error
 }
 
+# The same kernels with bounds checks, as tests/gpu/run.sh carries them to a GPU: that they compile.
+part_cuda_checked() {
+  [ -f build/cuda/build.ninja ] || { echo "cuda_checked: part 'cuda' comes first, where there is nvcc" | tee -a "$skipped"; return; }
+  cmake --build build/cuda --target gpu_check_checked
+}
+
 # clang++ builds the fuzzers alone, with what they read.
 part_fuzz() {
   build fuzz --preset fuzz -- -k 0 || return 1
@@ -155,7 +161,7 @@ part_mutation() { /usr/bin/python3 tests/mutation/run.py --jobs "$jobs"; }
 part_recipe() { deploy/install-deps.sh train && /usr/bin/python3 deploy/demo-model/train.py --smoke; }
 
 default=(dependencies format includes release cuda system chart fuzz recipe)
-full=("${default[@]}" asan asan_system tsan)
+full=("${default[@]}" cuda_checked asan asan_system tsan)
 if [ "${1:-}" = --quick ]; then
   wanted=(format includes dev)
 elif [ "${1:-}" = --full ]; then
