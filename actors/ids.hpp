@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <functional>
 
+#include <caf/type_id.hpp>
+
 #include "actors/declare_inspect.hpp"
+#include "actors/first_type_ids.hpp"
 
 namespace troupe {
 
@@ -41,6 +44,13 @@ TROUPE_DECLARE_INSPECT(expert_id)
 TROUPE_DECLARE_INSPECT(sequence_id)
 
 } // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_ids, troupe::first_type_id::of_ids)
+  CAF_ADD_TYPE_ID(troupe_ids, (troupe::request_id))
+  CAF_ADD_TYPE_ID(troupe_ids, (troupe::worker_id))
+  CAF_ADD_TYPE_ID(troupe_ids, (troupe::expert_id))
+  CAF_ADD_TYPE_ID(troupe_ids, (troupe::sequence_id))
+CAF_END_TYPE_ID_BLOCK(troupe_ids)
 
 template <>
 struct std::hash<troupe::request_id> {

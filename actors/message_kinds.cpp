@@ -11,8 +11,6 @@ namespace troupe {
 
 namespace {
 
-using block = caf::id_block::troupe_actors;
-
 /// Kinds that have changed, oldest and newest version. A field that is appended raises the newest; the oldest
 /// follows when the last release that writes it is upgraded from no more, and at once where a layout changes
 /// in another way: such a message then reaches no peer that has the old one.
@@ -27,10 +25,15 @@ wire::version_range versions_of(const std::string& name) {
   return result;
 }
 
-template <std::size_t... Offsets>
-std::vector<wire::message_kind> kinds_of(std::index_sequence<Offsets...>) {
+template <class Block, std::size_t... Offsets>
+void add(std::vector<wire::message_kind>& kinds, std::index_sequence<Offsets...>) {
+  (kinds.push_back({caf::type_name_by_id<Block::begin + Offsets>::value, {}}), ...);
+}
+
+template <class... Blocks>
+std::vector<wire::message_kind> kinds_of(caf::detail::type_list<Blocks...>) {
   std::vector<wire::message_kind> result;
-  (result.push_back({caf::type_name_by_id<block::begin + Offsets>::value, {}}), ...);
+  (add<Blocks>(result, std::make_index_sequence<Blocks::end - Blocks::begin>{}), ...);
   for (auto& kind : result)
     kind.versions = versions_of(kind.name);
 #ifdef TROUPE_NEXT_VERSION
@@ -42,7 +45,7 @@ std::vector<wire::message_kind> kinds_of(std::index_sequence<Offsets...>) {
 } // namespace
 
 std::vector<wire::message_kind> message_kinds() {
-  return kinds_of(std::make_index_sequence<block::end - block::begin>{});
+  return kinds_of(message_blocks{});
 }
 
 } // namespace troupe

@@ -1,5 +1,6 @@
 #include "actors/type_ids.hpp"
 
+#include <caf/actor_system_config.hpp>
 #include <caf/atom.hpp>
 #include <caf/message.hpp>
 
@@ -7,9 +8,19 @@
 
 namespace troupe {
 
+namespace {
+
+template <class... Blocks>
+void add(caf::actor_system_config& config, caf::detail::type_list<Blocks...>) {
+  static_assert(((Blocks::end - Blocks::begin <= first_type_id::most) && ...));
+  (config.add_message_types<Blocks>(), ...);
+}
+
+} // namespace
+
 void configure(caf::actor_system_config& config) {
   config.add_message_types<caf::id_block::troupe_transport>();
-  config.add_message_types<caf::id_block::troupe_actors>();
+  add(config, message_blocks{});
   config.add_error_category(caf::atom("troupe"),
                             [](uint8_t code, caf::atom_value, const caf::message& context) {
                               auto result = "troupe: " + to_string(static_cast<ec>(code));

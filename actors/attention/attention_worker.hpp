@@ -14,14 +14,16 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/atoms.hpp"
 #include "actors/attention/generation_messages.hpp"
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
+#include "actors/cluster/status_messages.hpp"
+#include "actors/cluster/view_messages.hpp"
 #include "actors/defaults.hpp"
 #include "actors/engine/completion_messages.hpp"
 #include "actors/engine/engine.hpp"
 #include "actors/history/history_messages.hpp"
-#include "actors/type_ids.hpp"
 
 namespace troupe {
 

@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include <caf/type_id.hpp>
+
 #include "actors/declare_inspect.hpp"
 #include "actors/error.hpp"
+#include "actors/first_type_ids.hpp"
 #include "actors/ids.hpp"
 #include "actors/request_context.hpp"
 
@@ -109,3 +112,9 @@ TROUPE_DECLARE_INSPECT(token_update)
 TROUPE_DECLARE_INSPECT(sequence_failed)
 
 } // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_generation, troupe::first_type_id::of_generation)
+  CAF_ADD_TYPE_ID(troupe_generation, (troupe::generation_request))
+  CAF_ADD_TYPE_ID(troupe_generation, (troupe::token_update))
+  CAF_ADD_TYPE_ID(troupe_generation, (troupe::sequence_failed))
+CAF_END_TYPE_ID_BLOCK(troupe_generation)

@@ -8,7 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include <caf/type_id.hpp>
+
 #include "actors/declare_inspect.hpp"
+#include "actors/first_type_ids.hpp"
 #include "actors/ids.hpp"
 
 namespace troupe {
@@ -194,3 +197,12 @@ TROUPE_DECLARE_INSPECT(host_report)
 TROUPE_DECLARE_INSPECT(lease_renewal)
 
 } // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_cluster, troupe::first_type_id::of_cluster)
+  CAF_ADD_TYPE_ID(troupe_cluster, (troupe::worker_address))
+  CAF_ADD_TYPE_ID(troupe_cluster, (troupe::worker_hello))
+  CAF_ADD_TYPE_ID(troupe_cluster, (troupe::cluster_view))
+  CAF_ADD_TYPE_ID(troupe_cluster, (troupe::host_order))
+  CAF_ADD_TYPE_ID(troupe_cluster, (troupe::host_report))
+  CAF_ADD_TYPE_ID(troupe_cluster, (troupe::lease_renewal))
+CAF_END_TYPE_ID_BLOCK(troupe_cluster)

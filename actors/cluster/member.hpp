@@ -11,10 +11,10 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/atoms.hpp"
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
 #include "actors/cluster/view_messages.hpp"
-#include "actors/type_ids.hpp"
 
 namespace troupe {
 

@@ -5,8 +5,11 @@
 #include <string>
 #include <vector>
 
+#include <caf/type_id.hpp>
+
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/declare_inspect.hpp"
+#include "actors/first_type_ids.hpp"
 
 namespace troupe {
 
@@ -60,3 +63,9 @@ TROUPE_DECLARE_INSPECT(worker_status)
 TROUPE_DECLARE_INSPECT(scheduler_status)
 
 } // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_status, troupe::first_type_id::of_status)
+  CAF_ADD_TYPE_ID(troupe_status, (troupe::expert_host_status))
+  CAF_ADD_TYPE_ID(troupe_status, (troupe::attention_status))
+  CAF_ADD_TYPE_ID(troupe_status, (troupe::scheduler_status))
+CAF_END_TYPE_ID_BLOCK(troupe_status)

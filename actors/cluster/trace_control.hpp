@@ -4,8 +4,8 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/atoms.hpp"
 #include "actors/cluster/trace_messages.hpp"
-#include "actors/type_ids.hpp"
 
 namespace troupe {
 

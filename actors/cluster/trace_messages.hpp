@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
+#include <caf/type_id.hpp>
+
 #include "actors/declare_inspect.hpp"
+#include "actors/first_type_ids.hpp"
 
 namespace troupe {
 
@@ -32,3 +35,8 @@ TROUPE_DECLARE_INSPECT(trace_answer)
 TROUPE_DECLARE_INSPECT(trace_receipt)
 
 } // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_trace, troupe::first_type_id::of_trace)
+  CAF_ADD_TYPE_ID(troupe_trace, (troupe::trace_command))
+  CAF_ADD_TYPE_ID(troupe_trace, (troupe::trace_receipt))
+CAF_END_TYPE_ID_BLOCK(troupe_trace)

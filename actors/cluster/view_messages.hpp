@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
+#include <caf/type_id.hpp>
+
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/encoded_once.hpp"
 #include "actors/declare_inspect.hpp"
+#include "actors/first_type_ids.hpp"
 #include "actors/ids.hpp"
 
 namespace troupe {
@@ -54,3 +57,8 @@ TROUPE_DECLARE_INSPECT(view_change)
 TROUPE_DECLARE_INSPECT(worker_welcome)
 
 } // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_view, troupe::first_type_id::of_view)
+  CAF_ADD_TYPE_ID(troupe_view, (troupe::worker_welcome))
+  CAF_ADD_TYPE_ID(troupe_view, (troupe::shared_view_change))
+CAF_END_TYPE_ID_BLOCK(troupe_view)

@@ -9,13 +9,15 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/atoms.hpp"
 #include "actors/cluster/cluster_messages.hpp"
+#include "actors/cluster/status_messages.hpp"
 #include "actors/defaults.hpp"
 #include "actors/engine/completion_messages.hpp"
 #include "actors/engine/engine.hpp"
 #include "actors/expert/expert_messages.hpp"
 #include "actors/expert/weights_fetcher.hpp"
-#include "actors/type_ids.hpp"
+#include "actors/expert/weights_messages.hpp"
 
 namespace troupe {
 

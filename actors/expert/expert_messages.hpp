@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <vector>
 
+#include <caf/type_id.hpp>
+
 #include "actors/declare_inspect.hpp"
+#include "actors/first_type_ids.hpp"
 #include "actors/ids.hpp"
 #include "actors/transport/wire/payload.hpp"
 
@@ -49,3 +52,8 @@ TROUPE_DECLARE_INSPECT(expert_batch)
 TROUPE_DECLARE_INSPECT(expert_result)
 
 } // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_expert, troupe::first_type_id::of_expert)
+  CAF_ADD_TYPE_ID(troupe_expert, (troupe::expert_batch))
+  CAF_ADD_TYPE_ID(troupe_expert, (troupe::expert_result))
+CAF_END_TYPE_ID_BLOCK(troupe_expert)

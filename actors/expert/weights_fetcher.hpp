@@ -12,11 +12,11 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/atoms.hpp"
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
 #include "actors/defaults.hpp"
 #include "actors/engine/engine.hpp"
-#include "actors/type_ids.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <string>
 
+#include <caf/type_id.hpp>
+
 #include "actors/declare_inspect.hpp"
+#include "actors/first_type_ids.hpp"
 #include "actors/ids.hpp"
 #include "actors/transport/wire/payload.hpp"
 
@@ -36,3 +39,8 @@ TROUPE_DECLARE_INSPECT(weights_read)
 TROUPE_DECLARE_INSPECT(weights_chunk)
 
 } // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_weights, troupe::first_type_id::of_weights)
+  CAF_ADD_TYPE_ID(troupe_weights, (troupe::weights_read))
+  CAF_ADD_TYPE_ID(troupe_weights, (troupe::weights_chunk))
+CAF_END_TYPE_ID_BLOCK(troupe_weights)

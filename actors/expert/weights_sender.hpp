@@ -15,10 +15,10 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/atoms.hpp"
 #include "actors/defaults.hpp"
 #include "actors/engine/engine.hpp"
 #include "actors/expert/weights_messages.hpp"
-#include "actors/type_ids.hpp"
 
 namespace troupe {
 

@@ -11,12 +11,13 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/atoms.hpp"
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/cluster/directory.hpp"
+#include "actors/cluster/status_messages.hpp"
 #include "actors/history/history_messages.hpp"
 #include "actors/rebalancer/rebalancer_messages.hpp"
 #include "actors/scheduler/admission_messages.hpp"
-#include "actors/type_ids.hpp"
 
 namespace troupe {
 

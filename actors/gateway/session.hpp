@@ -12,10 +12,10 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/atoms.hpp"
 #include "actors/attention/generation_messages.hpp"
 #include "actors/gateway/gateway.hpp"
 #include "actors/request_context.hpp"
-#include "actors/type_ids.hpp"
 
 namespace troupe {
 

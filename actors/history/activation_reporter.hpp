@@ -16,10 +16,10 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/atoms.hpp"
 #include "actors/cluster/directory.hpp"
 #include "actors/history/history_messages.hpp"
 #include "actors/ids.hpp"
-#include "actors/type_ids.hpp"
 
 namespace troupe {
 

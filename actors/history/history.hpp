@@ -12,9 +12,9 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/atoms.hpp"
 #include "actors/history/activation_history.hpp"
 #include "actors/history/history_messages.hpp"
-#include "actors/type_ids.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
+#include <caf/type_id.hpp>
+
 #include "actors/declare_inspect.hpp"
+#include "actors/first_type_ids.hpp"
 #include "actors/history/activation_window.hpp"
 #include "actors/ids.hpp"
 
@@ -58,3 +61,9 @@ TROUPE_DECLARE_INSPECT(history_window)
 TROUPE_DECLARE_INSPECT(history_snapshot)
 
 } // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_history, troupe::first_type_id::of_history)
+  CAF_ADD_TYPE_ID(troupe_history, (troupe::activation_report))
+  CAF_ADD_TYPE_ID(troupe_history, (troupe::activation_receipt))
+  CAF_ADD_TYPE_ID(troupe_history, (troupe::history_snapshot))
+CAF_END_TYPE_ID_BLOCK(troupe_history)

@@ -17,12 +17,12 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/atoms.hpp"
 #include "actors/history/history.hpp"
 #include "actors/rebalancer/planning_task.hpp"
 #include "actors/rebalancer/rebalance_policy.hpp"
 #include "actors/rebalancer/rebalancer_messages.hpp"
 #include "actors/scheduler/scheduler.hpp"
-#include "actors/type_ids.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
+#include <caf/type_id.hpp>
+
 #include "actors/declare_inspect.hpp"
+#include "actors/first_type_ids.hpp"
 #include "actors/ids.hpp"
 
 namespace troupe {
@@ -110,3 +113,9 @@ TROUPE_DECLARE_INSPECT(change_progress_status)
 TROUPE_DECLARE_INSPECT(rebalancer_status)
 
 } // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_rebalancer, troupe::first_type_id::of_rebalancer)
+  CAF_ADD_TYPE_ID(troupe_rebalancer, (troupe::placement_command))
+  CAF_ADD_TYPE_ID(troupe_rebalancer, (troupe::placement_change))
+  CAF_ADD_TYPE_ID(troupe_rebalancer, (troupe::rebalancer_status))
+CAF_END_TYPE_ID_BLOCK(troupe_rebalancer)

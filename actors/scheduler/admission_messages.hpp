@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include <caf/type_id.hpp>
+
 #include "actors/cluster/cluster_messages.hpp"
 #include "actors/declare_inspect.hpp"
+#include "actors/first_type_ids.hpp"
 #include "actors/ids.hpp"
 #include "actors/request_context.hpp"
 
@@ -71,3 +74,8 @@ TROUPE_DECLARE_INSPECT(admission_request)
 TROUPE_DECLARE_INSPECT(assignment)
 
 } // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_admission, troupe::first_type_id::of_admission)
+  CAF_ADD_TYPE_ID(troupe_admission, (troupe::admission_request))
+  CAF_ADD_TYPE_ID(troupe_admission, (troupe::assignment))
+CAF_END_TYPE_ID_BLOCK(troupe_admission)

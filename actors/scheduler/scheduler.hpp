@@ -10,11 +10,13 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/atoms.hpp"
 #include "actors/cluster/cluster_messages.hpp"
+#include "actors/cluster/status_messages.hpp"
+#include "actors/cluster/view_messages.hpp"
 #include "actors/defaults.hpp"
 #include "actors/scheduler/admission_messages.hpp"
 #include "actors/scheduler/fleet_messages.hpp"
-#include "actors/type_ids.hpp"
 
 namespace troupe {
 

@@ -80,7 +80,7 @@ CAF_END_TYPE_ID_BLOCK(troupe_transport)
 
 namespace troupe {
 
-/// First type id that the next block may use: `CAF_BEGIN_TYPE_ID_BLOCK(troupe_actors,
+/// First type id that the next block may use: `CAF_BEGIN_TYPE_ID_BLOCK(NAME,
 /// troupe::transport_type_ids_end)`.
 inline constexpr caf::type_id_t transport_type_ids_end = caf::first_custom_type_id + 20;
 
