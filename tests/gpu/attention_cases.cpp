@@ -14,7 +14,7 @@ namespace {
 
 using namespace kernels;
 
-struct variant {
+struct attention_variant {
   std::vector<std::uint32_t> lengths; ///< of sequences, in tokens
   bool all_rows;                      ///< every position a row (prefill), or the last of each (decode)
   std::size_t heads;
@@ -34,7 +34,7 @@ struct batch {
   std::uint32_t most_position = 0;
 };
 
-batch make_batch(session& s, const variant& v, std::size_t block_tokens) {
+batch make_batch(session& s, const attention_variant& v, std::size_t block_tokens) {
   batch b;
   for (const std::uint32_t length : v.lengths) {
     b.blocks.emplace_back((length + block_tokens - 1) / block_tokens);
@@ -77,7 +77,7 @@ std::vector<bfloat16> attend(session& s, cuda::attention_args args,
   return output.download(s.on());
 }
 
-void check(session& s, const variant& v) {
+void check(session& s, const attention_variant& v) {
   const std::size_t block_tokens = 16;
   const batch b = make_batch(s, v, block_tokens);
   device_cache cache(s, b.num_blocks, block_tokens, v.kv_heads, v.head_dim, v.cache_type);
@@ -279,7 +279,7 @@ void time_prefill(session& s, std::uint32_t length) {
 void check_attention(session& s) {
   if (!s.begin("attention"))
     return;
-  std::vector<variant> variants = {
+  std::vector<attention_variant> variants = {
       {{1, 33, 70}, false, 4, 4, 16, 0, false, dtype::bf16},
       {{20, 3}, true, 6, 2, 40, 0, true, dtype::bf16},
       {{290}, false, 8, 1, 72, 37, false, dtype::bf16},
@@ -296,7 +296,7 @@ void check_attention(session& s) {
                                         {{300, 41}, true, 16, 2, 128, 0, false, dtype::bf16},
                                         {{530}, true, 32, 4, 128, 0, false, dtype::int8},
                                     });
-  for (const variant& v : variants)
+  for (const attention_variant& v : variants)
     check(s, v);
   if (!s.options().times)
     return;

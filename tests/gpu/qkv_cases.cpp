@@ -17,7 +17,7 @@ using namespace kernels;
 
 enum class norms : std::uint8_t { none, per_head, whole };
 
-struct variant {
+struct qkv_variant {
   std::size_t rows;
   std::size_t heads;
   std::size_t kv_heads;
@@ -29,7 +29,7 @@ struct variant {
   dtype cache_type;
 };
 
-void check(session& s, const variant& v) {
+void check(session& s, const qkv_variant& v) {
   const std::size_t q_width = v.heads * v.head_dim;
   const std::size_t kv_width = v.kv_heads * v.head_dim;
   const std::size_t width = q_width + 2 * kv_width;
@@ -182,7 +182,7 @@ void time_qkv(session& s, std::size_t rows, dtype cache_type) {
 void check_qkv(session& s) {
   if (!s.begin("qkv"))
     return;
-  std::vector<variant> variants = {
+  std::vector<qkv_variant> variants = {
       {3, 4, 2, 16, 16, rope_style::rotate_half, norms::none, false, dtype::bf16},
       {5, 6, 2, 40, 24, rope_style::interleaved, norms::per_head, true, dtype::bf16},
       {2, 8, 8, 8, 8, rope_style::rotate_half, norms::whole, false, dtype::int8},
@@ -193,7 +193,7 @@ void check_qkv(session& s) {
                     {{90, 32, 8, 128, 128, rope_style::rotate_half, norms::none, true, dtype::bf16},
                      {64, 16, 16, 128, 128, rope_style::rotate_half, norms::whole, false, dtype::bf16},
                      {33, 28, 4, 128, 64, rope_style::rotate_half, norms::per_head, true, dtype::int8}});
-  for (const variant& v : variants)
+  for (const qkv_variant& v : variants)
     check(s, v);
   if (!s.options().times)
     return;

@@ -13,7 +13,7 @@ namespace {
 
 using namespace kernels;
 
-struct variant {
+struct router_variant {
   std::size_t rows;
   std::size_t experts;
   std::size_t top_k;
@@ -35,9 +35,9 @@ const char* text(router_score score) {
 }
 
 // From logits, which both sides share: the same experts and weights, up to the last bits of exp.
-void compare_choice(session& s, const variant& v, const std::vector<float>& logits, const float* choice_bias,
-                    const device_array<std::uint32_t>& chosen, const device_array<float>& weights,
-                    const std::string& what) {
+void compare_choice(session& s, const router_variant& v, const std::vector<float>& logits,
+                    const float* choice_bias, const device_array<std::uint32_t>& chosen,
+                    const device_array<float>& weights, const std::string& what) {
   std::vector<std::uint32_t> want(v.rows * v.top_k);
   std::vector<float> want_weights(v.rows * v.top_k);
   route(s.cpu(), {.logits = view_of(logits.data(), v.rows, v.experts),
@@ -71,7 +71,7 @@ void compare_choice(session& s, const variant& v, const std::vector<float>& logi
   s.compare(what + ", weights", weights.download(s.on()), want_weights, tolerance_f32(v.experts));
 }
 
-void check(session& s, const variant& v, bool from_logits) {
+void check(session& s, const router_variant& v, bool from_logits) {
   const std::size_t hidden = s.options().small ? 264 : 2048;
   auto logits = s.normal(v.rows * v.experts, 2.0F);
   if (v.experts > 3) // ties
@@ -197,17 +197,17 @@ void time_router(session& s, std::size_t rows) {
 void check_router(session& s) {
   if (!s.begin("router"))
     return;
-  std::vector<variant> variants = {{2, 8, 2, router_score::softmax, true, false},
-                                   {3, 37, 6, router_score::softmax, false, true},
-                                   {1, 40, 8, router_score::sigmoid, true, true},
-                                   {2, 33, 4, router_score::softmax_of_chosen, false, false},
-                                   {1, 5, 5, router_score::softmax_of_chosen, true, false},
-                                   {1, 1, 1, router_score::softmax, false, false}};
+  std::vector<router_variant> variants = {{2, 8, 2, router_score::softmax, true, false},
+                                          {3, 37, 6, router_score::softmax, false, true},
+                                          {1, 40, 8, router_score::sigmoid, true, true},
+                                          {2, 33, 4, router_score::softmax_of_chosen, false, false},
+                                          {1, 5, 5, router_score::softmax_of_chosen, true, false},
+                                          {1, 1, 1, router_score::softmax, false, false}};
   if (!s.options().small)
     variants.insert(variants.end(), {{130, 64, 8, router_score::softmax, false, false},
                                      {17, 256, 8, router_score::sigmoid, true, true},
                                      {5, 1024, 64, router_score::softmax, true, false}});
-  for (const variant& v : variants)
+  for (const router_variant& v : variants)
     for (const bool from_logits : {true, false})
       check(s, v, from_logits);
   check_batches(s, 67, 13, 264);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
 #include <gtest/gtest.h>
 
 #include "actors/engine/model_expert_engine.hpp"

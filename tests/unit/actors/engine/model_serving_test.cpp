@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
 #include <caf/after.hpp>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
